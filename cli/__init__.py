@@ -1,5 +1,5 @@
-"""cli: the command line, one file a family of commands; floor 8, nothing lies above it.
+"""cli: the command line, with one file for each family of commands; the top floor.
 
-What a command does stands in the rooms below. Begin with main.py, which has the rules of these
-files.
+What a command does is implemented in the lower parts. Begin with main.py, which has the rules of
+these files.
 """

@@ -1,4 +1,4 @@
-"""`python -m oncelog.cli`: the command line without its console script."""
+"""`python -m oncelog.cli` runs the command line without its console script."""
 
 from .main import main
 

@@ -90,13 +90,13 @@ def demo(
     keep: Keep = None,
     format: Format = "table",
 ) -> int:
-    """Real flights in, enriched flights and sums out, nodes and workers killed; then a judge looks.
+    """Run the main job on a cluster, kill nodes and workers meanwhile, and judge the results.
 
-    Or transfers: rows in a database and events in Kafka, services, nodes, check-back and database
-    killed; then rows and events are compared.
+    The job reads real flights and writes enriched flights and sums. With --job transfers, it writes
+    rows to a database and events to Kafka, and compares both.
 
-    The engine is Spark where its extra is installed and nothing is taken away, else two workers.
-    Exit code 0: exactly once. 1: violated. 3: no kill hit work in flight, so nothing is proved.
+    The engine is Spark if its extra is installed and no --break is given, else two workers. Exit
+    code 0: exactly once. 1: violated. 3: no kill hit work in flight, so nothing is proved.
     """
     require("demo", "confluent_kafka")
     from ..deploy.cluster.local_cluster import Cluster
@@ -189,7 +189,7 @@ def _transfers(
 
 
 def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
-    """Run a demo on a cluster of its own; what could not be judged stays to be looked at."""
+    """Run a demo on its own cluster. Keep the data if it could not be judged."""
     is_kept = False
     try:
         cluster.up()
@@ -210,10 +210,10 @@ def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]")
 
 
 def _engine(broken: str) -> Literal["spark", "workers"]:
-    """Return the default engine: Spark if it is installed and no bug is asked for."""
+    """Return the default engine: Spark if it is installed and no bug is requested."""
     from ..proof.demo.spark_engine import is_installed
 
-    if broken != "none":  # what is taken away, is taken from the producer or from the workers
+    if broken != "none":  # a bug is planted in the producer or in the workers
         return "workers"
     if is_installed():
         return "spark"
@@ -248,7 +248,7 @@ def replication(
     keep: Keep = None,
     html_file: HtmlFile = None,
 ) -> None:
-    """Measure what a replica costs: throughput, latency, CPU, memory, traffic between nodes."""
+    """Measure the cost of replication: throughput, latency, CPU, memory, traffic between nodes."""
     require("bench", "confluent_kafka", "hdrh")
     from ..proof.bench.floor import measure_floor
     from ..proof.bench.load import perf_line
@@ -299,7 +299,7 @@ def txn(
     keep: Keep = None,
     html_file: HtmlFile = None,
 ) -> None:
-    """Measure what a transaction costs: commit latency and rate, beside idempotent writes."""
+    """Measure the cost of transactions: commit latency and rate, beside idempotent writes."""
     require("bench", "confluent_kafka")
     from ..proof.bench.pages import transactions_report
     from ..proof.bench.transactions import TransactionGrid, rows
@@ -330,7 +330,7 @@ def failover(
     keep: Keep = None,
     format: Format = "table",
 ) -> None:
-    """Kill leaders; measure p50 and p99 of the time to the next acknowledged write."""
+    """Kill leaders, and measure p50 and p99 of the time to the next acknowledged write."""
     require("bench", "confluent_kafka")
     from ..proof.bench.failover import run_failovers
     from ..proof.bench.pages import failover_report
@@ -352,7 +352,7 @@ def failover(
 def _measured(
     grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions, is_secured: bool
 ) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
-    """Run the grid; return the environment that it ran in, and its results."""
+    """Run the grid. Return the environment and the results."""
     from ..proof.bench.report import environment
     from ..proof.bench.target import bench_target
 

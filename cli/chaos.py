@@ -1,4 +1,4 @@
-"""`oncelog chaos`: break a cluster under load, and judge what is left."""
+"""`oncelog chaos` makes faults in a cluster under load, and judges the result."""
 
 import itertools
 from pathlib import Path
@@ -37,9 +37,9 @@ def run(
     keep: Annotated[bool, Parameter(help="Keep the nodes' data.", negative=())] = False,
     format: Format = "table",
 ) -> int:
-    """Start a cluster, load it, break it by a schedule drawn from the seed, heal it, judge it.
+    """Start a cluster, load it, make faults by a schedule drawn from the seed, repair it, judge it.
 
-    Exit code 1: a promise was broken. 3: the faults were not seen to happen.
+    Exit code 1: a promise was broken. 3: most faults had no visible effect, so nothing is proved.
     """
     from ..deploy.faults.schedule import ALL_KINDS, KINDS, SECURED_KINDS
     from ..proof.chaos.load.settings import GROUPS, LoadSettings
@@ -102,7 +102,7 @@ def report(
     *,
     html: Annotated[Path | None, Parameter(help="Where to; DIR/report.html if absent.")] = None,
 ) -> None:
-    """Judge a run once more and write its page: the verdict, rates and latency, the faults."""
+    """Judge a run again and write its page: the verdict, rates and latency, the faults."""
     require("check", "numpy", "pyarrow")
     from ..proof.chaos.report import write_report
 

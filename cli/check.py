@@ -1,4 +1,4 @@
-"""`oncelog check`: the judge, over a run's history, a cluster's files, or a live topic."""
+"""`oncelog check` runs the judge on a recorded run, a cluster's files, or a live topic."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,8 +40,8 @@ def check(
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
 
-    Exit code 1: a promise was broken. For logs that are too large for this machine's memory there
-    is an audit on Spark: python -m oncelog.proof.audit (docs/audit.md).
+    Exit code 1: a promise was broken. If the logs are too large for the memory of this machine, use
+    the audit on Spark: python -m oncelog.proof.audit (docs/audit.md).
     """
     require("check", "numpy", "pyarrow")
     if catalogue:
@@ -67,7 +67,7 @@ def check(
 
     config = query.client_config()
     with query.as_failures():
-        # Only here: an event loop would keep Ctrl-C from what is judged without one.
+        # An event loop is only started here, because the other cases would then ignore Ctrl-C.
         audit = asyncio.run(audit_topic(config, target, say))
     print_report(audit_fields(audit), audit_words(audit, evidence=evidence), query.format)
     return 0 if audit.is_clean else 1

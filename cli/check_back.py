@@ -1,4 +1,4 @@
-"""`oncelog txn check-back`: what dual writes have left open is ended as their databases say."""
+"""`oncelog txn check-back` ends open transactions of dual writes as their databases decided."""
 
 import asyncio
 import contextlib
@@ -29,10 +29,10 @@ def check_back(
 ) -> int:
     """End transactions of dual writes that their writers abandoned, as a resolver decides.
 
-    A database is asked for its table of decisions, where `aborted` is inserted if it has nothing;
-    an endpoint is asked GET URL?transactional_id=..., and answers {"outcome": "commit"}, "abort"
-    (which must be final) or "unknown". It is asked once at the start, which is refused where that
-    is no answer. Runs until it is stopped, beside any number of others.
+    If the resolver is a database, its decision table is read. Without a row, the row `aborted` is
+    inserted first. An endpoint gets GET URL?transactional_id=..., and answers {"outcome":
+    "commit"}, "abort" (which must be final) or "unknown". The resolver is tested at the start. The
+    command runs until it is stopped; several may run at the same time.
     """
     from ..wire.errors import KafkaError
 

@@ -1,4 +1,4 @@
-"""`oncelog clock`: time passes in a cluster that was started with `up --clock controlled`."""
+"""`oncelog clock` advances the time of a cluster that was started with `up --clock controlled`."""
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,7 @@ def advance(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """Let time pass; returns when every node has looked for what is over now."""
+    """Advance the cluster's clock; returns when every node has checked for expired items."""
     _print(open_cluster(data).clock.advance(by), format)
 
 

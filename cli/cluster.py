@@ -1,4 +1,4 @@
-"""Commands about the cluster itself: its life, its health, its faults."""
+"""Commands about the cluster itself: start and stop, health, faults."""
 
 import contextlib
 import os
@@ -160,7 +160,7 @@ def up(
 
 
 def _wants_metrics(metrics: bool | None, port: int | None) -> bool | None:
-    """Return whether metrics are asked for; None leaves a cluster as it is."""
+    """Return whether metrics are requested. None keeps the setting of an existing cluster."""
     if port is not None and (metrics is False or not 0 < port <= PORT_MAX):
         raise Failure(f"--metrics-port is 1 to {PORT_MAX}, and not for --no-metrics.", exit_code=2)
     wants = True if port is not None else metrics
@@ -179,8 +179,9 @@ def ps(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """The nodes: process, state, role, partitions led, memory, CPU, and what was broken on purpose
-    or is wrong with the disk."""
+    """List the nodes: process, state, role, led partitions, memory, CPU, active faults, disk
+    problems.
+    """
     if everywhere:
         show_all(format)
         return
@@ -197,10 +198,10 @@ def doctor(
     seconds: Annotated[float, Parameter(help="How long to probe.")] = 10.0,
     query: Query = QUERY,
 ) -> int:
-    """Look for what is wrong or will be: this machine, the directory, the cluster.
+    """Check this machine, the data directory and the cluster for problems.
 
-    With --probe: how late each node answers while the cluster works. Exit code 1 above 200 ms, and
-    when a node that lives was fenced.
+    With --probe: measure how late each node answers. Exit code 1 above 200 ms, and when a live node
+    was fenced.
     """
     if probe:
         return _probe(query, seconds)
@@ -235,7 +236,7 @@ def logs(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """The log of a node; -f goes on as it grows."""
+    """Print the log of a node; -f also prints new lines."""
     cluster = open_cluster(data)
     process = cluster.node(node)
     if logger != ALL_LOGGERS and level is None:
@@ -280,7 +281,7 @@ def down(
 
 
 def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Send SIGKILL to a node; returns when its pid is gone and its port refuses."""
+    """Send SIGKILL to a node; returns when its pid is gone and its port refuses connections."""
     from ..deploy.cluster import targets
 
     cluster = open_cluster(data)
@@ -297,12 +298,12 @@ def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
 
 
 def stop(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Stop a node gracefully (SIGTERM): it moves its leaders away first."""
+    """Stop a node gracefully (SIGTERM), after its leaders have moved to other nodes."""
     tell(f"stopped node {open_cluster(data).stop(target)}")
 
 
 def start(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Start a node that is down; returns when it has proved that it serves."""
+    """Start a stopped node; returns when it serves."""
     began = time.monotonic()
     node_id = open_cluster(data).start(target)
     tell(f"started node {node_id}, ready in {time.monotonic() - began:.1f} s")
@@ -314,7 +315,7 @@ def restart(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
 
 
 def pause(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """SIGSTOP: the node keeps its connections and answers nothing, as in a very long pause."""
+    """Send SIGSTOP to a node, which keeps its connections and answers nothing until `resume`."""
     tell(f"paused node {open_cluster(data).pause(target)} (its process is in state T)")
 
 
@@ -350,13 +351,13 @@ def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
 
 
 def heal(*, data: Data = DEFAULT_DATA) -> None:
-    """Mend links, resume what is paused, start what is down."""
+    """Restore links, resume paused nodes, start stopped nodes."""
     open_cluster(data).heal()
     tell("all nodes run, all links are whole")
 
 
 def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]) -> None:
-    """Run one broker in the foreground: for service managers and several hosts."""
+    """Run one broker in the foreground, for service managers and several hosts."""
     if not config.is_file():
         raise Failure(f"{config} is not a file; --config wants a server.properties.", exit_code=2)
     command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(config.resolve())]
@@ -364,7 +365,7 @@ def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]
 
 
 def _probe(query: Query, seconds: float) -> int:
-    """Probe a cluster for a while; a local one says itself what kept its loops."""
+    """Probe a cluster for a while. A local cluster also reports what occupied its event loops."""
     from ..deploy.inspect.cluster_watch import ClusterWatch, WatchResult
     from ..deploy.inspect.probe import LIMIT_MS, Probe, targets_behind
 
@@ -395,7 +396,7 @@ def _probe(query: Query, seconds: float) -> int:
 
 
 def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
-    """Return the rows of `ps`; roles are empty while the cluster does not answer."""
+    """Return the rows of `ps`. Roles are empty while the cluster does not answer."""
     from ..deploy.inspect.node_troubles import link_troubles, metrics_of
     from ..wire.errors import KafkaError
 
@@ -431,7 +432,8 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
             "rss_mb": s.rss_bytes // 1_000_000 if s.pid else None,
             "cpu_s": round(s.cpu_s, 2) if s.pid else None,
             "up_s": round(now - s.started_s, 1) if s.pid else None,
-            "stall_ms": loops.get(s.node_id, {}).get("longest_ms"),  # 0: none above 100 ms
+            # 0 if no turn took more than 100 ms
+            "stall_ms": loops.get(s.node_id, {}).get("longest_ms"),
             "faults": troubles.get(s.node_id, ""),
             "metrics": cluster.file.entry(s.node_id).metrics_url,
         }
@@ -455,7 +457,7 @@ CLUSTER_COLUMNS = headings("nodes", "running", "directory")
 
 
 def show_all(output: str) -> None:
-    """Print a row for each cluster: its nodes, those that run, its directory."""
+    """Print a row for each cluster: its nodes, the number of running nodes, its directory."""
     from ..deploy.cluster.ends.leftovers import clusters_of_user
 
     rows = [
@@ -471,7 +473,7 @@ def show_all(output: str) -> None:
 
 
 def end_all_of_user(purge: bool) -> int:
-    """End one after the other: one that cannot be ended keeps none of the others; exit code."""
+    """End all clusters of the user, also after a failure; return the exit code."""
     from ..deploy.cluster.ends.leftovers import clusters_of_user, end_found, end_orphans
 
     clusters, problems = clusters_of_user(), 0

@@ -76,7 +76,7 @@ DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
 
 
 def registry_url(url: str | None, cluster: ClusterChoice) -> str:
-    """Return the URL of the Schema Registry; raise Failure if no option or profile has one."""
+    """Return the URL of the Schema Registry. Raise Failure if no option or profile has one."""
     found = url or cluster.registry()
     if not found:
         raise Failure(
@@ -90,7 +90,9 @@ def registry_url(url: str | None, cluster: ClusterChoice) -> str:
 def add_family(
     app: App, name: str, about: str, *commands: Callable[..., Any], **named: Callable[..., Any]
 ) -> None:
-    """Add a family of commands below one word; `named` gives commands another name."""
+    """Add a family of commands under one name. `named` gives commands other names than their
+    functions.
+    """
     family = App(name=name, help=about)
     for command in commands:
         family.command(command)
@@ -100,7 +102,7 @@ def add_family(
 
 
 def headings(*keys: str, **others: str) -> dict[str, str]:
-    """Columns of a table: key -> heading, which is the key in capitals if no other is given."""
+    """Return the columns of a table: key -> heading, by default the key in capitals."""
     return {key: others.get(key, key.replace("_", " ").upper()) for key in keys}
 
 
@@ -135,7 +137,10 @@ def pairs(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def feature_levels(texts: list[str] | None) -> dict[str, int]:
-    """Return the levels of features, by name; Failure for what a cluster could not be given."""
+    """Return the levels of features by name.
+
+    Raise Failure for a level that a cluster cannot have.
+    """
     from ..wire.features import FEATURES
 
     levels = {

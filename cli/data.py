@@ -126,7 +126,7 @@ def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...
 
 
 def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:
-    """Return what prints records: bytes as they are for a program, printable in a terminal."""
+    """Return a function that prints records: bytes to a program, printable text to a terminal."""
     from .records.json_lines import Decoded, as_text, compact, fields_of
     from .records.reading import decoded
     from .records.template import compiled
@@ -167,13 +167,13 @@ def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list
 
 
 def _columns(record: Any, shown: tuple[bytes | None, bytes | None]) -> bytes:
-    """PARTITION@OFFSET, key and value: the same columns for every record."""
+    """Return PARTITION@OFFSET, key and value, the same columns for every record."""
     key, value = (NULL if each is None else each for each in shown)
     return b"%d@%d\t%b\t%b\n" % (record.partition, record.offset, key, value)
 
 
 def _printable(data: bytes | None) -> bytes | None:
-    """Bytes without what would move a cursor; a tab stays."""
+    """Return bytes without control characters, which could move the cursor. A tab stays."""
     if data is None:
         return None
     return printable(data.decode(errors="backslashreplace"), keep="\t").encode()
@@ -215,7 +215,7 @@ def dump(
 
 
 def _partition_of(folder: str) -> tuple[str, int]:
-    """The topic and the partition of a folder; -1 for one of another name."""
+    """Return the topic and the partition of a folder; -1 if its name is not that of a partition."""
     topic, _, number = folder.rpartition("-")
     return (topic, int(number)) if topic and number.isdecimal() else (folder, -1)
 

@@ -44,7 +44,9 @@ def list_groups(
     *,
     query: Query = QUERY,
 ) -> None:
-    """The groups: state, type (classic, consumer, ...), and the node that coordinates them."""
+    """List the groups with state, type (classic, consumer, ...), and the node that coordinates
+    them.
+    """
     with query.admin() as admin:
         found = admin.groups.list_groups()
     rows = [
@@ -66,7 +68,7 @@ def describe(
     *,
     query: Query = QUERY,
 ) -> None:
-    """A group's members, what each reads, what is committed, and how far that is from the end."""
+    """Show a group's members, their partitions, the committed offsets and the lag."""
     with query.admin() as admin:
         group = admin.groups.describe(name)
         committed = {key: value.offset for key, value in admin.groups.committed(name).items()}
@@ -235,7 +237,7 @@ def delete(
 
 
 def target(text: str) -> tuple[str, int]:
-    """Parse --to into ("offset" | "time", number); earliest and latest are times."""
+    """Parse --to into ("offset" | "time", number). earliest and latest are times."""
     if text in ("earliest", "latest"):
         return "time", EARLIEST if text == "earliest" else LATEST
     if text.isdecimal():
@@ -255,9 +257,9 @@ def destination(
     at_time: int | None,
     bounds: tuple[int, int],
 ) -> int:
-    """Return the new offset of one partition, never beyond the ends of its log.
+    """Return the new offset of one partition, within the range of its log.
 
-    at_time: the first offset of the time that was asked for, below 0 when nothing is as young.
+    at_time: the first offset at or after the requested time, below 0 without such a record.
     """
     start, end = bounds
     if by is not None:

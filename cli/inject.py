@@ -1,4 +1,4 @@
-"""`oncelog inject`: faults of the protocol between a client and any Kafka."""
+"""`oncelog inject` makes faults of the protocol between a client and any Kafka."""
 
 import re
 import time
@@ -33,7 +33,7 @@ def register(app: App) -> None:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultOptions:
-    """The fault to inject: exactly one of these options."""
+    """The fault to inject; exactly one of these options must be given."""
 
     lose_answer: Annotated[
         bool, Parameter(help="It is executed; its answer is lost with the connection.", negative=())
@@ -87,10 +87,10 @@ def inject(
     ca_file: CaFile = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Open a proxy between clients and a cluster, and do a fault to the requests that match.
+    """Open a proxy between clients and a cluster, and make a fault in the requests that match.
 
-    Prints the address that clients are to use instead of the cluster's, then a line for each fault.
-    Any client works through it, and logs in through it. Exit code 3: no request matched (or, with
+    Prints the address that clients use instead of the cluster's, then a line for each fault. Any
+    client works with it, with any login. Exit code 3: no request matched (or, with
     --exit-when-done, too few).
     """
     from ..deploy.faults.protocol_proxy.proxy import ProtocolProxy
@@ -196,9 +196,10 @@ def _seconds(text: str) -> float:
 def _wait(
     proxy: "ProtocolProxy", rule: "Rule", seconds: float | None, exit_when_done: bool
 ) -> None:
-    """Wait until it is done and the clients have gone, the time is over, or Ctrl-C is pressed.
+    """Wait until all faults are made and the clients have gone, for `seconds`, or for Ctrl-C.
 
-    The clients know no address but the proxy's: to end before them would be a total outage."""
+    Clients know only the proxy's address, so they would lose the cluster if it ended before them.
+    """
     end_s = time.monotonic() + (FOR_EVER_S if seconds is None else seconds)
     try:
         while (left_s := end_s - time.monotonic()) > 0:
@@ -213,7 +214,7 @@ def _wait(
 
 
 def _wait_for_clients(proxy: "ProtocolProxy", end_s: float) -> None:
-    """Return when there was no connection for a while: a client that was cut off comes back."""
+    """Return when no client was connected for a while, since a disconnected client reconnects."""
     seen_s = time.monotonic()
     while (now := time.monotonic()) < end_s and now - seen_s < GONE_S:
         if proxy.connections:

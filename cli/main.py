@@ -1,9 +1,9 @@
-"""`oncelog`: the command line. Commands live in the files beside this one.
+"""`oncelog`: the command line. The commands are in the files of this folder.
 
-Rules of these files. Nothing slow is imported before a command runs: `oncelog --help` must feel
-instant, so functions import what they need. Results go to stdout, words about progress to stderr.
-A problem is one sentence on stderr (what, why, what next) and an exit code: 1 it did not work, 2 it
-was called wrongly, 3 the demo proved nothing, 130 interrupted.
+These files follow three rules. Modules that are slow to import are imported inside functions, so
+that `oncelog --help` is fast. Results go to stdout, and progress to stderr. A problem is one
+sentence on stderr (what, why, what next) and an exit code: 1 for a failure, 2 for wrong usage, 3
+for a demo that proved nothing, 130 for an interrupt.
 """
 
 import os
@@ -57,12 +57,12 @@ GROUPS = {
     "Figures": ("demo", "bench"),
     "This program": ("profile", "completion", "help"),
 }
-TABLE_WIDTH_MIN = 70  # of help: names of options beside their texts
+TABLE_WIDTH_MIN = 70  # in the help, option names are beside their texts
 Shell = Literal["bash", "zsh", "fish"]
 
 
 def build(width: int | None = None) -> App:
-    """The command tree; width: of the terminal, for help."""
+    """Build the command tree. width: columns of the terminal, for the help."""
     from ..version import __version__
 
     app = App(
@@ -82,12 +82,12 @@ def build(width: int | None = None) -> App:
 
     @app.command
     def help(*command: Annotated[str, Parameter(help="Of which command.")]) -> None:
-        """Show the commands by what they are for, or one command's options."""
+        """Show the commands by purpose, or the options of one command."""
         app.help_print(list(command))
 
     @app.command
     def completion(shell: Annotated[Shell, Parameter(help="Which shell.")], /) -> None:
-        """Print what completes commands in a shell: eval "$(oncelog completion bash)"."""
+        """Print a completion script for a shell: eval "$(oncelog completion bash)"."""
         print(printable(app.generate_completion(shell=shell), keep="\n\t"))
 
     for number, (title, verbs) in enumerate(GROUPS.items()):
@@ -98,7 +98,7 @@ def build(width: int | None = None) -> App:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script; leaves with the exit code."""
+    """Run the console script and exit with its exit code."""
     for name in ("stdin", "stdout", "stderr"):  # closed (`>&-`) they are None, and their numbers
         if getattr(sys, name) is None:  # would be those of the next files and connections
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code comes back."""
+    """Run a command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with one_command(), ended_as_by_ctrl_c():

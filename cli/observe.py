@@ -1,4 +1,4 @@
-"""`oncelog observe`: what an application's protocol says about its being exactly once."""
+"""`oncelog observe` reports mistakes against exactly once in the requests of an application."""
 
 import time
 from contextlib import suppress
@@ -46,11 +46,11 @@ def observe(
     ca_file: CaFile = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Open a proxy between an application and its cluster, and name what is wrong with it.
+    """Open a proxy between an application and its cluster, and report mistakes in its requests.
 
-    Prints the address (one for each instance) that the application is to use instead of the
-    cluster's, each finding as it arises, and a summary at the end. Exit code 1: something breaks
-    exactly-once; 3: no client used the address.
+    Prints the address that the application uses instead of the cluster's (one for each instance),
+    each finding when it is detected, and a summary at the end. Exit code 1: a mistake breaks
+    exactly once; 3: no client used the address.
     """
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
@@ -77,7 +77,7 @@ def _watch(behind: Proxied, instances: int, seconds: float | None, cluster: Clus
 def _wait_and_ask(
     listener: "DiagnosisListener", seconds: float | None, cluster: ClusterOptions
 ) -> None:
-    """Until time is over or Ctrl-C; the cluster is asked about topics when they are written."""
+    """Wait for the end or Ctrl-C. Ask the cluster about topics when they are written."""
     from ..proof.prove.diagnosis.listener import of_cluster
     from ..wire.errors import KafkaError
 
@@ -87,7 +87,8 @@ def _wait_and_ask(
             while (left_s := end_s - time.monotonic()) > 0:
                 new = listener.written_topics - asked
                 if new:
-                    with suppress(KafkaError):  # asked again: the application needs its proxy
+                    # the request is repeated, because the application needs its proxy
+                    with suppress(KafkaError):
                         for seen in admin.run(lambda a, n=new: of_cluster(a, n, time.monotonic())):
                             listener.see(seen)
                         asked |= new

@@ -1,4 +1,4 @@
-"""`oncelog produce`: records from lines, whole files, or JSON as `consume` prints it."""
+"""`oncelog produce` writes records from lines, whole files, or the JSON output of `consume`."""
 
 import io
 import sys
@@ -124,7 +124,7 @@ async def produce(
 def _encoders(
     topic: str, wanted: "dict[Part, tuple[Encode, Path | None]]", registry: Callable[[], str]
 ) -> "dict[Part, Encoder]":
-    """Return what encodes keys and values; nothing for raw, which are sent as they are."""
+    """Return the encoders of keys and values; none for raw, which is sent unchanged."""
     found: dict[Part, Encoder] = {}
     for part, (how, file) in wanted.items():
         if how != "raw":
@@ -136,7 +136,7 @@ def _encoders(
 
 
 def _encoded(record: "NewRecord", encoders: "dict[Part, Encoder]", place: str) -> "NewRecord":
-    """Return a record with its key and value encoded; null stays null."""
+    """Return a record with encoded key and value. Null stays null."""
     for part, encode in encoders.items():
         data = record.key if part == "key" else record.value
         if data is None:
@@ -211,7 +211,7 @@ def _place(topic: str, partition: int | None) -> tuple[str, int | None]:
 
 
 def _headers(texts: list[str] | None) -> Iterator[tuple[str, str]]:
-    """NAME=VALUE texts in order; a name may come twice."""
+    """Parse NAME=VALUE texts, in their order. A name may occur twice."""
     for text in texts or ():
         yield from pairs([text]).items()
 
@@ -226,7 +226,7 @@ def _timestamp_ms(text: str) -> int:
 
 
 def _reader(separator: str | None, *, is_json: bool) -> Any:
-    """Return a function from a line, and where it stands, to its record."""
+    """Return a function from a line and its position to a record."""
     from .records.json_lines import NewRecord, NotARecord, record_of
 
     def from_json(line: bytes, where: str) -> NewRecord:
@@ -250,7 +250,10 @@ def _reader(separator: str | None, *, is_json: bool) -> Any:
 
 
 def _sources(files: tuple[Path, ...]) -> list[str]:
-    """The names of what is read; Failure for a file that is not there, before anything is sent."""
+    """Return the names of the inputs.
+
+    Raise Failure for a missing file before any record is sent.
+    """
     for file in files:
         if str(file) != "-" and (not file.exists() or file.is_dir()):  # a pipe has a name, too
             raise Failure(f"{file} is not a file.", exit_code=2)
@@ -258,7 +261,7 @@ def _sources(files: tuple[Path, ...]) -> list[str]:
 
 
 def _lines(source: str) -> Iterator[list[tuple[int, bytes]]]:
-    """Numbered lines, as many as there are to read: those of a pipe do not wait for more."""
+    """Yield the available lines with their numbers, without waiting for more lines of a pipe."""
     number, rest = 0, b""
     with _opened(source) as file:
         while chunk := file.read1(READ_BYTES):
@@ -270,8 +273,11 @@ def _lines(source: str) -> Iterator[list[tuple[int, bytes]]]:
 
 
 async def _next(chunks: Iterator[T]) -> T | None:
-    """Return the next chunk; None at the end. A terminal or pipe that says nothing keeps a thread,
-    which must not keep the command: Ctrl-C ends it."""
+    """Return the next chunk; None at the end.
+
+    A silent terminal or pipe blocks a thread. The thread must not block the command, so that Ctrl-C
+    ends it.
+    """
     import asyncio
     import threading
 
@@ -305,7 +311,7 @@ def _whole(source: str) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _opened(source: str) -> Any:
-    """A file for a block; stdin stays open behind it."""
+    """Open a file for a block. stdin stays open afterwards."""
     if source != "-":
         return Path(source).open("rb")
     try:

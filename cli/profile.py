@@ -1,4 +1,4 @@
-"""`oncelog profile`: clusters by name, for commands run where no cluster lies."""
+"""`oncelog profile` stores clusters by name, for commands that find no local cluster."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ def set_profile(
     ] = None,
     registry: Annotated[str | None, Parameter(help="URL of a Schema Registry.")] = None,
 ) -> None:
-    """Make a profile or change it; the first one is used from here on."""
+    """Create or change a profile. The first profile becomes the one in use."""
     given = {
         "bootstrap": bootstrap,
         "command_config": str(command_config.resolve()) if command_config else None,
@@ -52,7 +52,7 @@ def set_profile(
 
 
 def use(name: Annotated[str | None, Parameter(help="None: no profile.")] = None, /) -> None:
-    """Use a profile from here on; without a name, none."""
+    """Use a profile from now on; without a name, use none."""
     profiles = read_profiles()
     if name is not None:
         profiles.named(name)

@@ -88,15 +88,16 @@ def prove(
     ] = None,
     format: Format = "table",
 ) -> int:
-    """Feed an application, break it at what it is about to do, and judge what it wrote.
+    """Feed an application with inputs, make faults at its requests, and judge its outputs.
 
-    It finds KAFKA_BOOTSTRAP_SERVERS, ONCELOG_IN, ONCELOG_OUT, ONCELOG_INSTANCE in its environment,
-    or {bootstrap}, {in}, {out}, {instance} in its arguments. The cluster is made for the run,
-    unless --bootstrap names one: then no broker is harmed. With --secure or --command-config
-    a file of client settings is named by ONCELOG_CLIENT_CONFIG or {client}, Java's by
-    ONCELOG_JAVA_CONFIG or {java}.
+    The application gets KAFKA_BOOTSTRAP_SERVERS, ONCELOG_IN, ONCELOG_OUT, ONCELOG_INSTANCE in its
+    environment, and {bootstrap}, {in}, {out}, {instance} are replaced in its arguments. A cluster
+    is started for the run, unless --bootstrap names one; then no faults hit the brokers. With
+    --secure or --command-config, ONCELOG_CLIENT_CONFIG or {client} names a file of client settings,
+    and ONCELOG_JAVA_CONFIG or {java} one for Java's client.
 
-    Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: no verdict: it never worked.
+    Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: no verdict, because the
+    application never worked.
     """
     from ..proof.prove.api import shrunk
     from ..proof.prove.page import junit_of, keep_outcome

@@ -1,7 +1,7 @@
 """Commands about topics and their configuration.
 
-Names may be patterns: what holds a character that no topic's name has is a regular expression,
-which a whole name has to match (kafka-topics does the same). Words with = are configurations.
+Names may be patterns. A name with a character that no topic may have is a regular expression, which
+must match whole names, as in kafka-topics. Arguments with = are configurations.
 """
 
 import re
@@ -105,7 +105,7 @@ def list_topics(
     internal: Annotated[bool, Parameter(help="Internal topics too.", negative=())] = False,
     query: Query = QUERY,
 ) -> None:
-    """The topics: partitions, replicas, how many partitions are not well."""
+    """List the topics: partitions, replicas, number of partitions with problems."""
     with query.admin() as admin:
         found = admin.describe_topics()
         hidden = set[str]() if internal else admin.run(_internal_topics)
@@ -201,7 +201,7 @@ def delete(
     dry_run: DryRun = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Delete topics and their data; exit code 1 when one of them was not deleted."""
+    """Delete topics and their data; exit code 1 if a topic was not deleted."""
     if not names:
         raise Failure("Which topic? oncelog topic delete NAME ...", exit_code=2)
     with cluster.admin() as admin:
@@ -216,7 +216,7 @@ def delete(
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """Return the names among the words, what KEY=VALUE sets, and what +KEY=VALUE adds."""
+    """Return the names, the KEY=VALUE settings, and the +KEY=VALUE additions."""
     names = list(dict.fromkeys(word for word in words if "=" not in word))
     given = [word for word in words if "=" in word and not word.startswith("+")]
     added = [word[1:] for word in words if "=" in word and word.startswith("+")]
@@ -224,9 +224,9 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str], dict[s
 
 
 def matching(admin: "BlockingAdmin", names: Sequence[str]) -> list[str]:
-    """Return the names, and in place of each pattern the topics that match it.
+    """Return the names, with each pattern replaced by the topics that match it.
 
-    Internal topics match only where a pattern begins as they do. Failure when nothing matches.
+    Internal topics match only a pattern that begins with __. Raise Failure when no topic matches.
     """
     if all(LITERAL.fullmatch(name) for name in names):
         return list(dict.fromkeys(names))

@@ -1,7 +1,7 @@
-"""Commands that list transactions, explain why a reader waits, and end one by hand.
+"""Commands that list transactions, explain why a reader waits, and end a transaction by hand.
 
-All but `txn log` speak the Kafka protocol, as Kafka's own kafka-transactions tool does (KIP-664),
-so they serve any Kafka-compatible cluster.
+All except `txn log` use the Kafka protocol, like Kafka's own kafka-transactions tool (KIP-664), so
+they work with any Kafka-compatible cluster.
 """
 
 import time
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..client.transaction_admin import DescribedTransaction, PartitionProducer
     from ..deploy.inspect.explain import Explanation
 
-DESCRIBED_MAX = 1_000  # of `txn list`: older ones are listed without their age
+DESCRIBED_MAX = 1_000  # in `txn list`, older transactions have no age
 LISTING_COLUMNS = headings(
     "id",
     "coordinator",
@@ -89,7 +89,7 @@ def list_transactions(
     ] = None,
     query: Query = QUERY,
 ) -> None:
-    """The transactional ids: coordinator, state, and the age of what is open."""
+    """List the transactional ids: coordinator, state, and the age of open transactions."""
     with query.admin() as admin:
         listed = admin.transactions.list_transactions(prefix=prefix, states=state or ())
         described = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
@@ -118,7 +118,7 @@ def describe(
     *,
     query: Query = QUERY,
 ) -> None:
-    """One transactional id, as its coordinator has it."""
+    """Describe a transactional id with the state at its coordinator."""
     with query.admin() as admin:
         known = admin.transactions.describe(name)
     values = {
@@ -158,7 +158,7 @@ def hanging(
     *,
     query: Query = QUERY,
 ) -> int:
-    """Transactions that hold a partition and that no coordinator will end; exit code 1 if any."""
+    """List open transactions that no coordinator will end; exit code 1 if there are any."""
     from ..deploy.inspect import transaction_facts
 
     with query.admin() as admin:
@@ -190,9 +190,10 @@ def abort(
     prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
     query: Query = QUERY,
 ) -> None:
-    """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
+    """Abort transactions: by id or prefix (which fences their producers), or a hanging one.
 
-    What a Spark sink has decided to commit is kept: a restart of its query does it.
+    A transaction that a Spark sink has decided to commit is kept; a restart of its query commits
+    it.
     """
     from ..deploy.inspect import abort_transactions
 
@@ -222,7 +223,7 @@ def explain(
     *,
     query: Query = QUERY,
 ) -> None:
-    """Explain in words the state of a transactional id, its end, and the producers it fenced."""
+    """Explain the state of a transactional id, how it will end, and which producers were fenced."""
     from ..deploy.inspect import transaction_facts
 
     with query.admin() as admin:
@@ -238,7 +239,7 @@ def why(
     group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
     query: Query = QUERY,
 ) -> None:
-    """Explain why readers of a partition wait: for which transaction and owner, until when."""
+    """Explain why readers of a partition wait: for which transaction, of which owner, how long."""
     from ..deploy.inspect import transaction_facts
     from ..deploy.inspect.explain import why as reasons
 

@@ -1,5 +1,6 @@
-"""Views of any Kafka-compatible cluster: a page, a terminal view and metrics.
+"""Views of any Kafka-compatible cluster: a web page, a terminal view and metrics.
 
-`observer.py` asks the cluster, `facts.py` has its answers, `documents.py` makes JSON of that,
-`pages/` HTML, `web/` serves both. Cores are facts, documents, changes and pages.
+`observer.py` sends requests to the cluster, and `facts.py` holds the answers. `documents.py` makes
+JSON from them, and `pages/` makes HTML; `web/` serves both. Facts, documents, changes and pages are
+cores.
 """

@@ -1,4 +1,4 @@
-"""The addresses of views; names of topics, groups and transactional ids may hold any character."""
+"""The addresses of views. Names of topics, groups and transactional ids may have any character."""
 
 from urllib.parse import quote
 

@@ -1,7 +1,7 @@
-"""Events in words, made from the differences of two looks at a cluster; pure.
+"""Events as sentences, from the differences between two states of a cluster; pure.
 
-An event is what a look tells that the look before did not: its time is that of the look, so it is
-late by the age of the part at most, and what began and ended between two looks is not seen.
+An event has the time of the later state, so it may be late by the time between the two states.
+Changes that begin and end between the two are not seen.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ ABORTED = ("PrepareAbort", "CompleteAbort")
 
 
 def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) -> list[ClusterEvent]:
-    """Return the events of one part; none where it was never known before."""
+    """Return the events of one part; none if the part was not known before."""
     if part not in before.as_of_ms:
         return []
     match part:
@@ -36,8 +36,10 @@ def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) ->
 
 
 def rise(before: ClusterFacts, after: ClusterFacts, name: str) -> float:
-    """Return by how much a count of the nodes has risen. One that a restart began anew has risen
-    by all of it; of a node that was or is silent nothing is known.
+    """Return by how much a count of the nodes has risen.
+
+    The count of a restarted node began at zero, so it counts in full. A node that was or is silent
+    does not count.
     """
     total = 0.0
     for node_id, new in after.nodes.items():

@@ -1,7 +1,7 @@
-"""From facts to the JSON that `/api/...` answers and pages show; pure. Schemas: docs/ui.md.
+"""Conversion of facts to the JSON of `/api/...` and of pages; pure. Schemas: docs/ui.md.
 
-Times are wall-clock milliseconds, ages and offsets whole numbers; what is not known is null. Every
-document begins with `as_of_ms`: when the oldest part of it was told.
+Times are wall-clock milliseconds; ages and offsets are whole numbers; unknown values are null.
+Every document begins with `as_of_ms`, the time of the request for its oldest part.
 """
 
 from collections.abc import Iterable, Mapping
@@ -83,7 +83,7 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
         row["replication_factor"] = max(row["replication_factor"], len(info.replicas))
         row["leaderless"] += info.leader < 0
         row["under_replicated"] += len(info.isr) < len(info.replicas)
-        if offsets.high_watermark is None:  # without a leader nobody tells how many there are
+        if offsets.high_watermark is None:  # without a leader the number is unknown
             row["records"] = row["held_back"] = None
         elif row["records"] is not None:
             row["records"] += max(0, offsets.high_watermark - (offsets.log_start or 0))
@@ -99,7 +99,7 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
 def partitions(
     facts: ClusterFacts, now_ms: int, topic: str | None = None, rows: RowRange = ALL
 ) -> Document:
-    """A row for each partition (of one topic); `partition` has more of one."""
+    """Return a row for each partition (of one topic); `partition` has more about one."""
     wanted = sorted(key for key in facts.partitions if topic is None or key[0] == topic)
     return {
         "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
@@ -109,7 +109,7 @@ def partitions(
 
 
 def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync: int) -> Document:
-    """One partition with its readers, and why these get no further."""
+    """Return one partition with its readers, and the reason why they wait."""
     row = _partition(facts, key, now_ms)
     row["min_insync_replicas"] = min_insync
     row["groups"] = _readers(facts, key)
@@ -147,7 +147,7 @@ def partition_facts(
 
 
 def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
-    """All transactional ids that were described: those with something open first, oldest first."""
+    """Return all described transactional ids, open transactions first, then by age."""
     now_ms = facts.transactions_ms(now_ms)
     found = sorted(
         facts.transactions.values(),
@@ -160,7 +160,7 @@ def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Docu
 
 
 def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
-    """One transactional id, what it holds back, and what will become of it."""
+    """Return one transactional id, the records that it holds back, and how it will end."""
     known = facts.transactions[name]
     now_ms = facts.transactions_ms(now_ms)
     leaderless = [k for k in known.partitions if k in facts.partitions and not _is_led(facts, k)]
@@ -184,7 +184,7 @@ def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
 def groups(
     facts: ClusterFacts, now_ms: int, rows: RowRange = ALL, only: str | None = None
 ) -> Document:
-    """All groups with their members and lags, or one."""
+    """Return all groups with their members and lags, or one group."""
     found = [each for name, each in sorted(facts.groups.items()) if only in (None, name)]
     return {
         "as_of_ms": facts.newest_ms("groups", "offsets", "transactions"),
@@ -218,7 +218,7 @@ def events(
 
 
 def records_per_s(samples: tuple[ClusterSample, ...]) -> float | None:
-    """Return the offsets written per second lately; None while there are too few samples."""
+    """Return the recent rate of written offsets per second; None with too few samples."""
     if len(samples) < 2:
         return None
     last = samples[-1]
@@ -326,7 +326,7 @@ def _transaction(known: DescribedTransaction, now_ms: int) -> Document:
 
 
 def _ends_in_ms(known: DescribedTransaction, now_ms: int) -> int | None:
-    """Time until the coordinator aborts it; None when it does not, or something is decided."""
+    """Return the time until the coordinator aborts it; None if it will not, or if it is decided."""
     if known.state != "Ongoing" or known.start_ms < 0 or known.timeout_ms == NO_TIMEOUT_MS:
         return None
     return known.start_ms + known.timeout_ms - now_ms
@@ -395,7 +395,7 @@ def _lag(facts: ClusterFacts, key: TopicPartition, committed: int | None) -> Doc
 
 
 def _held_by(facts: ClusterFacts, key: TopicPartition) -> str | None:
-    """The transactional id that holds the readers of a partition; None where none is known."""
+    """Return the transactional id that blocks the readers of a partition; None if unknown."""
     holders = facts.holders.get(key, ())
     known = holders[0].transaction if holders else None
     return None if known is None else known.transactional_id

@@ -1,8 +1,8 @@
 """The known facts of a cluster at one moment; values only.
 
-Parts are asked for at different times, so each has its own `as_of_ms` (wall clock): when its first
-question was asked, so that all of it was true then or later. A part that a cluster does not tell
-has a sentence in `not_exposed`.
+Parts are requested at different times, so each has its own `as_of_ms` (wall clock), the time of its
+first request. All facts of the part were true at that time or later. If a cluster does not serve a
+part, `not_exposed` has a sentence about it.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ NOTHING: Mapping[Any, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class ObservedOffsets:
-    """The offsets of a partition; None where its leader did not answer.
+    """The offsets of a partition; None if its leader did not answer.
 
-    The log start is asked for less often, so `ClusterFacts.offsets_of` adds it.
+    The log start is requested less often, so `ClusterFacts.offsets_of` adds it.
     """
 
     last_stable: int | None = None
@@ -40,7 +40,7 @@ class ObservedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedGroup:
-    """A group and what it has committed; `described` is None where its coordinator is silent."""
+    """A group and its committed offsets. `described` is None if its coordinator is silent."""
 
     name: str
     coordinator: int
@@ -52,7 +52,7 @@ class ObservedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNode:
-    """Facts of a node from its machine and its admin socket; only of a cluster on this machine."""
+    """Facts of a node from its machine and its admin socket; only for a cluster on this machine."""
 
     node_id: int
     state: str  # running, paused, down
@@ -68,7 +68,7 @@ class ObservedNode:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A line of `oncelog doctor`: state is ok, note or bad."""
+    """A line of `oncelog doctor`. state is ok, note or bad."""
 
     about: str
     state: str
@@ -80,9 +80,9 @@ class Trouble:
 class ClusterSample:
     """Counts at one moment, for curves. `held_back`: offsets between LSO and high watermark.
 
-    Only brokers on this machine tell the last five. messages_in, bytes_out: counted by the page
-    since it began, at `counted_ms`. produce_ms: within which 99 % of the Produce requests were
-    answered, by the slowest broker; fetch_ms: 50 % of the Fetch requests.
+    Only brokers on this machine report the last five. messages_in, bytes_out: counted since the
+    page began, at `counted_ms`. produce_ms: the 99th percentile of Produce requests at the slowest
+    broker. fetch_ms: the median of Fetch requests.
     """
 
     at_ms: int
@@ -99,10 +99,10 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event of the cluster. `address` is that of a view, "" for none.
+    """An event of the cluster. `address` is that of a view, "" without one.
 
-    node and line: the node and line of the log that it was read from; only of own clusters.
-    alike: the part that several simultaneous events have in common, except their subjects.
+    node and line: the node and the log line of the event; only for a cluster on this machine.
+    alike: the part that several simultaneous events share, without their subjects.
     """
 
     at_ms: int
@@ -117,7 +117,7 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """Everything known; `as_of_ms` has a time for each part: cluster, offsets, transactions, ..."""
+    """All known facts. `as_of_ms` has a time for each part: cluster, offsets, transactions, ..."""
 
     as_of_ms: Mapping[str, int] = field(default_factory=dict[str, int])
     cluster: ClusterDescription | None = None
@@ -151,9 +151,9 @@ class ClusterFacts:
     events: tuple[ClusterEvent, ...] = ()
 
     def newest_ms(self, *parts: str) -> int:
-        """The time of the oldest of these parts; 0 when one was not told yet.
+        """Return the time of the oldest of these parts; 0 if a part is still missing.
 
-        A part that was never told since the cluster refuses it has no time.
+        A part that the cluster refuses has no time and is left out.
         """
         told = [part for part in parts if part in self.as_of_ms or part not in self.not_exposed]
         return min((self.as_of_ms.get(part, 0) for part in told), default=0)
@@ -163,9 +163,9 @@ class ClusterFacts:
         return self.as_of_ms.get("transactions", now_ms)
 
     def offsets_of(self, key: TopicPartition) -> ObservedOffsets:
-        """Return the offsets of a partition, with its log start where that is known.
+        """Return the offsets of a partition, with its log start if that is known.
 
-        A log start beyond the end is that of a deleted topic of the same name.
+        A log start beyond the end belongs to a deleted topic of the same name.
         """
         found, start = self.offsets.get(key, ObservedOffsets()), self.log_starts.get(key)
         if start is None or found.high_watermark is None or start > found.high_watermark:

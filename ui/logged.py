@@ -22,7 +22,7 @@ def cluster_event(event: LoggedEvent) -> ClusterEvent:
 
 
 def _alike(event: LoggedEvent) -> str:
-    """Say what an event has in common with those of other partitions at the same time."""
+    """Return the part that an event shares with simultaneous events of other partitions."""
     terms, reason = event.terms, event.term("reason")
     if event.kind == "isr":
         isr = terms.get("isr")

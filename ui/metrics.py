@@ -1,8 +1,8 @@
-"""From facts to the families of a metrics page; pure.
+"""Conversion of facts to the families of a metrics page; pure.
 
-Names that Kafka's own brokers have come as the JMX exporter's example rules for Kafka give them,
-with a label `broker` where each broker would say its own. What no broker of Kafka tells begins with
-`oncelog_`. The table of all is in docs/metrics.md.
+Metrics that Kafka's own brokers have get the names of the JMX exporter's example rules for Kafka,
+with a label `broker` for metrics of a broker. Other names begin with `oncelog_`. docs/metrics.md
+has the table of all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ NO_LABELS: Mapping[str, object] = {}
 
 
 class _Page:
-    """Families as they fill; a family keeps at most SERIES_MAX series."""
+    """The families of a page. A family holds at most SERIES_MAX series."""
 
     def __init__(self) -> None:
         self.families: dict[str, GaugeMetricFamily] = {}

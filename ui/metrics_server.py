@@ -1,6 +1,7 @@
 """The metrics page of a cluster, on loopback: `/metrics`; a shell.
 
-Scrapes read what the observer knows, in threads of the server, so a scrape asks no broker anything.
+A scrape reads the facts that the observer has, in threads of the server, and sends no request to
+the brokers.
 """
 
 import time
@@ -58,7 +59,9 @@ class MetricsServer:
     """Serves from `start` to `close`, in a thread of its own."""
 
     def __init__(self, known: Callable[[], ClusterFacts], port: int | None) -> None:
-        """Listen on a port, or a free one; Failure if it is taken. known: returns the facts."""
+        """Listen on a port, or on a free one. Raise Failure if it is in use. known: returns the
+        facts.
+        """
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_FactsCollector(known))
         self._app = make_wsgi_app(registry)
@@ -82,7 +85,7 @@ class MetricsServer:
         self._thread.start()
 
     def close(self) -> None:
-        """End; what is being answered is answered."""
+        """Stop; requests in progress are answered."""
         self._server.shutdown()
         self._server.server_close()
 

@@ -1,9 +1,9 @@
-"""Asks a cluster again and again, and keeps what it was told as `ClusterFacts`; a shell.
+"""Requests the state of a cluster repeatedly, and keeps it as `ClusterFacts`; a shell.
 
 Each part (the cluster, offsets, log starts, transactions, groups, replicas) has its own period and
-its own age, so a part that is slow or refused does not hold up the others. What a cluster does not
-serve is said in `not_exposed` and asked for again after a minute. Requests wait for their turn in
-`paced_connection`; nothing here writes.
+its own age, so a slow or refused part does not delay the others. A part that a cluster does not
+serve is noted in `not_exposed` and requested again after a minute. `paced_connection` limits the
+rate of requests. Nothing here writes.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ Listener = Callable[[ClusterFacts], None]
 
 
 class Observer:
-    """See the top of the file; between `start` and `close` the facts are kept fresh.
+    """Keeps the facts up to date between `start` and `close`; see the top of the file.
 
-    logs: of a cluster on this machine. They tell its events, instead of the difference of two
-    looks; what its processes do is seen by looking in any case.
+    logs: the node logs of a cluster on this machine. Their events replace the comparison of two
+    states. Active faults are still seen by looking at the processes.
     """
 
     def __init__(self, config: Mapping[str, Any], logs: EventLogs | None = None) -> None:
@@ -75,7 +75,7 @@ class Observer:
         self._changed = asyncio.Event()
 
     def start(self, others: Mapping[str, tuple[float, Callable[[], Awaitable[Changes]]]]) -> None:
-        """Begin to ask; others: more parts, each with its period in seconds."""
+        """Begin to send requests. others: further parts, each with its period in seconds."""
         asked: dict[str, Callable[[], Awaitable[Changes]]] = {
             "cluster": self._cluster,
             "offsets": self._offsets,
@@ -105,7 +105,7 @@ class Observer:
                 await self._changed.wait()
 
     async def min_insync(self, topic: str) -> int:
-        """Return min.insync.replicas of a topic, at most 10 s old where its brokers answer."""
+        """Return min.insync.replicas of a topic, at most 10 s old if its brokers answer."""
         asked_ms = _now_ms()
         known = self.facts.min_insync.get(topic)
         if known is None or asked_ms - self.facts.min_insync_ms[topic] > MIN_INSYNC_EVERY_MS:
@@ -146,7 +146,7 @@ class Observer:
             await asyncio.sleep(max(pause_s - (time.monotonic() - began_s), pause_s / 4))
 
     def _take(self, part: str, found: Changes, began_ms: int) -> None:
-        """Keep what was found; all of it is as young as the first question, or younger."""
+        """Store the result. All of it is as young as the first request, or younger."""
         at_ms = _now_ms()
         before = self.facts
         silent = {name: why for name, why in before.silent.items() if name != part}
@@ -166,7 +166,7 @@ class Observer:
     def _sample(self, facts: ClusterFacts, at_ms: int) -> ClusterSample:
         is_own = facts.internal_topics
         counted = {key: each for key, each in facts.offsets.items() if key[0] not in is_own}
-        # a partition without a leader tells nothing, and has not lost what it had
+        # A partition without a leader has no answer now, but its last known values still hold.
         ends = {key: end for key, end in self._ends.items() if key in facts.partitions}
         ends |= {key: each.high_watermark or 0 for key, each in counted.items()}
         self._ends = ends
@@ -231,7 +231,7 @@ class Observer:
         stable = await self.admin.list_offsets(dict.fromkeys(led, LATEST), read_committed=True)
         return {
             "offsets": {
-                # asked for one after the other, so an end may be younger than a stable offset
+                # requested one after the other, so an end may be newer than a stable offset
                 key: ObservedOffsets(min(stable[key], ends[key]), ends[key])
                 for key in led
             }
@@ -274,7 +274,8 @@ class Observer:
             found[key] = tuple(PartitionTransaction(p, known.get(p.producer_id)) for p in opened)
             if any(not each.is_known(key) for each in found[key]):
                 doubtful.append(key)
-        if doubtful:  # described before they were found: only more looks tell that they hang
+        # described before they were found, so only a later state tells whether they hang
+        if doubtful:
             found |= await without_ended(self.admin, await holders(self.admin, doubtful))
         return {key: each for key, each in found.items() if each}
 

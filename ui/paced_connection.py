@@ -1,7 +1,7 @@
-"""A client's connection that asks its broker at most five times a second.
+"""A client's connection that sends its broker at most five requests a second.
 
-All requests wait here, also those that the client repeats by itself, so the bound holds whatever is
-asked. A connection of its own pace: one goes to each broker.
+All requests wait here, including retries of the client, so the limit always holds. Each broker has
+its own connection and its own limit.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class RequestPace:
         self._sent_ms: deque[float] = deque(maxlen=requests_a_second)  # the newest ones
 
     def wait_ms(self, now_ms: float) -> float:
-        """Return how long the next request has to wait; 0 when it may go now."""
+        """Return how long the next request has to wait; 0 if it may be sent now."""
         if len(self._sent_ms) < (self._sent_ms.maxlen or 0):
             return 0.0
         return max(0.0, self._sent_ms[0] + WINDOW_MS - now_ms)
@@ -36,7 +36,7 @@ class RequestPace:
 
 
 class PacedConnection(BrokerConnection):
-    """See the top of the file. `answer_ms`: how long the newest answer took."""
+    """A paced connection, see the top of the file. `answer_ms`: the time of the newest answer."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)

@@ -1,4 +1,4 @@
-"""Which rows of a table a document has, so that no cluster makes one without end; pure."""
+"""The selection of the rows in a document, which limits its size; pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,16 @@ ITEMS_MAX = 20_000  # of all such lists of a document, but for those of its last
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """The rows from `start` on; no limit, and whole lists, where limit is None."""
+    """The rows from `start` on. If limit is None, there is no limit, and lists are complete."""
 
     start: int = 0
     limit: int | None = None
 
     @classmethod
     def asked(cls, query: Mapping[str, str]) -> "RowRange":
-        """Return what a query string asks for. ValueError with a sentence for what is wrong."""
+        """Return the rows that a query string requests. Raise ValueError with a sentence if it is
+        wrong.
+        """
         start, limit = query.get("start") or "0", query.get("limit") or str(LIMIT)
         if not (start.isdecimal() and start.isascii() and len(start) < 10):
             raise ValueError(f"start is a whole number of 0 or more, not {start[:40]!r}")
@@ -43,7 +45,7 @@ class RowRange:
 
 
 def shortened(row: Document) -> Document:
-    """Return a row whose lists have LISTED_MAX items each; `LIST_left_out` counts the others."""
+    """Return a row whose lists have at most LISTED_MAX items; `LIST_left_out` counts the others."""
     long = {name: lines for name, lines in _lists(row).items() if len(lines) > LISTED_MAX}
     cut = {name: lines[:LISTED_MAX] for name, lines in long.items()}
     counts = {f"{name}_left_out": len(lines) - LISTED_MAX for name, lines in long.items()}

@@ -1,7 +1,7 @@
-"""Reads a few records of a partition, with the fate of the transactions that wrote them; a shell.
+"""Reads a few records of a partition, with the outcome of their transactions; a shell.
 
-A fetch of committed data names the aborted transactions; behind the last stable offset a second one
-shows what is open, where the caller wants that too.
+A read_committed fetch names the aborted transactions. If the caller also wants open transactions, a
+second fetch reads the records behind the last stable offset.
 """
 
 import asyncio
@@ -15,7 +15,8 @@ from .record_rows import COMMITTED, PLAIN, record_rows
 
 FETCH, BY_NAME_NEWEST = 1, 12
 FETCH_BYTES_MAX, ROWS_MAX = 256 * 1024, 200
-FETCHES_MAX = 8  # of one look, however much was aborted; the next one goes on from there
+# limit of one request, however many records are aborted; the next request continues from there
+FETCHES_MAX = 8
 WAIT_MS = 0
 
 
@@ -30,7 +31,7 @@ async def read_records(
 ) -> dict[str, Any]:
     """Return records from an offset or a time on; without both, the last ones.
 
-    is_committed: nothing of open and aborted transactions is among them.
+    is_committed: leave out records of open and aborted transactions.
     """
     limit = max(1, min(limit, ROWS_MAX))
     start = (await admin.list_offsets({key: EARLIEST}))[key]

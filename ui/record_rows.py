@@ -1,4 +1,4 @@
-"""From the batches of a fetch to records with the fate of their transactions; pure."""
+"""Conversion of the batches of a fetch to records with the outcome of their transactions; pure."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,8 @@ def record_rows(
 ) -> list[Row]:
     """Return a row for each record and each marker from an offset on.
 
-    aborted: (producer id, first offset) as a read_committed fetch names them. end: of the log; what
-    lies behind the last stable offset is told by the markers in the data.
+    aborted: (producer id, first offset) from a read_committed fetch. end: of the log. Behind the
+    last stable offset, the markers in the data show the outcome.
     """
     rows: list[Row] = []
     for row in _rows(data, aborted, last_stable, end):
@@ -70,7 +70,7 @@ def _rows(
 
 
 def _markers(data: Buffer, last_stable: int) -> tuple[list[tuple[int, int, bool]], int]:
-    """(offset, producer id, whether it aborts) behind the last stable offset; where data ends."""
+    """Return (offset, producer id, whether it aborts) behind the LSO, and the end."""
     found: list[tuple[int, int, bool]] = []
     next_offset = -1
     for position, header in iterate_batches(data):
@@ -91,7 +91,7 @@ def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str
 
 
 def _fate(header: BatchHeader, aborting: set[int], last_stable: int) -> str | None:
-    """None: the last stable offset does not tell."""
+    """Return the outcome; None if the last stable offset does not show it."""
     if not header.is_transactional:
         return PLAIN
     if header.producer_id in aborting:
@@ -133,7 +133,7 @@ def _contents(record: Record, header: BatchHeader) -> Row:
 
 
 def text(data: bytes | None) -> str | None:
-    """Return bytes as people read them: text, or hexadecimal digits; long ones are cut."""
+    """Return bytes as text, or as hexadecimal digits; long values are shortened."""
     if data is None:
         return None
     part = data[: TEXT_MAX * 4]

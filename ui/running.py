@@ -1,4 +1,4 @@
-"""`oncelog ui` as a process: begins to look, serves, and ends when a signal comes."""
+"""The process of `oncelog ui`: it observes, serves, and ends on a signal."""
 
 import asyncio
 import contextlib
@@ -42,16 +42,16 @@ CHECKS_LEFT_OUT = ("cluster", "answers", "controller", "without leader", "not fu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedCluster:
-    """The cluster that is looked at; `own` when it lies on this machine."""
+    """The cluster that is observed; `own` if it is on this machine."""
 
     choice: ClusterChoice
     own: Cluster | None = None
 
 
 def observing(watched: WatchedCluster, *, has_doctor: bool = True) -> Observer:
-    """Return an observer that has begun to look; inside an event loop.
+    """Return a started observer, inside an event loop.
 
-    has_doctor: what `oncelog doctor` finds belongs to it, where the cluster lies on this machine.
+    has_doctor: include the results of `oncelog doctor`, if the cluster is on this machine.
     """
     logs = None if watched.own is None else event_logs(watched.own)
     observer = Observer(watched.choice.client_config(), logs)
@@ -120,9 +120,10 @@ async def run_page(
     can_harm: bool,
     opens_browser: bool,
 ) -> None:
-    """Serve until a signal comes. The first line of stdout is the address, with its token.
+    """Serve until a signal. The first line of stdout is the address, with its token.
 
-    can_write: a transaction may be aborted. can_harm: faults may be done, where the cluster is own.
+    can_write: allow aborts of transactions. can_harm: allow faults, if the cluster is on this
+    machine.
     """
     sock = listening_socket(port)
     access = PageAccess(sock.getsockname()[1])
@@ -158,7 +159,7 @@ async def run_report_page(
 
 @contextlib.contextmanager
 def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[], None]]:
-    """Give what says that the page is there, and opens it where that is wanted."""
+    """Return a function that announces the page, and opens it if requested."""
     url = f"http://{HOST}:{access.port}/?token={access.token}"
     with contextlib.ExitStack() as stack:
 
@@ -171,7 +172,7 @@ def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[]
 
 
 def cluster_name(watched: WatchedCluster) -> str:
-    """Return how the page calls a cluster: its directory, where it is reached."""
+    """Return the name of a cluster on the page: its directory or its address."""
     config = watched.choice.client_config()
     servers = config["bootstrap.servers"]
     line = servers if isinstance(servers, str) else ",".join(servers)
@@ -181,7 +182,7 @@ def cluster_name(watched: WatchedCluster) -> str:
 async def end_transaction(
     choice: ClusterChoice, observer: Observer, fields: Mapping[str, str]
 ) -> str:
-    """End a transaction by its id, or one that hangs in a partition; what was done, in words."""
+    """End a transaction by its id, or a hanging one in a partition; return a sentence about it."""
     if name := fields.get("transactional_id"):
         return f"{name}: {await asyncio.to_thread(abort_id, choice, name)}"
     key, producer_id = (fields["topic"], int(fields["partition"])), int(fields["producer_id"])
@@ -192,7 +193,7 @@ async def end_transaction(
 async def harm(
     cluster: Cluster, load: Load, one_at_a_time: asyncio.Lock, fields: Mapping[str, str]
 ) -> str:
-    """Do the fault that a form names, or begin a load; what was done, in words."""
+    """Make the fault of a form, or start a load; return a sentence about it."""
     kind = fields.get("kind", "")
     if kind == "load":
         return load.begin()
@@ -204,7 +205,9 @@ async def harm(
 
 @contextlib.contextmanager
 def _in_browser(url: str) -> Iterator[None]:
-    """Open the page by a file of ours: everybody may see a command line, and the token is in it."""
+    """Open the page through a file, because every user may see a command line, and it has the
+    token.
+    """
     folder = Path(tempfile.gettempdir()) / f"oncelog-ui-{secrets.token_hex(8)}"
     with guardian.kept("directory", folder):
         try:
@@ -212,7 +215,7 @@ def _in_browser(url: str) -> Iterator[None]:
             file = folder / "open.html"
             words = f'<meta http-equiv="refresh" content="0;url={escape(url)}">'
             file.write_text(f"<!doctype html><title>oncelog</title>{words}", encoding="utf-8")
-            # The server answers meanwhile: to start a browser takes seconds.
+            # The server answers meanwhile, because starting a browser takes seconds.
             threading.Thread(target=_open, args=(file,), name="browser", daemon=True).start()
             yield
         finally:

@@ -1,7 +1,7 @@
-"""`oncelog top`: the cluster in a terminal, redrawn as it changes; a shell.
+"""`oncelog top`: the cluster in a terminal, refreshed continuously; a shell.
 
 Keys: q ends, s sorts the nodes by the next column, Tab shows the next list, / filters it (Enter
-keeps the filter, Esc drops it).
+keeps the filter, Esc removes it).
 """
 
 import asyncio
@@ -154,7 +154,7 @@ def _table(headings: tuple[str, ...], lines: list[tuple[str, ...]]) -> Table:
 
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Give keys as they are pressed; signals still end the program."""
+    """Deliver keys as they are pressed. Signals still end the program."""
     number = sys.stdin.fileno()
     before = termios.tcgetattr(number)
     tty.setcbreak(number)
@@ -165,7 +165,7 @@ def _raw_terminal() -> Iterator[None]:
 
 
 def _columns() -> int | None:
-    """How wide the output may be: COLUMNS, the terminal, or no bound for a program."""
+    """Return the width of the output: COLUMNS, the terminal, or no limit for a program."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked):
         return max(WIDTH_MIN, int(asked))

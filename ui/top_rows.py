@@ -1,7 +1,7 @@
 """The rows of `oncelog top`: nodes with their lags, and a list below; pure.
 
-A lag is counted at the node that leads the partition: how far the groups are behind the end, and
-behind the last stable offset, which is as far as committed readers can get.
+A lag is counted at the node that leads the partition. It is the distance of the groups from the
+end, and from the last stable offset, where committed readers must stop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Choice:
 
 
 def node_rows(facts: ClusterFacts, now_ms: int, sort: str = "NODE") -> list[dict[str, Any]]:
-    """Return a row for each node; by node, or the largest of a column first."""
+    """Return a row for each node, sorted by node or by the largest values of a column."""
     lags: dict[int, int] = {}
     stable_lags: dict[int, int] = {}
     for group in documents.groups(facts, now_ms)["groups"]:
@@ -56,9 +56,10 @@ def node_rows(facts: ClusterFacts, now_ms: int, sort: str = "NODE") -> list[dict
 
 
 def plain_table(rows: Sequence[Row], width: int | None) -> str:
-    """Return rows as text, numbers to the right; columns are cut from the right where it is narrow.
+    """Return rows as text, with numbers on the right. Columns on the right are dropped if it is
+    narrow.
 
-    The node stays in any width.
+    The column of the node is always shown.
     """
     cells = [COLUMNS, *(tuple(str(row[name]) for name in COLUMNS) for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(COLUMNS))]

@@ -1,7 +1,7 @@
 """Problems of a cluster, in sentences with a next step; pure.
 
-The worst first. What `oncelog doctor` found of a cluster on this machine is taken over; the rest is
-told by the protocol, so it holds for any Kafka.
+The worst comes first. Results of `oncelog doctor` for a cluster on this machine are included. The
+others come from the protocol, so they work for any Kafka.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ def _partitions(facts: ClusterFacts) -> Iterator[Trouble]:
 
 
 def _transactions(facts: ClusterFacts, looked_ms: int) -> Iterator[Trouble]:
-    """One line an owner: what hangs, and what has been open for long."""
+    """Return one line for each owner of a hanging or long open transaction."""
     held: dict[str, list[TopicPartition]] = {}
     for key, holders in sorted(facts.holders.items()):
         first = holders[0]

@@ -1,4 +1,4 @@
-"""Which stretch of time the timeline shows; pure but for the local time zone."""
+"""The time range that the timeline shows; pure but for the local time zone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,8 +23,10 @@ class TimeWindow:
 
     @classmethod
     def asked(cls, query: Mapping[str, str], now_ms: int) -> "TimeWindow | None":
-        """Return what `at` and `minutes` of a query ask for: the time around `at`, or the last
-        minutes; None without both. ValueError with a sentence for what is neither.
+        """Return the range of `at` and `minutes` in a query: the time around `at`, or the last
+        minutes.
+
+        None without both. Raise ValueError with a sentence if they are invalid.
         """
         at, span = query.get("at", "").strip(), query.get("minutes", "").strip()
         if not at and not span:
@@ -41,7 +43,7 @@ class TimeWindow:
 
 
 def day_time_ms(text: str) -> int | None:
-    """Return a local time with its day, as a browser's field gives it; None for any other text."""
+    """Return a local time with its day, in the form of a browser's field; None for other texts."""
     for form in DAY_FORMS:
         try:
             return _in_ms(datetime.strptime(text.strip(), form))

@@ -1,4 +1,4 @@
-"""`oncelog events`: what happens in a cluster, a line each."""
+"""`oncelog events` prints the events of a cluster, one on a line."""
 
 import json
 import time
@@ -32,10 +32,10 @@ def events(
     seconds: Annotated[float | None, Parameter(help="Follow for this time.")] = None,
     query: Query = QUERY,
 ) -> int:
-    """Print what happened in the last hour: elections, ISR changes, fences, aborts, rebalances.
+    """Print the events of the last hour: elections, ISR changes, fences, aborts, rebalances.
 
-    Events are read from the logs of the nodes. The logs of a Kafka elsewhere are not here: it is
-    followed in any case, and an event is the difference of two looks, every few seconds.
+    Events are read from the logs of the nodes. For a Kafka that is not on this machine, the command
+    always follows: every few seconds it compares the cluster's state with its previous state.
     """
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
@@ -76,7 +76,9 @@ async def _follow(query: Query, watched: "WatchedCluster", seconds: float | None
 def after(
     known: "tuple[ClusterEvent, ...]", last: "ClusterEvent | None"
 ) -> "tuple[ClusterEvent, ...]":
-    """Return the events that came after one, by which object it is: equal ones may repeat."""
+    """Return the events after a given event. It is compared by identity, as equal events may
+    repeat.
+    """
     for at in range(len(known) - 1, -1, -1):
         if known[at] is last:
             return known[at + 1 :]

@@ -1,4 +1,4 @@
-"""`oncelog metrics`: figures of any Kafka for Prometheus and its kin."""
+"""`oncelog metrics` serves metrics of any Kafka for Prometheus."""
 
 import asyncio
 from importlib.util import find_spec
@@ -23,10 +23,12 @@ def metrics(
     port: Annotated[int | None, Parameter(help="Where the page is; else a free port.")] = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Serve what the Kafka protocol tells of a cluster as OpenMetrics, on this machine only.
+    """Serve metrics of a cluster, from the Kafka protocol, in OpenMetrics format on this machine
+    only.
 
-    Names are those of Kafka's JMX exporter where Kafka has such a figure (docs/metrics.md). The
-    first line of stdout is the address; Ctrl-C ends it. A scrape asks the brokers nothing.
+    Names are those of Kafka's JMX exporter if Kafka has the metric (docs/metrics.md). The first
+    line of stdout is the address. Ctrl-C ends the command. A scrape sends no request to the
+    brokers.
     """
     if port is not None and not 0 < port <= PORT_MAX:
         raise Failure(f"--port is 1 to {PORT_MAX}.", exit_code=2)

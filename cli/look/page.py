@@ -1,4 +1,4 @@
-"""Commands to look at a cluster while it works: a page, and the same in this terminal."""
+"""Commands that show a running cluster: as a web page, and in this terminal."""
 
 import asyncio
 import contextlib
@@ -46,11 +46,12 @@ def ui(
     ] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Show a cluster as a page: what holds its readers, what is open, what has happened.
+    """Show a cluster as a web page: open transactions, blocked readers, lags, events.
 
-    On this machine only, until Ctrl-C. The first line of stdout is the address. Works with any
-    Kafka. Of a cluster on this machine it shows more, and its view Faults kills, pauses, cuts off
-    and slows nodes. With a folder it shows that run: verdict, story, faults (docs/ui.md).
+    The page is served on this machine only, until Ctrl-C. The first line of stdout is its address.
+    It works with any Kafka. For a cluster on this machine it shows more, and its view Faults kills,
+    pauses, cuts off and slows nodes. For the folder of a run, it shows the verdict, the events of
+    one record, and the faults (docs/ui.md).
     """
     if read_only and allow_writes:
         raise Failure("Either --read-only or --allow-writes.", exit_code=2)
@@ -88,10 +89,10 @@ def top(
     once: Annotated[bool, Parameter(help="One table as plain text, and end.", negative=())] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Show nodes, lags and open transactions in this terminal, redrawn as they change.
+    """Show nodes, lags and open transactions in this terminal, and refresh them.
 
-    LAG is how far groups are behind the end, LSO-LAG behind what committed readers may read, both
-    at the node that leads. Keys: q ends, s sorts, Tab shows the next list, / filters it.
+    LAG is the lag of groups to the end, LSO-LAG the lag to the last stable offset, both counted at
+    the leader. Keys: q ends, s sorts, Tab shows the next list, / filters it.
     """
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("top needs a terminal; for a program: oncelog top --once", exit_code=2)
@@ -117,7 +118,7 @@ async def _top(watched: "WatchedCluster", *, is_once: bool) -> int:
 
 
 def watched_cluster(cluster: ClusterOptions) -> "WatchedCluster":
-    """Return the cluster that is meant, with its nodes where it lies on this machine."""
+    """Return the requested cluster, with its nodes if it is on this machine."""
     from ...ui.running import WatchedCluster
 
     config = cluster.client_config()  # says which it is, or that there is none

@@ -1,4 +1,4 @@
-"""Commands that look on until a signal comes, which is their usual end: exit code 0."""
+"""Commands that run until a signal, which is their normal end: exit code 0."""
 
 import asyncio
 import signal
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """Run a coroutine; SIGINT, SIGTERM and SIGHUP cancel it, and None comes back.
+    """Run a coroutine. SIGINT, SIGTERM and SIGHUP cancel it; the result is then None.
 
-    A signal that is ignored, as under nohup, stays so.
+    A signal that is already ignored, as under nohup, stays ignored.
     """
     return asyncio.run(_until_signal(work))
 

@@ -1,1 +1,1 @@
-"""proof: commands that measure a cluster against another; begin with conformance.py."""
+"""proof: commands that test or compare systems. Begin with conformance.py."""

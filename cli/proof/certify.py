@@ -49,13 +49,13 @@ def certify(
     ] = None,
     format: Format = "table",
 ) -> int:
-    """Install a system, run `prove` by seeds, and hold what comes out against its promise.
+    """Install a system, run `prove` with several seeds, and compare the results with its promise.
 
-    Without RECIPE: the recipes that there are. verdict.json has all that a run found; JUnit XML
-    and SARIF lie beside it, and a report.md where the promise was broken (docs/certified.md).
+    Without RECIPE, the command lists the recipes. verdict.json has all results; JUnit XML and SARIF
+    are beside it, and a report.md if the promise was broken (docs/certified.md).
 
-    Exit code 0: kept in all seeds. 1: broken. 3: proves nothing. 2: called wrongly, or it cannot
-    be installed.
+    Exit code 0: kept in all seeds. 1: broken. 3: proves nothing. 2: wrong usage, or the system
+    cannot be installed.
     """
     from ...proof.certify.verdict import EXIT_CODES
 
@@ -72,7 +72,7 @@ def certify(
         # else the reader of our output has seen enough, and the verdict stands
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Failure as problem:
-        raise Failure(str(problem), exit_code=2) from problem  # 1 says: broken
+        raise Failure(str(problem), exit_code=2) from problem  # exit code 1 means broken
     except Exception as problem:
         from ...wire.errors import KafkaError
 

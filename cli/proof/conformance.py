@@ -1,4 +1,4 @@
-"""`oncelog conformance`: what a cluster serves, and what it lacks of what another serves."""
+"""`oncelog conformance` lists what a cluster serves, and what it lacks compared with another."""
 
 import json
 from dataclasses import replace
@@ -34,11 +34,10 @@ def conformance(
     ] = None,
     query: Query = QUERY,
 ) -> int:
-    """Ask each API in each version once, and print what came; nothing is changed.
+    """Send one request for each API and version, and print the answers. Nothing is changed.
 
-    With --against: what the other cluster has, and this one lacks or answers otherwise. Exit code
-    1: something of that has no reason that is known, or a cluster was not asked to the end
-    (docs/conformance.md).
+    With --against: print what the other cluster has and this one lacks or answers differently. Exit
+    code 1: a difference has no known reason, or a survey did not end (docs/conformance.md).
     """
     from ...proof.conformance.compare import compared, counts
     from ...proof.conformance.reasons import reasons_for

@@ -1,4 +1,4 @@
-"""`oncelog lesson`: five faults, done by the reader, on a cluster of its own."""
+"""`oncelog lesson` is a tutorial in which the reader makes five faults in a temporary cluster."""
 
 from typing import Annotated
 
@@ -26,11 +26,11 @@ def lesson(
     ] = True,
     first: Annotated[int, Parameter(name="--from", help="The step to begin with, 1 to 5.")] = 1,
 ) -> int:
-    """Ten minutes, five faults: at most once, at least once, exactly once, a zombie, a hanging
-    transaction.
+    """Learn about delivery guarantees in ten minutes and five faults.
 
-    Starts a cluster of three nodes and a page of it. You kill the application, here or in another
-    terminal, and see what is lost or doubled. Nothing is left behind.
+    The steps are at most once, at least once, exactly once, a zombie, and a hanging transaction.
+    The lesson starts a cluster of three nodes and its web page. You kill the application, here or
+    in another terminal, and see which records are lost or doubled. Nothing is left behind.
     """
     if not 1 <= first <= STEPS:
         raise Failure(f"--from is 1 to {STEPS}.", exit_code=2)

@@ -1,1 +1,1 @@
-"""Records as people read and write them: places in a log, templates, decoders, JSON lines."""
+"""Records as users read and write them: positions in a log, templates, decoders, JSON lines."""

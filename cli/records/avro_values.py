@@ -1,8 +1,8 @@
-"""From JSON to what an Avro encoder takes: the way back from what `consume --decode avro` prints.
+"""Conversion from JSON to values for an Avro encoder, the reverse of `consume --decode avro`.
 
-JSON has neither bytes nor dates, so they are text there: bytes in base64, dates and times as ISO
-8601 has them, decimals as digits. A union's value is that of its first branch that takes it, or
-names the branch, as in Avro's own JSON: `{"long": 7}`. Pure.
+JSON has neither bytes nor dates, so they are text: bytes in base64, dates and times in ISO 8601,
+decimals as digits. A union takes its first branch that fits, or a named branch as in Avro's own
+JSON: `{"long": 7}`. Pure.
 """
 
 import base64
@@ -40,7 +40,9 @@ class AvroSchema:
         self.parsed: Any = load_schema(ROOT, repo=every, named_schemas=self._named)
 
     def value(self, content: Any) -> Any:
-        """Return the value that JSON stands for; raises ValueError with the reason."""
+        """Return the value of JSON data. Raise ValueError with the reason if it does not fit the
+        schema.
+        """
         return self._value(self.parsed, content, "it")
 
     def _value(self, schema: Any, content: Any, path: str) -> Any:

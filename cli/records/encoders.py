@@ -1,4 +1,4 @@
-"""From JSON to a key or value as a Schema Registry's serializers write it; extra `schema`."""
+"""Encoding of JSON as the serializers of a Schema Registry do it; needs the extra `schema`."""
 
 import base64
 import io
@@ -26,10 +26,10 @@ Encoder = Callable[[bytes], bytes]
 
 
 def encoder(how: ByRegistry, topic: str, part: Part, url: str, file: Path | None) -> Encoder:
-    """Return what encodes keys or values of a topic.
+    """Return an encoder for the keys or values of a topic.
 
-    The schema is the newest of the subject TOPIC-key or TOPIC-value; `file`: register this one
-    there first. Failure where there is none, or where the registry refuses it.
+    The schema is the newest of the subject TOPIC-key or TOPIC-value. With `file`, this schema is
+    registered first. Raise Failure if there is no schema, or if the registry refuses the file.
     """
     require_packages(how)
     client, subject = open_registry(url), f"{topic}-{part}"
@@ -64,7 +64,7 @@ def _schema(client: Any, how: ByRegistry, subject: str, file: Path | None) -> tu
 
 
 def _text(file: Path, how: ByRegistry) -> str:
-    """A schema as registries take it: text; compiled Protobuf in base64."""
+    """Return a schema as text for a registry; compiled Protobuf is in base64."""
     try:
         data = file.read_bytes()
     except OSError as problem:

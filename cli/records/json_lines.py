@@ -1,7 +1,7 @@
-"""A record as a line of JSON, and back: `consume --format json`, `produce --json`.
+"""A record as a line of JSON, in both directions: `consume --format json`, `produce --json`.
 
-Bytes that are no UTF-8 stand in base64, and a field says so: "value_encoding": "base64". Headers
-are a list, since a name may come twice and order counts. Pure.
+Bytes that are not UTF-8 are in base64, with a field "value_encoding": "base64". Headers are a list,
+since a name may occur twice and the order counts. Pure.
 """
 
 import base64
@@ -23,14 +23,14 @@ class NotARecord(Exception):
 
 
 class Decoded(NamedTuple):
-    """The result of a decoder: a text, or any value that JSON has."""
+    """The result of a decoder: a text, or any value that JSON can represent."""
 
     content: Any
     encoding: str
 
 
 class NewRecord(NamedTuple):
-    """A record to be sent; None: the producer chooses."""
+    """A record to send. None lets the producer choose."""
 
     key: bytes | None
     value: bytes | None
@@ -75,7 +75,7 @@ def _put(fields: dict[str, Any], name: str, found: Decoded | None) -> None:
 
 
 def parsed(data: bytes) -> Any:
-    """Return what JSON says; raises ValueError with the reason."""
+    """Return the parsed JSON. Raise ValueError with the reason if it is invalid."""
     try:
         return json.loads(data)
     except UnicodeDecodeError:
@@ -87,7 +87,7 @@ def parsed(data: bytes) -> Any:
 
 
 def record_of(line: bytes) -> NewRecord:
-    """Return the record of a line; raises NotARecord. Topic and offset are not looked at."""
+    """Return the record of a line; raise NotARecord. Topic and offset in the line are ignored."""
     try:
         fields = parsed(line)
     except ValueError as problem:
@@ -126,7 +126,7 @@ def _bytes_of(fields: Mapping[str, Any], name: str) -> bytes | None:
 
 
 def _headers_of(found: Any) -> Headers:
-    """Headers as `fields_of` makes them; an object of names and values will do, too."""
+    """Return headers from the form of `fields_of`, or from an object of names and values."""
     if isinstance(found, dict):
         found = [{"name": name, "value": value} for name, value in found.items()]
     if not isinstance(found or [], list):
@@ -149,9 +149,9 @@ def _number_of(fields: Mapping[str, Any], name: str, most: int) -> int | None:
 
 
 def compact(content: Any) -> str:
-    """Return anything as JSON without spaces; what JSON has not is text, or base64 for bytes.
+    """Return a value as JSON without spaces. Other types become text, and bytes become base64.
 
-    Half a surrogate pair, which no encoding has, stays an escape.
+    Half of a surrogate pair, which no encoding has, stays an escape.
     """
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=as_text)
     if _is_text(text):
@@ -168,8 +168,10 @@ def _is_text(text: str) -> bool:
 
 
 def as_text(content: Any) -> Any:
-    """Return what JSON has not, as a decoder of Avro makes it: dates and others as text, bytes in
-    base64."""
+    """Return values that JSON cannot represent as an Avro decoder makes them.
+
+    Dates and other types become text, and bytes become base64.
+    """
     if isinstance(content, bytes):
         return base64.b64encode(content).decode()
     return content.isoformat() if hasattr(content, "isoformat") else str(content)

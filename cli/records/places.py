@@ -1,6 +1,6 @@
-"""Places in a topic as a person writes them: earliest, latest, 17, -5, a time.
+"""Positions in a topic as users write them: earliest, latest, 17, -5, a time.
 
-Pure: what they mean in a partition comes from its ends, and from the cluster for a time.
+Pure. The offset in a partition follows from its ends, and for a time from the cluster.
 """
 
 from datetime import datetime
@@ -12,7 +12,10 @@ TIMES = "a time (2026-01-31T12:00, 2026-01-31T12:00:00+01:00, or @ and milliseco
 
 
 class LogPlace(NamedTuple):
-    """`number`: the offset, how many offsets before the end (last), or the wall time in ms."""
+    """A position.
+
+    `number`: the offset, the distance from the end (last), or the wall time in ms.
+    """
 
     kind: Literal["earliest", "latest", "offset", "last", "time"]
     number: int = 0
@@ -33,7 +36,7 @@ def time_ms(text: str) -> int | None:
 
 
 def parse_start(text: str) -> LogPlace:
-    """Return the place that --offset names; Failure with the choices otherwise."""
+    """Parse --offset. Raise Failure with the choices if it is invalid."""
     if text == "earliest":
         return LogPlace("earliest")
     if text == "latest":
@@ -51,7 +54,7 @@ def parse_start(text: str) -> LogPlace:
 
 
 def parse_end(text: str) -> LogPlace:
-    """Return the place that --until names; Failure with the choices otherwise."""
+    """Parse --until. Raise Failure with the choices if it is invalid."""
     found = _offset_or_time(text)
     if found is None:
         raise Failure(f"--until {text} is neither an offset nor {TIMES}.", exit_code=2)
@@ -61,7 +64,7 @@ def parse_end(text: str) -> LogPlace:
 def start_of(place: LogPlace, start: int, end: int, at_time: int | None) -> int:
     """Return the offset where reading begins in a log from `start` to `end`.
 
-    at_time: the first offset of the place's time, below 0 when nothing is as young. Raises
+    at_time: the first offset at or after the position's time, below 0 without such a record. Raise
     OutOfRange for an offset that the log does not have.
     """
     match place.kind:

@@ -1,7 +1,7 @@
-"""Protobuf by the descriptors that a Schema Registry has, without generated classes.
+"""Protobuf messages from the descriptors in a Schema Registry, without generated classes.
 
-confluent-kafka's own serializers want a generated class; here it is made of the descriptors, with
-the library's public parts alone.
+confluent-kafka's own serializers need a generated class. Here the class is made from the
+descriptors, with public functions of the library only.
 """
 
 import base64
@@ -20,7 +20,9 @@ class ProtobufTypes:
         self._files: dict[str, Any] = {}  # by the schema's id or GUID
 
     def message_class(self, schema_id: Any) -> Any:
-        """Return the class of the message that the indexes name: of a file, then of a message."""
+        """Return the message class at the indexes: the first in the file, the others in the message
+        before.
+        """
         from google.protobuf.message_factory import GetMessageClass
 
         name = str(schema_id.id if schema_id.id is not None else schema_id.guid)
@@ -76,7 +78,7 @@ class ProtobufTypes:
 
 
 def protobuf_file(data: bytes) -> bytes | None:
-    """Return the last file of a compiled set (`protoc --descriptor_set_out`); None: it is none."""
+    """Return the last file of a set by `protoc --descriptor_set_out`; None for other bytes."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -119,7 +121,7 @@ def _has(pool: Any, name: str) -> bool:
 
 
 def _add_known(pool: Any, name: str) -> None:
-    """Put a file of Google's or Confluent's own into a pool: no registry has those."""
+    """Add a file of Google or Confluent to a pool, since no registry has these files."""
     from confluent_kafka.schema_registry import protobuf  # loads them all
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import Default

@@ -24,9 +24,9 @@ assert set(get_args(ByRegistry)) < set(get_args(Decode))
 
 
 def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | None:
-    """Return what decodes keys or values; None for raw, which are left as they are.
+    """Return a decoder of keys or values; None for raw, which stays unchanged.
 
-    registry: the address of the Schema Registry, asked for only where one is needed.
+    registry: a function that returns the address of the Schema Registry, called only if needed.
     """
     if how == "raw":
         return None
@@ -39,7 +39,7 @@ def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | N
 
 
 def decoded(decode: Decoder | None, record: ConsumerRecord, part: Part) -> Decoded | None:
-    """Return what a key or a value says; None: it stays as it is. Failure names the record."""
+    """Decode a key or a value; None stays None. A Failure names the record."""
     data = record.value if part == "value" else record.key
     if decode is None or data is None:
         return None
@@ -62,7 +62,10 @@ Emit = Callable[[list[ConsumerRecord]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOrder:
-    """A request to read a topic. No `partitions`: all of them. `until` itself is not read."""
+    """A request to read a topic.
+
+    Without `partitions`, all are read. Reading ends before `until`.
+    """
 
     topic: str
     partitions: tuple[int, ...] = ()
@@ -75,7 +78,7 @@ class ReadOrder:
 
 
 class Stops:
-    """The offset before which the reading of each partition stops; None: not known yet."""
+    """The end offset of each partition; None while it is not known."""
 
     def __init__(self, until: LogPlace | None) -> None:
         self._until_ms = until.number if until is not None and until.kind == "time" else None
@@ -89,7 +92,7 @@ class Stops:
             self.unfinished.add(key)
 
     def takes(self, record: ConsumerRecord) -> bool:
-        """Return whether a record is wanted; its partition is finished where it is not."""
+        """Return whether a record is wanted. If it is beyond the end, its partition is finished."""
         key = (record.topic, record.partition)
         if key not in self.unfinished:
             return False
@@ -110,13 +113,15 @@ class Stops:
         return True
 
     def lose(self, key: TopicPartition) -> None:
-        """Read a partition no more: another member has it."""
+        """Stop reading a partition that another group member now owns."""
         self.by_key.pop(key, None)
         self.unfinished.discard(key)
 
 
 async def read(view: ClusterView, order: ReadOrder, emit: Emit) -> int:
-    """Give out what is wanted, as it comes; return how many records. Failure: an offset is not."""
+    """Print the wanted records as they arrive; return their number. Raise Failure for a wrong
+    offset.
+    """
     reader = _Reader(view, order, emit)
     return await (reader.alone() if order.group is None else reader.in_group(order.group))
 
@@ -206,7 +211,7 @@ class _Reader:
             was_open = key in self._stops.unfinished
             if self._stops.takes(record):
                 taken.append(record)
-            elif was_open:  # the first that is not: the next reader's
+            elif was_open:  # the first offset for the next reader
                 consumer.seek(*key, record.offset)
                 consumer.pause(key)
         self._emit(taken)
@@ -249,7 +254,7 @@ class _Reader:
         ends: Mapping[TopicPartition, int],
         times: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return the first offset to read of each partition; raise if all are out of range."""
+        """Return the first offset to read in each partition; raise if all are out of range."""
         found: dict[TopicPartition, int] = {}
         outside: list[str] = []
         place = self._order.begin
@@ -267,7 +272,7 @@ class _Reader:
     async def _stop_offsets(
         self, keys: list[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """Return the offset that ends the reading of each partition: its end now, or --until."""
+        """Return the end offset of each partition: --until, or its end at the command's start."""
         until, follow = self._order.until, self._order.follow
         times = await self._times(keys, until)
         found: dict[TopicPartition, int | None] = {}

@@ -1,6 +1,6 @@
-"""Decoders by a Schema Registry: Avro, JSON Schema, Protobuf; extra `schema`.
+"""Decoders that use a Schema Registry: Avro, JSON Schema, Protobuf; needs the extra `schema`.
 
-The client and the first two decoders are confluent-kafka's own; Protobuf is in `protobuf_types`.
+The client and the first two decoders are confluent-kafka's own. Protobuf is in `protobuf_types`.
 """
 
 import sys
@@ -26,7 +26,7 @@ MODULES = {
     ),
 }
 SUBJECTS = {"subject.name.strategy.type": "TOPIC"}  # no further request for each record
-ANSWER_S = 10.0  # of a registry; without, one that says nothing is waited for without end
+ANSWER_S = 10.0  # without a timeout, a silent registry would block for ever
 ByRegistry = Literal["avro", "jsonschema", "protobuf"]
 Part = Literal["key", "value"]
 Registered = Callable[[bytes, ConsumerRecord], Any]
@@ -34,9 +34,9 @@ ID_BYTES, MAGIC_MAX = 5, 1  # a schema id in front of the data
 
 
 def registry_decoder(how: ByRegistry, part: Part, url: str) -> Registered:
-    """Return a function from a key or value to what it says; it raises ValueError.
+    """Return a function that decodes a key or value; it raises ValueError.
 
-    Failure where the extra is not installed; a registry that does not answer is one, too.
+    Raise Failure if the extra is not installed, or if a registry does not answer.
     """
     require_packages(how)
     decode = _deserializer(how, open_registry(url))
@@ -54,7 +54,7 @@ def registry_decoder(how: ByRegistry, part: Part, url: str) -> Registered:
 
 
 def context_of(topic: str, part: Part, headers: Any = None) -> Any:
-    """Return what the library's serializers are told of where the bytes stand."""
+    """Return the context of the bytes for the library's serializers: topic, and key or value."""
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     field = MessageField.KEY if part == "key" else MessageField.VALUE
@@ -62,7 +62,7 @@ def context_of(topic: str, part: Part, headers: Any = None) -> Any:
 
 
 def open_registry(url: str) -> Any:
-    """Return the library's client of a registry; Failure for a URL that is none."""
+    """Return the library's client of a registry; raise Failure for an invalid URL."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     try:
@@ -73,8 +73,10 @@ def open_registry(url: str) -> Any:
 
 @contextmanager
 def problems_in_words(url: str) -> Iterator[None]:
-    """Raise ValueError with a reason for what the library raises in the block; Failure when the
-    registry does not answer."""
+    """Convert the library's exceptions in the block to ValueError with a reason.
+
+    Raise Failure when the registry does not answer.
+    """
     from confluent_kafka.schema_registry.error import SchemaRegistryError
     from confluent_kafka.serialization import SerializationError
 

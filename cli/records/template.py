@@ -1,4 +1,4 @@
-"""Records by a template: '%k %v %T', as kcat and rpk have it. Pure."""
+"""Records printed with a template such as '%k %v %T', as in kcat and rpk. Pure."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ def headers_in_words(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def date_of(timestamp_ms: int) -> str:
-    """Return a wall time as an ISO date in UTC; a time that no calendar has, as its number."""
+    """Return a wall time as an ISO date in UTC, or as a number if it is outside of the calendar."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

@@ -35,7 +35,7 @@ Flag = Parameter(negative=())
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """The resources that an ACL names; * stands for all of a kind."""
+    """The resources that an ACL names; * means all of a kind."""
 
     topic: Annotated[Texts, Parameter(help="A topic.", negative=())] = None
     group: Annotated[Texts, Parameter(help="A group.", negative=())] = None
@@ -96,7 +96,7 @@ def add(
     host: Host = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
-    """Add ACLs: each principal, each operation, each resource."""
+    """Add ACLs for each combination of principal, operation and resource."""
     from ...client.security.acl_admin import Acl
 
     if not resources.each or not (allow or deny):
@@ -108,7 +108,8 @@ def add(
     acls = [
         Acl(
             resource_type,
-            # As kafka-acls: the cluster has one name, so no prefix of it.
+            # A prefix of the cluster's name is not allowed, as in kafka-acls, since there is one
+            # cluster.
             PatternType.LITERAL
             if resource_type is ResourceType.CLUSTER
             else PatternType[pattern.upper()],
@@ -138,7 +139,7 @@ def remove(
     host: Host = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
-    """Remove ACLs: all about a resource, or only those of a principal, an operation, a host."""
+    """Remove ACLs: all of a resource, or only those of a principal, an operation, a host."""
     if not resources.each and not (allow or deny):
         raise Failure(
             "Which ACLs? oncelog acl remove --topic TOPIC [--allow User:NAME] [--operation Read]",
@@ -169,7 +170,7 @@ def remove(
 def _wanted(
     resources: Resources, operations: Texts, *, is_producer: bool, is_consumer: bool
 ) -> list[tuple[ResourceType, str, AclOperation]]:
-    """Each resource with each operation; the two roles are those of kafka-acls."""
+    """Return each resource with each operation. The two roles are those of kafka-acls."""
     op = AclOperation
     if not (is_producer or is_consumer):
         chosen = [_operation(each) for each in operations or ("all",)]
@@ -204,7 +205,7 @@ def _queries(
     pattern: str,
     host: str | None,
 ) -> "list[AclQuery]":
-    """One for each of what is named; what is not named may be anything."""
+    """Return a query for each named resource. Fields without a value match everything."""
     from ...client.security.acl_admin import AclQuery
 
     anything: list[tuple[ResourceType, str | None]] = [(ResourceType.ANY, None)]

@@ -1,4 +1,4 @@
-"""`oncelog env`: how clients reach the cluster, as shell lines or as the file of a user."""
+"""`oncelog env` prints the settings with which clients reach the cluster."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,7 +25,7 @@ def env(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """Shell lines that tell clients where the cluster is: eval "$(oncelog env)"."""
+    """Print shell lines with the address of the cluster for clients: eval "$(oncelog env)"."""
     line = bootstrap_line(data)
     if client is not None:
         file, values = _of_user(data.resolve(), client, user, line, show_secrets)

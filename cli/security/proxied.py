@@ -22,7 +22,9 @@ CaFile = Annotated[
 
 
 class Proxied(NamedTuple):
-    """config: of the proxy itself. lines: what clients are told beside the address."""
+    """Settings. config: of the proxy itself. lines: further settings for clients, beside the
+    address.
+    """
 
     config: dict[str, Any]
     tls: "ProxyTls | None"
@@ -30,7 +32,10 @@ class Proxied(NamedTuple):
 
 
 def proxied(cluster: ClusterOptions, ca_file: Path | None) -> Proxied:
-    """Return what the cluster's protocol asks for; Failure where --ca-file is missing."""
+    """Return the settings that the cluster's protocol needs.
+
+    Raise Failure if --ca-file is missing.
+    """
     config = cluster.client_config()
     if not str(config.get("security.protocol", "PLAINTEXT")).upper().endswith("SSL"):
         return Proxied(config, None, [])

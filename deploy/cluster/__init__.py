@@ -1,5 +1,5 @@
-"""cluster: a cluster of broker processes on this machine; the ground floor of deploy.
+"""cluster: a cluster of broker processes on this machine; the lowest floor of deploy.
 
-Begin with local_cluster.py (`oncelog.Cluster`). It knows a node by its command line, its port, its
-admin socket and its answers; readiness and death are proved, never assumed.
+Begin with local_cluster.py (`oncelog.Cluster`). It recognises a node by its command line, its port,
+its admin socket and its answers. Readiness and death are verified, never assumed.
 """

@@ -1,6 +1,7 @@
-"""The admin socket of a node, for its owner: counters, and faults on its links.
+"""The client of a node's admin socket, which returns counters and makes faults on links.
 
-A Unix socket beside the peers' sockets, one JSON object a line each way.
+It is a Unix socket beside the peers' sockets, for its owner only. Each side sends one JSON object
+on a line.
 """
 
 import json
@@ -21,7 +22,7 @@ def ask(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
-    """Ask one node one question; Failure when it does not answer."""
+    """Send a request to a node. Raise Failure when it does not answer."""
     path = peer_directory / f"{door}-{node_id}"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

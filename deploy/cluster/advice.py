@@ -1,4 +1,4 @@
-"""Commands that a person is advised to run; pasted into a shell, they do only that.
+"""Commands that users are advised to run, quoted so that a shell runs only the command.
 
 Names come from clients, which may call a transactional id `x; rm -rf ~` or `--prefix=a`.
 `tests/tidy/test_advice.py` finds texts with a command that was not made here.
@@ -44,9 +44,9 @@ def is_of_another() -> bool:
 
 
 def shell_command(verb: str, *names: object, **options: object) -> str:
-    """Return `oncelog VERB NAME ... --option VALUE ...` as a shell takes it; None: no such option.
+    """Return `oncelog VERB NAME ... --option VALUE ...`, quoted for a shell. None: no such option.
 
-    `verb` is ours and stays unquoted.
+    `verb` is our own text and stays unquoted.
     """
     first = verb.split(maxsplit=1)[0]
     given = {
@@ -67,7 +67,7 @@ def shell_command(verb: str, *names: object, **options: object) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Return the text quoted: one word of a shell, and printable."""
+    """Return the text as one quoted, printable word for a shell."""
     if text.isprintable():
         return shlex.quote(text)
     return f"$'{''.join(map(_ansi_c, text))}'"

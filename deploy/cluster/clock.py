@@ -1,11 +1,11 @@
-"""The clock of a controlled cluster: a week passes now.
+"""The clock of a controlled cluster, which a test may advance by a week.
 
     with Cluster(clock="controlled") as cluster:
         cluster.clock.advance("8d")
 
-It goes forwards only, and the advance stays, also when nodes or all of the cluster are
-started anew. A node has checked timeouts, expiries and retention when
-`advance` returns; unreachable nodes do so when they are back.
+The clock only goes forward. The advance also survives restarts of nodes or of the whole cluster.
+When `advance` returns, each reachable node has checked timeouts, expiries and retention.
+Unreachable nodes do so when they are back.
 """
 
 import re
@@ -31,7 +31,8 @@ UNITS_MS = {
 }
 MAX_MS = 100 * 365 * UNITS_MS["d"]
 ADVANCE_TIMEOUT_S = 20.0
-ANSWER_TIMEOUT_S = 4.0  # of one node: above what it gives the controller
+# timeout for one node, longer than the node's own timeout for the controller
+ANSWER_TIMEOUT_S = 4.0
 LOOK_TIMEOUT_S = 3.0
 POLL_S = 0.01
 
@@ -51,8 +52,8 @@ class ClockNotControlled(Failure):
 class ClockStatus:
     """The time of a cluster.
 
-    now_ms: of the cluster's clock, in ms since 1970; behind: running nodes that have not checked
-    their timeouts by it yet: they cannot be reached, or have much to do.
+    now_ms: of the cluster's clock, in ms since 1970. behind: running nodes that have not checked
+    their timeouts yet, because they cannot be reached or have much to do.
     """
 
     now_ms: int
@@ -70,7 +71,7 @@ class ClockedCluster(Protocol):
 
 
 class ClockControl:
-    """The control of `Cluster.clock`. note: called with each advance, in words."""
+    """The control `Cluster.clock`. note: called with a sentence about each advance."""
 
     def __init__(self, cluster: ClockedCluster, note: Callable[[str], None] | None = None) -> None:
         self._cluster = cluster
@@ -85,9 +86,10 @@ class ClockControl:
         return self._status(latest["now_ms"], latest["advanced_ms"], known)
 
     def advance(self, by: str | timedelta) -> ClockStatus:
-        """Let so much time pass now: "15m", "1h30m", "8d". ClockNotControlled, Failure.
+        """Advance the clock: "15m", "1h30m", "8d". Raise ClockNotControlled or Failure.
 
-        Failure says whether it was not done or may have been: then `show` has the answer.
+        The Failure says whether the clock was not advanced or may have been; `show` then has the
+        answer.
         """
         by_ms = duration_ms(by)
         self.show()
@@ -98,7 +100,7 @@ class ClockControl:
         }
         why, deadline = "no node runs", time.monotonic() + ADVANCE_TIMEOUT_S
         while time.monotonic() < deadline:
-            for node_id in self._running():  # the same operation: it is done once
+            for node_id in self._running():  # the same operation id, so the advance is made once
                 try:
                     answer = self._ask(node_id, request, ANSWER_TIMEOUT_S)
                 except Failure as problem:
@@ -138,7 +140,7 @@ class ClockControl:
         return ClockStatus(now_ms, advanced_ms, behind)
 
     def _known(self, node_ids: list[int]) -> dict[int, dict[str, Any]]:
-        """Return the answers of these nodes; Failure when none answers."""
+        """Return the answers of these nodes. Raise Failure when no node answers."""
         known: dict[int, dict[str, Any]] = {}
         problem = Failure("No node runs, so nothing is known of the cluster's clock.")
         for node_id in node_ids:
@@ -159,7 +161,7 @@ class ClockControl:
 
 
 def duration_ms(by: str | timedelta) -> int:
-    """Return the ms of a duration: text ("15m", "1h30m", "8d") or a timedelta; Failure else."""
+    """Return a duration in ms, from a text ("15m", "1h30m", "8d") or a timedelta; raise Failure."""
     found = 0
     if isinstance(by, timedelta):
         found = round(by / timedelta(milliseconds=1))

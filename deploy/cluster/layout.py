@@ -1,9 +1,9 @@
-"""The data directory of a local cluster: cluster.json, a folder a node, the peers' sockets.
+"""The data directory of a local cluster: cluster.json, a folder for each node, the peers' sockets.
 
-Rules of this file. A node is recorded before it is started, so that `down` finds it even when `up`
-was killed halfway. One `up`, `down` or `start` at a time works on a directory: a file lock,
-released by the kernel when its holder dies. The peers' sockets need a short path (107 bytes), so
-they live outside, in a folder of mode 0700 named in cluster.json.
+Rules of this file. A node is recorded before it is started, so that `down` finds it even if `up`
+was killed. Only one `up`, `down` or `start` at a time works on a directory. This is ensured by a
+file lock, which the kernel releases when its holder dies. The peers' sockets need a short path (107
+bytes), so they are outside, in a folder of mode 0700 that is named in cluster.json.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class DirectoryBusy(Failure):
 
 @dataclass(frozen=True, slots=True)
 class NodeEntry:
-    """A node of the cluster: its id and listening address. metrics_port: 0 for none."""
+    """A node of the cluster: its id and listening address. metrics_port: 0 without metrics."""
 
     node_id: int
     host: str
@@ -72,7 +72,7 @@ class ClusterFile:
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
     def entry(self, node_id: int) -> NodeEntry:
-        """Return the entry of one node; Failure when there is none."""
+        """Return the entry of one node. Raise Failure if it is missing."""
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
@@ -86,7 +86,7 @@ def node_directory(data: Path, node_id: int) -> Path:
 
 
 def existing(data: Path, hint: str = "") -> ClusterFile:
-    """Return cluster.json; Failure when there is none."""
+    """Return cluster.json. Raise Failure if it is missing."""
     file = read(data)
     if file is None:
         words = f"There is no cluster in {data}. Start one with: oncelog up"
@@ -95,7 +95,7 @@ def existing(data: Path, hint: str = "") -> ClusterFile:
 
 
 def read(data: Path) -> ClusterFile | None:
-    """Return cluster.json, or None when there is none; Failure when it cannot be understood."""
+    """Return cluster.json, or None without one. Raise Failure when it cannot be parsed."""
     file = data / CLUSTER_FILE
     try:
         text = file.read_text()
@@ -120,7 +120,7 @@ def read(data: Path) -> ClusterFile | None:
 
 
 def write(data: Path, cluster: ClusterFile) -> None:
-    """Replace cluster.json in one step; a cluster's directory is its owner's alone."""
+    """Replace cluster.json atomically. Only the owner may enter a cluster's directory."""
     if close_to_others(data):
         say(f"{data} was open to other users; it is its owner's alone now")
     part = data / PART_FILE
@@ -174,9 +174,10 @@ def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
 
 @contextlib.contextmanager
 def locked(data: Path) -> Iterator[None]:
-    """Hold the directory's lock, also of a new one; DirectoryBusy when another command does.
+    """Hold the directory's lock. Raise DirectoryBusy when another command holds it.
 
-    The lock's traces are removed where there is no cluster afterwards.
+    A directory that did not exist is created for the lock, and removed if no cluster is in it
+    afterwards.
     """
     new = [path for path in (data, *data.parents) if not path.exists()]
     lock = _take_lock(data)
@@ -232,7 +233,9 @@ def peer_directory_for(cluster_id: str) -> Path:
 
 
 def make_peer_directory(path: Path) -> None:
-    """Make the folder, or take our own private one: another writer could forge frames."""
+    """Create the folder, or use our own private one. Another user could forge frames in a shared
+    one.
+    """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()

@@ -1,6 +1,6 @@
-"""Faults on the links between nodes: made at the nodes' own gates, all or none, and shown.
+"""Faults on the links between nodes. They are made in the nodes themselves, in all or in none.
 
-A node keeps its faults in memory only: one that is started again has whole links.
+A node holds its faults only in memory, so a restarted node has no faults.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,10 @@ class LinkedCluster(Protocol):
 def cut(
     cluster: LinkedCluster, one: Iterable[int], other: Iterable[int], *, one_way: bool = False
 ) -> None:
-    """Cut the links between two groups; Failure, and no cut, when a node cannot be asked."""
+    """Cut the links between two groups.
+
+    Raise Failure, without any cut, if a node does not answer.
+    """
     left, right = list(one), list(other)
     if both := set(left) & set(right):
         raise Failure(f"Node {min(both)} is on both sides: nothing was cut.", exit_code=2)
@@ -58,12 +61,12 @@ def cut(
 
 
 def faults_of(cluster: LinkedCluster, node_id: int) -> list[Fault]:
-    """Return the faults on a node's links; Failure when it cannot be asked."""
+    """Return the faults on a node's links. Raise Failure if it does not answer."""
     return cluster.ask_node(node_id, {"op": "links"}).get("faults", [])
 
 
 def in_words(faults: Iterable[Fault], others: int) -> str:
-    """Return a node's faults as `ps` shows them; others: how many peers it has."""
+    """Return a node's faults as `ps` shows them. others: the number of its peers."""
     by_words: dict[str, list[int]] = {}
     by_peer: dict[int, dict[bool, Fault]] = {}
     for fault in faults:

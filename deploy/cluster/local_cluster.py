@@ -1,12 +1,13 @@
-"""A cluster of broker processes on this machine, and faults that are proved to have happened.
+"""A cluster of broker processes on this machine, and faults whose effect is verified.
 
     with Cluster(nodes=3) as cluster:
         producer = confluent_kafka.Producer(cluster.client_config())
         cluster.kill(cluster.leader("orders", 0))
 
-The command line uses the same object. Without `data` the cluster lives in a temporary
-directory that is removed at the end; with it, the directory stays and `Cluster.open` finds it. In a
-block, or in a temporary directory, it ends with this process, also if that is killed (guardian.py).
+The command line uses the same object. Without `data`, the cluster is in a temporary directory,
+which is removed at the end. With `data`, the directory stays, and `Cluster.open` finds it. A
+cluster in a `with` block or in a temporary directory ends with this process, even if the process is
+killed (guardian.py).
 """
 
 import contextlib
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """A local cluster; see the top of the file. Targets are node numbers or role texts."""
+    """A local cluster; see the top of the file. Targets are node numbers or texts of roles."""
 
     node_type: type[NodeProcess] = NodeProcess
 
@@ -134,7 +135,7 @@ class Cluster:
         return Path(self.file.peer_directory)
 
     def client_config(self, **settings: Any) -> dict[str, Any]:
-        """Return a configuration for confluent-kafka; give dotted keys by `**{"acks": "all"}`."""
+        """Return a configuration for confluent-kafka. Pass dotted keys as `**{"acks": "all"}`."""
         return {"bootstrap.servers": self.bootstrap, **admin_values(self.data), **settings}
 
     def node(self, node_id: int) -> NodeProcess:
@@ -156,7 +157,7 @@ class Cluster:
         return self._admin.run(work)
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the node that leads the partition; Failure when it has no leader now."""
+        """Return the node that leads the partition. Raise Failure if it has no leader."""
         for p in self.ask(lambda admin: admin.describe_topics([topic])):
             if p.partition == partition:
                 if p.leader < 0:
@@ -174,7 +175,7 @@ class Cluster:
         return self.ask(lambda admin: admin.controller())
 
     def resolve(self, target: int | str, *, states: Collection[str] = ("running",)) -> int:
-        """Return the node that a target means now; `random` draws among nodes in these states."""
+        """Return the node that a target means now. `random` chooses among nodes in these states."""
         match targets.parse(str(target)):
             case ("node", _, node_id):
                 return self.file.entry(node_id).node_id
@@ -192,10 +193,10 @@ class Cluster:
     # --- life
 
     def up(self, on_ready: Callable[[int], None] = lambda node_id: None) -> None:
-        """Start all nodes and return when each has proved that it serves.
+        """Start all nodes and return when each of them serves.
 
-        A directory with a stopped cluster is started again on its data. Failure, with everything
-        restored, when it cannot be done.
+        A stopped cluster in the directory is started again on its data. On Failure, the earlier
+        state is restored.
         """
         with self._guarded_where_it_is(), layout.locked(self.data):
             known = layout.read(self.data)
@@ -206,7 +207,7 @@ class Cluster:
             try:
                 first = PURGE if known is None else KEEP
                 guardian.keep("cluster", self.data, f"{first} {file.owner}")
-                layout.write(self.data, file)  # before anything runs: `down` must find it
+                layout.write(self.data, file)  # before any node runs, because `down` must find it
                 self._start(self.node_ids, on_ready)
                 file.is_complete = True
                 layout.write(self.data, file)
@@ -223,9 +224,10 @@ class Cluster:
                 guardian.keep("cluster", self.data, f"{KEEP} {file.owner}")
 
     def down(self, *, purge: bool = False) -> list[int]:
-        """Stop every node, gracefully where it answers; `purge` removes the data too.
+        """Stop every node, gracefully if it answers. `purge` also removes the data.
 
-        Return the nodes that were asked to stop, did not, and had to be killed: a defect of ours.
+        Return the nodes that did not stop after the request and had to be killed, which is a bug of
+        ours.
         """
         with self._admin_lock:
             if self._admin is not None:
@@ -242,7 +244,7 @@ class Cluster:
         return killed
 
     def start(self, target: int | str) -> int:
-        """Start a node that is down; return when it has proved that it serves."""
+        """Start a stopped node. Return when it serves."""
         node_id = self.resolve(target, states=("down",))
         if self.node(node_id).find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs already. See: oncelog ps")
@@ -251,7 +253,9 @@ class Cluster:
         return node_id
 
     def start_all(self, node_ids: Iterable[int]) -> None:
-        """Start several nodes in this order, then wait for all: none may be ready alone."""
+        """Start several nodes in this order, then wait for all, since one alone may not become
+        ready.
+        """
         self._start(node_ids)
 
     def restart(self, target: int | str) -> int:
@@ -261,19 +265,24 @@ class Cluster:
     # --- faults
 
     def kill(self, target: int | str) -> int:
-        """Send SIGKILL; return the node's id when the pid is gone and the port refuses."""
+        """Send SIGKILL.
+
+        Return the node's id when the pid is gone and the port refuses connections.
+        """
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).kill()
         return node_id
 
     def stop(self, target: int | str) -> int:
-        """Send SIGTERM; return when the node has moved its leaders away and ended."""
+        """Send SIGTERM. Return when the node has moved its leaders away and ended."""
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).terminate()
         return node_id
 
     def pause(self, target: int | str) -> int:
-        """Send SIGSTOP; return when the process is in state T: it holds all and answers nothing."""
+        """Send SIGSTOP. Return when the process is in state T: it keeps connections and answers
+        nothing.
+        """
         node_id = self.resolve(target)
         self.node(node_id).pause()
         return node_id
@@ -285,15 +294,15 @@ class Cluster:
         return node_id
 
     def partition(self, one: Iterable[int], other: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut the links between two groups of nodes; `one_way`: only from `one` to `other`.
+        """Cut the links between two groups of nodes. `one_way`: only from `one` to `other`.
 
-        Clients still reach every node. The cut lives in the nodes: a restart heals it. Failure, and
-        no cut at all, when one of them is down or paused.
+        Clients still reach every node. The nodes hold the cut in memory, so a restart ends it.
+        Raise Failure, without any cut, when one of them is down or paused.
         """
         link_faults.cut(self, one, other, one_way=one_way)
 
     def slow(self, target: int | str, delay_ms: int) -> int:
-        """Delay a node's messages to its peers; return the node's id."""
+        """Delay a node's messages to its peers. Return the node's id."""
         node_id = self.resolve(target)
         for peer in self.node_ids:
             if peer != node_id:
@@ -305,7 +314,7 @@ class Cluster:
         return admin_socket_client.ask(self.peer_directory, node_id, request)
 
     def heal(self) -> None:
-        """Mend links, resume what is paused, start what is down."""
+        """Restore links, resume paused nodes, start stopped nodes."""
         for status in self.status():
             if status.state == "paused":
                 self.resume(status.node_id)
@@ -317,7 +326,7 @@ class Cluster:
     def wait_for_isr(
         self, topic: str | None = None, size: int | None = None, *, timeout_s: float = 30.0
     ) -> None:
-        """Return when no partition is among `missing_replicas`; Failure when they stay away."""
+        """Return when `missing_replicas` is empty. Raise Failure when replicas stay missing."""
         deadline = time.monotonic() + timeout_s
         while missing := self.missing_replicas(topic, size):
             if time.monotonic() > deadline:
@@ -326,7 +335,9 @@ class Cluster:
             time.sleep(0.02)
 
     def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:
-        """Return the partitions without a leader, or `size` (else: all) replicas in sync."""
+        """Return the partitions without a leader, or without `size` (default: all) replicas in
+        sync.
+        """
         from .readiness import missing_replicas  # slow to import
 
         return self.ask(lambda admin: missing_replicas(admin, topic, size))
@@ -334,7 +345,10 @@ class Cluster:
     # --- inner
 
     def _file_to_start(self, known: ClusterFile | None) -> ClusterFile:
-        """Return the file; Failure if directory, cluster, options or ports prevent a start."""
+        """Return the file.
+
+        Raise Failure if directory, cluster, options or ports prevent a start.
+        """
         if known is None:
             layout.require_usable(self.data)
             file = self._plan.new_file()
@@ -350,7 +364,7 @@ class Cluster:
     def _undo_up(self, before: ClusterFile | None) -> None:
         """Restore the state before `up`: no cluster, or a stopped one.
 
-        Nodes that do not end stay with the guardian.
+        Nodes that do not end stay registered with the guardian.
         """
         with uninterrupted(), contextlib.suppress(Failure, OSError):
             end_nodes(self._nodes.values(), is_graceful=False)
@@ -377,7 +391,7 @@ class Cluster:
         guardian.forget("directory", self.data)
 
     def _remove(self) -> None:
-        """Remove all files of the cluster; of a temporary one, files of others, too."""
+        """Remove all files of the cluster; a temporary directory is removed as a whole."""
         if self._file is not None:
             layout.remove_peer_directory(self.peer_directory)
         layout.remove(self.data, self._file)
@@ -405,7 +419,7 @@ class Cluster:
                 node.directory.mkdir(mode=0o700, exist_ok=True)
                 properties.write_properties(node, self.file)
                 node.spawn()
-        # Only now, when the nodes are on their way: these imports cost.
+        # These imports are slow, so they are made only while the nodes start.
         from ...client.loop_thread import LoopThread
         from .readiness import wait_until_ready
 

@@ -1,4 +1,4 @@
-"""Find the meant cluster: by its directory, a bootstrap line, the environment, a profile."""
+"""Find the requested cluster by its directory, a bootstrap line, the environment or a profile."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -40,10 +40,10 @@ def bootstrap_line(data: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChoice:
-    """The choice of a cluster and its connection: that of `data` where no other option names one.
+    """The choice of a cluster and its connection. Without options, it is the cluster in `data`.
 
-    Where no cluster lies in the default directory, the environment names one, or the current
-    profile. command_config: a client.properties. profile: the name of one, used in any case.
+    If the default directory has no cluster, the environment or the current profile names one.
+    command_config: a client.properties. profile: the name of a profile, which is used in any case.
     """
 
     data: Path
@@ -52,7 +52,7 @@ class ClusterChoice:
     profile: str | None = None
 
     def client_config(self) -> dict[str, Any]:
-        """Return the connection as a client's configuration: --command-config, and the address."""
+        """Return the connection as a client configuration: --command-config and the address."""
         repeat_options(
             bootstrap=self.bootstrap,
             command_config=self.command_config,
@@ -75,12 +75,12 @@ class ClusterChoice:
         return profile and profile.registry
 
     def _here(self) -> dict[str, str]:
-        """Return the login for the cluster of the directory; Failure where there is none."""
+        """Return the login for the cluster of the directory. Raise Failure if it is missing."""
         servers = bootstrap_line(self.data)
         return {**admin_values(self.data.resolve()), "bootstrap.servers": servers}
 
     def _elsewhere(self) -> dict[str, Any] | None:
-        """Return the connection where no cluster lies and no option names one; it is said aloud."""
+        """Return the connection without a local cluster and without options. It is printed."""
         if self.data != DEFAULT_DATA or layout.read(self.data.resolve()) is not None:
             return None
         for name in VARIABLES:
@@ -99,7 +99,7 @@ class ClusterChoice:
 
     @staticmethod
     def _profile(name: str | None) -> "Profile | None":
-        """Return the profile of a name, or the current one; Failure for an unknown name."""
+        """Return the profile of a name, or the current one. Raise Failure for an unknown name."""
         from .profiles import read_profiles
 
         profiles = read_profiles()
@@ -107,9 +107,7 @@ class ClusterChoice:
         return profiles.named(chosen) if chosen else None
 
     def named_config(self) -> dict[str, Any] | None:
-        """Return the configuration for commands that start a cluster where none is named: None
-        then.
-        """
+        """Return the configuration for commands that may start a cluster; None if none is named."""
         config = self._file_config()
         if config.get("bootstrap.servers"):
             return config
@@ -142,7 +140,7 @@ class ClusterChoice:
 
     @contextmanager
     def as_failures(self) -> Iterator[None]:
-        """Raise invalid values of the file as Failure: they are the caller's to repair."""
+        """Raise Failure for invalid values in the file, since the user has to correct them."""
         try:
             yield
         except ValueError as problem:
@@ -164,7 +162,7 @@ class ClusterChoice:
 
 
 def _config_of(profile: "Profile", *, has_file: bool = True) -> dict[str, Any]:
-    """Return the connection of a profile; has_file: its own command_config counts."""
+    """Return the connection of a profile. has_file: its own command_config counts."""
     file = profile.command_config if has_file else None
     config = _read_file(Path(file)) if file else {}
     if profile.bootstrap:

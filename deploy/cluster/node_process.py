@@ -1,9 +1,10 @@
-"""A node as a process of the operating system: find it, start it, signal it, prove the effect.
+"""A node as an operating system process: find it, start it, signal it, verify the effect.
 
-Rules of this file. A process is this node when its command line ends in `--config` and this node's
-own file: a number in a pid file proves nothing, the number may have a new owner. Every signal goes
-through psutil, which compares the process's start time first. A fault is reported only when it is
-seen: dead means gone and the port refuses, paused means state T.
+Rules of this file. A process is this node if its command line ends in `--config` and this node's
+own file. A number in a pid file proves nothing, because another process may have the number now.
+Every signal is sent by psutil, which compares the process's start time first. A fault is reported
+only when its effect is seen: a dead process is gone and its port refuses, a paused process is in
+state T.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ ROUNDS_OF_ENDING = 3
 STOP_TIMEOUT_S = 30.0
 FAULT_TIMEOUT_S = 10.0
 LOG_TAIL_BYTES = 64 * 1024
-# A node gets only what a process needs to live; settings come from its file alone.
+# A node gets only the variables that a process needs. Settings come only from its file.
 KEPT_ENVIRONMENT = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
     "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
@@ -48,18 +49,18 @@ class NodeStatus:
     rss_bytes: int = 0
     cpu_s: float = 0.0
     started_s: float = 0.0  # wall clock
-    context_switches: int = 0  # Linux: of the main thread, which has the event loop
+    context_switches: int = 0  # on Linux, of the main thread, which has the event loop
 
 
 def node_file_of(command: Sequence[str]) -> Path | None:
-    """Return the server.properties that a node's command line names; None for other programs."""
+    """Return the server.properties in a node's command line; None for other programs."""
     *program, option, file = ["", "", *command]
     is_node = option == "--config" and any(part.startswith("oncelog.") for part in program)
     return Path(file) if is_node else None
 
 
 class NodeProcess:
-    """One node of a cluster in `data`; `module` is what its process runs."""
+    """A node of the cluster in `data`. `module` is the program of its process."""
 
     module = "oncelog.node"
 
@@ -86,11 +87,14 @@ class NodeProcess:
         return next(filter(self._is_ours, psutil.process_iter()), None) if thorough else None
 
     def program(self) -> list[str]:
-        """Return the arguments for Python; -P: the working directory must not shadow a module."""
+        """Return the arguments for Python.
+
+        With -P, the working directory cannot shadow a module.
+        """
         return ["-P", "-m", self.module]
 
     def spawn(self) -> None:
-        """Start the process detached, log to node.log, write node.pid; it is not ready yet."""
+        """Start the process detached, with node.log and node.pid. It is not ready yet."""
         environment = {k: v for k, v in os.environ.items() if k in KEPT_ENVIRONMENT}
         command = [sys.executable, *self.program(), "--config", str(self.properties)]
         with open(self.log, "ab", opener=opener) as log:
@@ -110,7 +114,7 @@ class NodeProcess:
         return self._child.poll() if self._child else None
 
     def kill(self) -> int:
-        """Send SIGKILL; return the pid once it is gone and the port refuses."""
+        """Send SIGKILL. Return the pid when it is gone and the port refuses connections."""
         process = self._require()
         with self._allowed(process):
             process.send_signal(signal.SIGKILL)
@@ -118,7 +122,7 @@ class NodeProcess:
         return process.pid
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Send SIGTERM; return once the node has stopped by itself."""
+        """Send SIGTERM. Return when the node has stopped by itself."""
         process = self._require()
         with contextlib.suppress(psutil.NoSuchProcess), self._allowed(process):
             if process.status() == psutil.STATUS_STOPPED:
@@ -127,14 +131,14 @@ class NodeProcess:
         self._wait_until_gone(process, timeout_s)
 
     def pause(self) -> None:
-        """Send SIGSTOP; return once the process is in state T."""
+        """Send SIGSTOP. Return when the process is in state T."""
         process = self._require()
         with self._allowed(process):
             process.suspend()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=True)
 
     def resume(self) -> None:
-        """Send SIGCONT; return once the process is no longer in state T."""
+        """Send SIGCONT. Return when the process is no longer in state T."""
         process = self._require()
         with self._allowed(process):
             process.resume()
@@ -151,7 +155,7 @@ class NodeProcess:
         )
 
     def status(self) -> NodeStatus:
-        """Return state, memory and CPU; `down` when there is no such process."""
+        """Return state, memory and CPU. The state is `down` if there is no such process."""
         address = f"{self.entry.host}:{self.entry.port}"
         process = self.find()
         if process is not None:
@@ -171,7 +175,7 @@ class NodeProcess:
         return NodeStatus(self.node_id, address, None, "down")
 
     def log_tail(self, lines: int = 15, *, from_byte: int = 0) -> str:
-        """Return the last lines; empty when there is no log."""
+        """Return the last lines; empty without a log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(from_byte, self.log.stat().st_size - LOG_TAIL_BYTES))
@@ -232,7 +236,7 @@ class NodeProcess:
 def wait_for_state(
     process: psutil.Process, name: str, timeout_s: float, *, is_stopped: bool
 ) -> None:
-    """Return when the process is in state T, or no longer; Failure when it has ended."""
+    """Return when the process is in state T, or not in it. Raise Failure when it has ended."""
     deadline = time.monotonic() + timeout_s
     try:
         while (process.status() == psutil.STATUS_STOPPED) != is_stopped:
@@ -245,7 +249,7 @@ def wait_for_state(
 
 
 class NodeNotReady(Failure):
-    """A node does not serve; its log says more."""
+    """A node does not serve; its log has the reason."""
 
     def __init__(self, sentence: str, node: NodeProcess) -> None:
         super().__init__(f"{sentence} The whole log: {node.log}")
@@ -257,10 +261,9 @@ class NodeNotReady(Failure):
 
 
 def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
-    """End nodes at once, also those of a killed `up`; return those that had to be killed.
+    """End nodes by SIGTERM, also those of a killed `up`. Return those that had to be killed.
 
-    A node that a fault has just started again is a new process, and is ended in the next round,
-    also where it was down at first.
+    A node that a fault has just started again is a new process, so it is ended in the next round.
     """
     nodes, killed = list(nodes), list[int]()
     alive = _alive(nodes)

@@ -16,7 +16,10 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """The options; Failure when they make no sense. None: the default for this number of nodes."""
+    """The options of a cluster.
+
+    Raise Failure if they are invalid. None: a default for this size.
+    """
 
     nodes: int
     first_id: int = 1
@@ -55,7 +58,10 @@ class ClusterPlan:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the settings of a new cluster's nodes: the profile's first, a person's last."""
+        """Return the settings of a new cluster's nodes.
+
+        The user's settings override the profile.
+        """
         settings = dict(properties.PROFILES[self.profile])
         settings["default.replication.factor"] = str(self._replicas)
         settings["min.insync.replicas"] = str(self._min_insync)
@@ -126,7 +132,7 @@ class ClusterPlan:
     def _with_metrics(
         self, nodes: Sequence[NodeEntry], known: Sequence[NodeEntry]
     ) -> list[NodeEntry]:
-        """Return the nodes with the ports of their metrics: as given, or as known."""
+        """Return the nodes with the ports of their metrics, from the options or from the file."""
         if self.has_metrics is None:
             metrics_ports = [node.metrics_port for node in known]
         elif not self.has_metrics:

@@ -1,9 +1,9 @@
-"""Directories and files for their owner alone: a cluster's hold every record and, soon, passwords.
+"""Directories and files for their owner only, since a cluster's files hold records and passwords.
 
-Other users of the machine cannot enter a directory of mode 0700, so what lies in one is safe
-whatever its own mode. A directory of another user is refused, by root, too: its owner could put a
-link where a file of ours is to be. Root's own is taken: root may do anything anyway, and a volume
-of a container is root's.
+Other users of the machine cannot enter a directory of mode 0700, so files in it are safe whatever
+their own mode is. A directory of another user is refused, even for root, because its owner could
+put a link in the place of a file of ours. A directory of root is accepted: root may do anything in
+any case, and volumes of containers belong to root.
 """
 
 import os
@@ -30,7 +30,7 @@ def require_ours(path: Path) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a file as `open` wants it: of mode 0600 when it is new, and never through a link."""
+    """Open a file for `open`, with mode 0600 if it is new, and never through a link."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 

@@ -1,7 +1,7 @@
-"""Profiles: clusters by name, in a file of the user's, for commands run where no cluster lies.
+"""Profiles: clusters by name, in a file of the user, for commands that find no local cluster.
 
-The file is JSON, its owner's alone: {"current": NAME, "profiles": {NAME: {"bootstrap": ...,
-"command_config": ..., "registry": ...}}}. ONCELOG_PROFILES names another file.
+The file is JSON, readable by its owner only: {"current": NAME, "profiles": {NAME: {"bootstrap":
+..., "command_config": ..., "registry": ...}}}. ONCELOG_PROFILES names another file.
 """
 
 import json
@@ -15,7 +15,7 @@ from .private import write_private
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The connection to a cluster; command_config: a client.properties."""
+    """The connection to a cluster. command_config: a client.properties."""
 
     bootstrap: str | None = None
     command_config: str | None = None
@@ -24,13 +24,13 @@ class Profile:
 
 @dataclass(slots=True)
 class Profiles:
-    """The contents of the file; `current` is used where no cluster is named."""
+    """The contents of the file. `current` is used if no cluster is named."""
 
     current: str | None = None
     profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])
 
     def named(self, name: str) -> Profile:
-        """Return a profile; Failure when there is none of this name."""
+        """Return a profile. Raise Failure if the name is unknown."""
         found = self.profiles.get(name)
         if found is None:
             there_are = ", ".join(sorted(self.profiles)) or "none"
@@ -47,7 +47,7 @@ def file_of_profiles() -> Path:
 
 
 def read_profiles() -> Profiles:
-    """Return the file's contents; nothing when there is none. Failure when it cannot be read."""
+    """Return the file's contents; empty without a file. Raise Failure when it cannot be read."""
     file = file_of_profiles()
     try:
         values = json.loads(file.read_text(encoding="utf-8"))

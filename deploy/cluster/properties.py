@@ -1,7 +1,7 @@
 """server.properties: the settings that `up` writes for a node, in Kafka's format and names.
 
-Two profiles. `local` is made to be watched: fail-over in a second, few internal partitions. `kafka`
-leaves every key at Kafka's own default. Settings of --config win over both.
+There are two profiles. `local` is for watching a cluster: fail-over in a second, few internal
+partitions. `kafka` uses Kafka's own default for every key. Settings of --config override both.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ PROFILES: dict[str, dict[str, str]] = {
     "kafka": {},
 }
 
-# Work that cannot be done at once after an advance, since a group is busy or a replica behind, is
-# retried soon instead of after ten real minutes.
+# After an advance, work may have to wait for a busy group or a late replica. It is retried soon
+# instead of after ten real minutes.
 CLOCKS: dict[str, dict[str, str]] = {
     "system": {"oncelog.clock": "system"},
     "controlled": {
@@ -44,7 +44,7 @@ CLOCKS: dict[str, dict[str, str]] = {
 
 
 def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> dict[str, str]:
-    """Return all settings of one node; the cluster-wide settings win."""
+    """Return all settings of one node. Cluster-wide settings override the node's."""
     listener = f"PLAINTEXT://{entry.host}:{entry.port}"
     own = {
         "node.id": str(entry.node_id),
@@ -63,13 +63,13 @@ def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> 
 
 
 def write_properties(node: "NodeProcess", cluster: ClusterFile) -> None:
-    """Write the server.properties of a node; it may hold passwords."""
+    """Write the server.properties of a node. It may contain passwords."""
     values = node_properties(node.entry, cluster, node.directory)
     write_private(node.properties, render(values))
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """Return the file's text; keys sorted, so that two files can be compared by eye."""
+    """Return the file's text with sorted keys, so that two files can be compared."""
     return "".join(f"{key}={_escaped(properties[key])}\n" for key in sorted(properties))
 
 

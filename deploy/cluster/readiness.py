@@ -1,8 +1,8 @@
-"""Prove that nodes serve and that replicas are in sync, instead of assuming it.
+"""Verify that nodes serve and that replicas are in sync, instead of assuming it.
 
-A node is ready when all of this holds: the process that we know is alive and itself owns the
-listening port; the listener answers with this cluster's id; the answer lists this node under this
-address; and the node is not fenced. An open port alone proves nothing, another process may hold it.
+A node is ready under four conditions. The process that we started is alive and owns the listening
+port. The listener answers with this cluster's id. The answer lists this node with this address. The
+node is not fenced. An open port alone proves nothing, since another process may hold it.
 """
 
 import asyncio
@@ -33,13 +33,16 @@ async def wait_until_ready(
     timeout_s: float,
     on_ready: Callable[[int], None],
 ) -> None:
-    """Return when every one of these nodes has proved itself; Failure says which one did not."""
+    """Return when every one of these nodes is ready.
+
+    Raise Failure that names the one that is not.
+    """
     deadline = time.monotonic() + timeout_s
     await asyncio.gather(*(_wait_for(node, cluster_id, deadline, on_ready) for node in nodes))
 
 
 async def missing_replicas(admin: Any, topic: str | None, size: int | None) -> list[str]:
-    """Return the partitions without a leader, or without `size` (else: all) replicas in sync."""
+    """Return the partitions without a leader, or without `size` (default: all) replicas in sync."""
     found: list[Any] = []
     with contextlib.suppress(UnknownTopicOrPartition):  # not known to the broker that answers
         found = await admin.describe_topics(None if topic is None else [topic])
@@ -84,7 +87,7 @@ async def _wait_for(
 
 @cache
 def _security(data: Path) -> "Security | None":
-    """Return the login of a secured cluster's admin; None in plain text."""
+    """Return the login of a secured cluster's admin; None for plain text."""
     if not (values := admin_values(data)):
         return None
     from ...client.security.session import Security
@@ -94,7 +97,7 @@ def _security(data: Path) -> "Security | None":
 
 
 async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str:
-    """Ask the listener; return a sentence about what is missing, empty when ready."""
+    """Ask the listener. Return a sentence about what is missing, empty when ready."""
     entry = node.entry
     connection = await BrokerConnection.open(
         entry.host,

@@ -1,6 +1,6 @@
-"""Targets of faults: a node by its number, or by the role that it plays at this moment.
+"""Targets of faults: a node by its number, or by its current role.
 
-`Cluster.resolve` finds the node, `Cluster.kill` does the kill -9.
+`Cluster.resolve` finds the node, and `Cluster.kill` kills it.
 """
 
 import re
@@ -20,7 +20,7 @@ class FaultTarget(NamedTuple):
 
 
 def parse(text: str) -> FaultTarget:
-    """Return the target that a person means; Failure with the syntax otherwise."""
+    """Parse the target of a command. Raise Failure with the syntax if it is invalid."""
     if text.isdecimal():
         return FaultTarget("node", number=int(text))
     if text in ("controller", "random"):

@@ -1,8 +1,9 @@
-"""Results on stdout, as a table or as JSON; words about progress on stderr.
+"""Results on stdout, as a table or as JSON; progress on stderr.
 
-All but JSON, which escapes by itself, is made printable here: names and values are clients'. In a
-terminal no word is broken: lines are wrapped between words, tables drop columns, and a table that
-is still too wide is shown in blocks, one a row. A program gets each row and each line as one line.
+Names and values come from clients, so all output is made printable here, except JSON, which has its
+own escapes. In a terminal, lines are wrapped between words and tables drop columns. A table that is
+still too wide is shown in blocks, one for each row. A program gets each row and each line as one
+line.
 """
 
 import json
@@ -20,7 +21,7 @@ from ...wire.printable import printable
 
 WIDTH_MIN = 20
 TEXT_WIDTH = 20  # the least width of a column of sentences
-GAP, EDGES = 3, 2  # of rich's SIMPLE_HEAD: between columns, at both ends
+GAP, EDGES = 3, 2  # of rich's SIMPLE_HEAD: between columns, and at both ends
 _ABOUT = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")  # the subject of a line, before its sentence
 
 
@@ -33,7 +34,7 @@ def show(
 ) -> None:
     """Print rows as a table (`columns`: key -> heading) or as a JSON array.
 
-    optional: columns that a narrow terminal goes without, the least important first.
+    optional: columns that a narrow terminal does not show, the least important first.
     """
     if output == "json":
         print(json.dumps(list(rows), default=str))
@@ -60,9 +61,9 @@ def fitted(
     width: int | None,
     optional: Sequence[str] = (),
 ) -> dict[str, int] | None:
-    """Return the widths of the columns that fit in a terminal; None when they do not.
+    """Return the widths of the columns that fit in a terminal; None if they do not fit.
 
-    Only sentences and headings are wrapped, between words. Without a width all is on one line.
+    Only sentences and headings are wrapped, between words. Without a width, all is on one line.
     """
     texts = {key: [headings[key], *(row[key] for row in cells)] for key in headings}
     whole = {key: max(map(_width, each)) for key, each in texts.items()}
@@ -95,9 +96,9 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
 
 
 def tell(*lines: str, end: str = "\n", is_wrapped: bool = True) -> None:
-    """Print lines of a result; a line end within one is escaped as other control characters are.
+    """Print lines of a result. A line end inside a line is escaped like other control characters.
 
-    is_wrapped: not for text that is to be pasted unchanged.
+    is_wrapped: false for text that users paste unchanged.
     """
     width = terminal_width(sys.stdout) if is_wrapped else None
     print("\n".join(wrapped(printable(line), width) for line in lines), end=end, flush=True)
@@ -112,7 +113,7 @@ def say(*lines: str) -> None:
 
 @contextmanager
 def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
-    """Give a `say` for long work: its last words are repeated during silence."""
+    """Return a `say` for long work, which repeats its last message during silence."""
     spoke, over = threading.Event(), threading.Event()
     words, since_s = "at work", time.monotonic()
 
@@ -138,7 +139,7 @@ def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
 
 
 def wrapped(line: str, width: int | None) -> str:
-    """Return a line broken between words where it is wider; the rest stands below its text."""
+    """Return a text wrapped between words; further lines are indented to the start of the text."""
     if width is None or _width(line) <= width:
         return line
     about = _ABOUT.match(line)
@@ -157,7 +158,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return the number of columns of a stream's terminal; None when it is none."""
+    """Return the number of columns of a stream's terminal; None if it is not a terminal."""
     if not stream.isatty():
         return None
     asked = os.environ.get("COLUMNS", "")
@@ -233,7 +234,7 @@ def _total(widths: Mapping[str, int], kept: Sequence[str] | Mapping[str, int]) -
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal a text takes; letters of some scripts take two."""
+    """Return the width of a text in columns; letters of some scripts take two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

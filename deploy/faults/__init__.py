@@ -1,4 +1,4 @@
-"""faults: faults of nodes, links, clients and processes, and the proof that they happened.
+"""faults: faults of nodes, links, clients and processes, each with proof of its effect.
 
-The schedule is pure; faulty_node.py is a node that can be broken inside.
+The schedule is pure. faulty_node.py is a node with faults inside the process.
 """

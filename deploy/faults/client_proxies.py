@@ -1,10 +1,10 @@
 """Proxies between clients and brokers that can hold, delay or lose requests.
 
-One listener for each broker, all in one thread with an event loop of its own. Requests are passed
-frame by frame, so that one request of a kind can be held while other connections continue; it is
-forwarded when it is released, even when its client has closed meanwhile: just as on a network that
-delivers late. A cut connection is silent, and is reset when it is healed. Encrypted bytes are
-passed as they come: no request of theirs can be held.
+There is one listener for each broker. All run in one thread with its own event loop. Requests are
+forwarded frame by frame, so a single request can be held while other connections continue. A held
+request is forwarded after its release even if its client has closed the connection, as on a network
+that delivers late. A cut connection is silent, and is reset when the fault ends. Encrypted bytes
+are forwarded unchanged, so their requests cannot be held.
 """
 
 import asyncio
@@ -21,7 +21,8 @@ FRAME_BYTES_MAX = 128 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 START_TIMEOUT_S = 10.0
 _CLOSED = (OSError, RuntimeError)  # the latter is raised by uvloop for a write behind the end
-TURNS = 5  # of the loop: a connection is made, and a transport closed, by the turn after the next
+# turns of the loop: a connection is made, and a transport closed, by the second next turn
+TURNS = 5
 
 
 class ClientProxies:
@@ -62,7 +63,7 @@ class ClientProxies:
         self._call(self._is_whole.clear, partial(self._held.add, api_key))
 
     def heal(self) -> None:
-        """Release everything; reset cut connections."""
+        """Release everything and reset cut connections."""
         all_ends = (self._held.clear, self._delay_ms.clear, self._cut.clear, self._is_whole.set)
         self._call(*all_ends)
 
@@ -95,7 +96,7 @@ class ClientProxies:
                 await self._requests(port, reader, to_broker)
         finally:
             back.cancel()
-            to_broker.close()  # before we wait: the end of all proxies may cut that short
+            to_broker.close()  # before waiting, since the end of all proxies may interrupt the wait
             await asyncio.gather(back, return_exceptions=True)
 
     async def _requests(
@@ -158,7 +159,7 @@ class ClientProxies:
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
-    """Return the next request with its length; nothing for an invalid length."""
+    """Return the next request with its length; empty for an invalid length."""
     length = await reader.readexactly(4)
     (size,) = struct.unpack(">i", length)
     if not 2 <= size <= FRAME_BYTES_MAX:

@@ -1,8 +1,8 @@
-"""Faults in progress: schedulers make them one by one, and a context keeps their results.
+"""The fault engine: schedulers make faults one by one, and a context collects the results.
 
-A fault counts when it is proved: `hit` is called when its effect was seen (the pid is gone, the
-messages were lost, the configuration is read back). A fault without a seen effect is a miss, with
-the reason, and counts for nothing.
+A fault counts when its effect was seen, and then `hit` is called. For example, the pid is gone,
+messages were lost, or the configuration is read back. A fault without a seen effect is a miss. It
+is reported with the reason and does not count.
 """
 
 import threading
@@ -26,10 +26,10 @@ class EffectNotSeen(Failure):
 
 
 class FaultContext(Generic[ClusterT]):
-    """The shared state of schedulers; every method may be called from any of their threads.
+    """The shared state of schedulers. Every method may be called from any of their threads.
 
-    tolerated: errors that make a fault a miss; all others are the `problem` that ends all
-    schedules. ended: how many were proved, and are over.
+    tolerated: errors that make a fault a miss. All other errors are the `problem` that ends all
+    schedules. ended: the number of proved faults that are over.
     """
 
     tolerated: tuple[type[Exception], ...] = ()
@@ -50,15 +50,15 @@ class FaultContext(Generic[ClusterT]):
         return int(self.cluster.file.settings.get("broker.session.timeout.ms", "9000")) / 1000
 
     def sleep(self, seconds: float) -> None:
-        """Let a fault last; shorter when the schedules end."""
+        """Let a fault last; it is shorter when the schedules end."""
         self.stopping.wait(seconds)
 
     def until(
         self, is_seen: Callable[[], bool], timeout_s: float, what: str, *, mends: bool = False
     ) -> None:
-        """Wait until an effect is seen; EffectNotSeen when it is not in time.
+        """Wait until an effect is seen. Raise EffectNotSeen at the timeout.
 
-        mends: must be waited for even when the schedules end meanwhile.
+        mends: wait even if the schedules end meanwhile.
         """
         deadline = time.monotonic() + timeout_s
         while not is_seen():
@@ -69,7 +69,7 @@ class FaultContext(Generic[ClusterT]):
             time.sleep(POLL_S)
 
     def hit(self, fault: Fault, target: str, lasts_s: float = 0.0) -> None:
-        """Count a proved fault, and let it last; the first target counts."""
+        """Count a proved fault, and let it last. Only the first call for a fault counts."""
         with self.changed:
             if not fault.target:
                 fault.target = target
@@ -104,7 +104,7 @@ Action = Callable[[ContextT, Fault], None]
 
 
 class Scheduler(threading.Thread):
-    """A thread that makes a schedule's faults one by one; `wait_for_turn` precedes each."""
+    """A thread that makes a schedule's faults one by one. `wait_for_turn` precedes each."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""`python -m oncelog.deploy.faults.faulty_node --config FILE`: a node that can be broken inside.
+"""`python -m oncelog.deploy.faults.faulty_node --config FILE` runs a node with faults inside.
 
 It is `oncelog.node` with fault points and a clock that jumps; see node_faults.
 """

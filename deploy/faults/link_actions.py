@@ -1,7 +1,8 @@
-"""Faults of the links between nodes, all of them at the nodes' own gates.
+"""Faults of the links between nodes, made in the nodes themselves.
 
-Cuts are silent, as real ones are. The gates' counts prove that a fault had an effect. A node that
-is restarted meanwhile has whole links again; the next fault starts from there.
+A cut link is silent, as in a real network. The nodes count affected messages, which proves the
+effect of a fault. A node that is restarted meanwhile has no faults, and the next fault is made on
+top of that.
 """
 
 import contextlib
@@ -17,7 +18,8 @@ from .schedule import Fault
 SEEN_WITHIN_S = 2.5
 WHOLE_WITHIN_S = 10.0
 KEPT_KINDS = (None, "WRITE_TRANSACTION_MARKERS", "WRITE_TRANSACTION_MARKERS", "VERIFY_TRANSACTION")
-# Longer than the deadline of a request between brokers: it is repeated, and then comes late.
+# Longer than the deadline of a request between brokers, so the request is repeated and arrives
+# late.
 KEPT_LONG_S = (10.5, 14.0)
 Cut = tuple[int, int, bool, bool]
 """At which node, its peer, inbound, outbound."""
@@ -53,7 +55,7 @@ def _majorities_ring(nodes: list[int], fault: Fault) -> Break:
     ring = fault.turned(0, nodes)
     if fault.numbers[2] < 1 / 2:
         ring.reverse()
-    heard = len(ring) // 2  # others: with itself a majority
+    heard = len(ring) // 2  # other nodes, which are a majority together with the node itself
     cuts = [
         (node, ring[(i + step) % len(ring)], True, False)
         for i, node in enumerate(ring)
@@ -82,7 +84,7 @@ def _hold(nodes: list[int], fault: Fault) -> Break:
 
 
 def _keep_frames(nodes: list[int], fault: Fault) -> Break:
-    """Keep frames of all messages, or of one kind; sometimes until they are repeated."""
+    """Hold frames of all messages or of one kind, in some cases until they are repeated."""
     node_id, *peers = fault.turned(0, nodes)
     count, kind = int(fault.between(2, 1, 6)), fault.pick(3, KEPT_KINDS)
     lasts_s = fault.between(1, *KEPT_LONG_S) if kind and fault.numbers[2] < 1 / 2 else None
@@ -110,7 +112,7 @@ def _cut(cuts: list[Cut], target: str) -> Break:
 
 
 def _make(plan: Callable[[list[int], Fault], Break], context: FaultContext, fault: Fault) -> None:
-    """Request all of it, see its effect, let it last, heal it."""
+    """Request the fault at all nodes, see its effect, let it last, end it."""
     chosen = plan(_nodes(context), fault)
     asked = sorted({node for node, _ in chosen.requests})
     before = {node: _links(context, node)[chosen.effect] for node in asked}
@@ -140,7 +142,7 @@ def _heal(context: FaultContext, nodes: list[int]) -> None:
 
 
 def heal_links(context: FaultContext) -> None:
-    """Heal all links: a paused node may have missed its healing."""
+    """End the faults of all links. A paused node may have missed the end of its fault."""
     _heal(context, [s.node_id for s in context.cluster.status() if s.state == "running"])
 
 
@@ -149,7 +151,7 @@ def _links(context: FaultContext, node_id: int) -> dict[str, int]:
 
 
 def _nodes(context: FaultContext) -> list[int]:
-    """Return all nodes, once all of them answer: a starting one has no gate yet."""
+    """Return all nodes when all of them answer; a starting node has no links yet."""
 
     def all_answer() -> bool:
         try:

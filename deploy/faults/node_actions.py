@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 class NodeContext(FaultContext[FaultyCluster]):
     """The context of node faults. victims: the target of each kind of kill: a number or a role.
 
-    broken: nodes that ended without being asked to.
+    broken: nodes that ended by themselves.
     """
 
     victims: Mapping[str, Callable[[Fault], str]]
@@ -43,7 +43,7 @@ class NodeContext(FaultContext[FaultyCluster]):
 
 
 def ensure_all_run(context: NodeContext) -> None:
-    """Start nodes that are down, resume paused ones; between two faults none should be."""
+    """Start stopped nodes and resume paused ones; between two faults all nodes should run."""
     for status in context.cluster.status():
         if status.state == "paused":
             context.cluster.resume(status.node_id)
@@ -115,7 +115,7 @@ def _restart(context: NodeContext, fault: Fault) -> None:
 
 
 def _wipe(context: NodeContext, fault: Fault) -> None:
-    """Wipe a node while all others have everything: to wipe one of two copies is to lose data."""
+    """Wipe a node while all others have everything; wiping one of two copies would lose data."""
     node_id = fault.pick(0, context.cluster.node_ids)
 
     def is_whole() -> bool:

@@ -1,8 +1,8 @@
-"""Faults inside a node of a chaos run: its disk, its wall clock, its death at a named moment.
+"""Faults inside a node of a chaos run: its disk, its wall clock, its death at a fault point.
 
-Rules of this file. A broker as it is released can do none of this: the faults come in at the
-composition root of another program, `faulty_node`. They are asked for through a Unix socket of
-their own beside the node's door (`faults-<node>`), one JSON object a line:
+A released broker has none of these. Another program, `faulty_node`, adds the faults when it creates
+the broker. They are requested through a Unix socket of their own beside the admin socket
+(`faults-<node>`), with one JSON object on a line:
 
     {"op": "disk", "point": "log.append.before-write", "errno": 28}   every write there fails
     {"op": "die", "point": "partition.before-marker"}                 kill -9 of itself, there
@@ -37,7 +37,7 @@ class JumpingClock(SystemClock):
 
 
 class NodeFaults:
-    """The faults in this process now; used by several threads."""
+    """The faults in this process. They are used by several threads."""
 
     def __init__(self) -> None:
         self.clock = JumpingClock()
@@ -73,7 +73,7 @@ class NodeFaults:
 
 
 def serve_faults(path: Path, faults: NodeFaults) -> None:
-    """Serve the socket in a thread: a node with a hanging event loop still answers."""
+    """Serve the socket in a thread, so that a node with a blocked event loop still answers."""
 
     class Question(socketserver.StreamRequestHandler):
         timeout = 2

@@ -1,4 +1,4 @@
-"""An own PostgreSQL server: Debian's package, on loopback, free to be killed."""
+"""A PostgreSQL server for tests, which may be killed: Debian's package, on loopback."""
 
 import contextlib
 import os
@@ -37,7 +37,10 @@ def _version(text: str) -> list[int]:
 
 
 def _serves(process: psutil.Process) -> bool:
-    """Return whether it runs; a zombie does not, and some parents reap no children."""
+    """Return whether it runs.
+
+    A zombie does not run, and some parents do not reap their children.
+    """
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -45,11 +48,11 @@ def _serves(process: psutil.Process) -> bool:
 
 
 class PostgresServer:
-    """A server. user: the account it runs as; None: ours. run: its name for the guardian."""
+    """A server. user: its account, None for ours. run: its name for the guardian."""
 
     def __init__(self, folder: Path, user: str | None, run: str) -> None:
         self.folder, self._user, self._environment = folder, user, environment_of(run)
-        # No rights of root: not its groups either.
+        # Drop root's permissions, including its groups.
         self._group = None if user is None else pwd.getpwnam(user).pw_gid
         self._groups: tuple[int, ...] | None = None if user is None else ()
         self._process: subprocess.Popen[bytes] | None = None
@@ -129,9 +132,9 @@ class PostgresServer:
         return False
 
     def kill(self) -> None:
-        """Send SIGKILL to the server; return when its children are gone.
+        """Send SIGKILL to the server. Return when its children are gone.
 
-        They end when they notice, and serve their clients until then.
+        They serve their clients until they notice the death of the server.
         """
         assert self._process is not None
         children = list[psutil.Process]()
@@ -153,14 +156,14 @@ class PostgresServer:
             try:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(STOP_S)
-            finally:  # also at a second Ctrl-C: its data is removed next
+            finally:  # also at a second Ctrl-C, because its data is removed next
                 self._process.kill()
                 self._process.wait()
                 self._process = None
 
 
 def why_there_is_none() -> str:
-    """Return what is missing for an own server on this machine; empty when nothing is."""
+    """Return what this machine lacks for a server; empty if nothing is missing."""
     if tool("initdb") is None or tool("postgres") is None:
         return "PostgreSQL is not installed (Debian: apt install postgresql)"
     if find_spec("psycopg") is None:

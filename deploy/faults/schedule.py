@@ -1,47 +1,47 @@
-"""Which faults come, in which order, with which random numbers: drawn from the seed. Pure.
+"""The schedule of faults: their order and random numbers, drawn from the seed. Pure.
 
-A schedule takes its kinds in an order that is shuffled anew when all have come, so each kind comes
-early and often. A fault is a kind and some numbers in [0, 1); their meaning (which node, how long)
-is decided when it happens, since roles move. So the same seed gives the same schedule, whatever the
-machine does. Chaos runs three schedules side by side, one fault at a time in each: for nodes, for
-the links between them, and for clients and their topics. Its kinds:
+A schedule shuffles its kinds, takes each once, and shuffles them again, so each kind comes early
+and often. A fault is a kind and some numbers in [0, 1). Their meaning (which node, how long) is
+decided when the fault is made, since roles change. So the same seed gives the same schedule on any
+machine. Chaos runs three schedules side by side, each with one fault at a time: for nodes, for the
+links between nodes, and for clients and their topics. The kinds are:
 
-  kill                 -9 of a node, by its number
+  kill                 kill -9 of a node, by its number
   kill-leader          ... of the leader of a partition
   kill-transaction-coordinator, kill-group-coordinator, kill-controller
-  kill-all             ... of all nodes at once
-  die-at-a-moment      -9 by its own hand at a fault point, between two steps of its work
-  pause                SIGSTOP beyond the session's end: the others take over, then it wakes
-  stutter              short stops and goes: a slow node
+  kill-all             ... of all nodes at the same time
+  die-at-a-moment      kill -9 of itself at a fault point, between two steps of its work
+  pause                SIGSTOP beyond the session timeout: others take over, then it resumes
+  stutter              short pauses one after another: a slow node
   restart              stopped gracefully, and started
   wipe                 stopped, its data removed, started under the same id
-  disk-full, disk-error   writes fail in one place (ENOSPC, EIO); then it is started anew
-  damage               a byte of one replica's log or index files is another, while its node runs
-                       or before a start: it is repaired, or copied anew
-  clock-jump           the wall clock of a node goes hours ahead or back, and returns
+  disk-full, disk-error   writes fail in one place (ENOSPC, EIO); then it is restarted
+  damage               a byte of one replica's log or index files is changed, while its node runs
+                       or before a start: it is repaired, or copied again
+  clock-jump           the wall clock of a node jumps by hours, and returns
 
-  isolate              one node is cut off from the others, both ways
-  isolate-one-way      it receives from them and they do not receive from it, or the reverse
+  isolate              one node is cut off from the others, in both directions
+  isolate-one-way      a node receives from the others but does not reach them, or the reverse
   cut-pair             two nodes do not reach each other, both reach the rest
   majorities-ring      each node receives from itself and the next ones only: majorities differ
   bisect               two halves (four nodes and more)
-  delay                all messages of a node come late
-  hold                 all messages of a node to another are kept back, and come at once later
-  keep-frames          single messages are kept back; those behind them overtake them
+  delay                all messages of a node are delayed
+  hold                 all messages of a node to another are held, and arrive together later
+  keep-frames          single messages are held; later messages overtake them
 
-  worker-kill          -9 of a process of clients; worker-pause: it stands still past its sessions
+  worker-kill          kill -9 of a process of clients; worker-pause: a pause beyond its sessions
   member-joins         a member joins the group, and leaves
   client-cut           a process of clients loses a broker; client-delay; client-hold: one request
                        is held, and arrives when its client already uses another connection
-  topic-churn          a topic is made, written to and deleted; config-change; reassignment;
-  elect-leaders        the preferred replicas lead again, or others become preferred
+  topic-churn          a topic is created, written to and deleted; config-change; reassignment;
+  elect-leaders        the preferred replicas become leaders again, or others become preferred
 
 On a secured cluster also:
-  certificate-expires  new connections meet a certificate that has expired
-  password-change      the clients' user has another password
-  reauthentication-fails   it is gone until a login has ended, inside a transaction
-  acl-taken            the right to write is taken away inside a transaction
-All of these are given back.
+  certificate-expires  new connections get an expired certificate
+  password-change      the clients' user gets another password
+  reauthentication-fails   the user is missing until a login has failed, inside a transaction
+  acl-taken            the permission to write is removed inside a transaction
+All of these are undone.
 """
 
 import random
@@ -81,7 +81,7 @@ NUMBERS = 4
 
 @dataclass(slots=True)
 class Fault:
-    """One fault; `numbers` are in [0, 1); `target`: in words, once its effect was seen."""
+    """A fault. `numbers` are in [0, 1). `target`: as text, once its effect was seen."""
 
     kind: str
     numbers: tuple[float, ...]
@@ -102,7 +102,7 @@ class Fault:
 
 
 def schedule(seed: str, kinds: Sequence[str]) -> Iterator[Fault]:
-    """Yield faults of these kinds without end; each kind comes once before any comes again."""
+    """Yield faults of these kinds for ever. Each kind comes once before any comes again."""
     rng, order = random.Random(seed), list(kinds)
     while order:
         rng.shuffle(order)

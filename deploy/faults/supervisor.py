@@ -1,9 +1,9 @@
-"""Child processes: started, killed, paused, and started again when they end by themselves.
+"""Child processes: started, killed, paused, and restarted when they end by themselves.
 
-A program reports on its stdout: a line is a JSON list, an event and its arguments. All other output
-goes to its log, LOGS/NAME.log (all of it, where `takes_reports` is False). Reports are read from
-the first to the last, even after the process is gone: the pipe outlives it. Each process leads a
-session, which is how its descendants are found even when their parents are gone.
+A program reports on its stdout. A report is a line with a JSON list, an event and its arguments.
+All other output is written to LOGS/NAME.log (all output, if `takes_reports` is False). Every report
+is read, even after the process is gone, because the pipe outlives it. Each process leads a session,
+by which its descendants are found even when their parents are gone.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ POLL_S = 0.005
 
 @dataclass(slots=True)
 class ChildProcess:
-    """One incarnation of a child; `is_wanted`: it is started again when it ends."""
+    """One process of a child. `is_wanted`: it is restarted when it ends."""
 
     process: subprocess.Popen[bytes]
     incarnation: int
@@ -43,17 +43,17 @@ class ChildProcess:
 
 
 class Supervisor:
-    """Children by name; may be used from several threads.
+    """Children by name. A supervisor may be used from several threads.
 
-    failed: why one of them stays away for good; `wait` and `check` raise it. run: their name for
-    the guardian of this process, which ends them all when this process is killed.
+    failed: why a child stays away for good; `wait` and `check` raise it. run: their name for the
+    guardian of this process, which ends all children when this process is killed.
     """
 
     restarts_max: int | None = 30  # of one child
     stop_timeout_s = 15.0
     restart_pause_s = 0.0  # before one that has ended by itself is started again
     takes_reports = True
-    umask = 0o077  # what they write is for their owner alone
+    umask = 0o077  # their output is readable by their owner only
 
     def __init__(self, logs: Path) -> None:
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,14 +75,14 @@ class Supervisor:
         return [sys.executable, "-P", *self.command(name, incarnation)]
 
     def environment(self, name: str) -> dict[str, str] | None:
-        """Return its environment; None: ours."""
+        """Return its environment; None for ours."""
         return None
 
     def on_event(self, name: str, event: str, *arguments: Any) -> None:
-        """Handle a report; called with the lock held."""
+        """Handle a report. It is called with the lock held."""
 
     def on_exit(self, name: str, code: int) -> None:
-        """Note that a child ended by itself and is restarted; called with the lock held."""
+        """Note that a child ended by itself and is restarted. It is called with the lock held."""
 
     # --- what is done to them
 
@@ -115,14 +115,17 @@ class Supervisor:
             threading.Thread(target=self._watch, args=(name, child), daemon=True).start()
 
     def kill(self, name: str) -> int:
-        """Send SIGKILL; return the pid, which is gone. It stays down until it is started."""
+        """Send SIGKILL.
+
+        Return the pid when it is gone. The child stays down until it is started.
+        """
         child = self.unwanted(name)
         child.process.kill()
         self._exit_code(child)
         return child.process.pid
 
     def pause(self, name: str) -> int:
-        """Send SIGSTOP; return the pid when the process is in state T."""
+        """Send SIGSTOP. Return the pid when the process is in state T."""
         process = self.running(name)
         process.suspend()
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
@@ -134,7 +137,9 @@ class Supervisor:
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=False)
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
-        """Send SIGTERM (to all), let them finish; return their exit codes. None: it hung."""
+        """Send SIGTERM to all, and let them finish. Return their exit codes; None if one did not
+        end.
+        """
         ending = {
             name: self.unwanted(name) for name in self.names if names is None or name in names
         }
@@ -162,7 +167,7 @@ class Supervisor:
                 each.callback(self._end_for_good, self.unwanted(name).process)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Return True once the condition holds, else False at the end; raise on a failed child."""
+        """Wait until the condition holds. Return False at the timeout; raise on a failed child."""
         with self._changed:
             self._changed.wait_for(lambda: self.failed is not None or condition(), timeout_s)
             if condition():
@@ -223,7 +228,8 @@ class Supervisor:
         code = self._exit_code(child)
         try:
             if child.is_wanted:
-                end_session(child.process.pid)  # its leftovers would stand in its successor's way
+                # its remaining descendants would disturb its successor
+                end_session(child.process.pid)
                 time.sleep(self.restart_pause_s)
             with self._changed:
                 if child.is_wanted:
@@ -259,7 +265,7 @@ class Supervisor:
 
 
 def signal_session(leader: int, what: signal.Signals) -> list[int]:
-    """Send a signal to all processes of a session, in any group; return the pids."""
+    """Send a signal to all processes of a session, in any group. Return the pids."""
     members = [pid for pid in psutil.pids() if _lives_in(pid, leader)]
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
@@ -268,7 +274,7 @@ def signal_session(leader: int, what: signal.Signals) -> list[int]:
 
 
 def end_session(leader: int) -> None:
-    """Send SIGKILL to all processes of a session; return when none of them lives."""
+    """Send SIGKILL to all processes of a session. Return when none is alive."""
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while members := signal_session(leader, signal.SIGKILL):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""inspect: the current state of a cluster, a node or a log, in words.
+"""inspect: the current state of a cluster, a node or a log, in sentences.
 
-It changes nothing, but for `abort_transactions`, on request.
+It changes nothing, except for `abort_transactions`, on request.
 """

@@ -1,8 +1,8 @@
-"""End open transactions: one by its id, or all with a prefix (`oncelog txn abort`).
+"""Abort open transactions: one by its id, or all with a prefix (`oncelog txn abort`).
 
-Those of Spark sinks are ended by the pipeline, in a process of its own: only it knows which of them
-a query has decided to commit. Those of dual writes are kept: their databases decide. All others are
-ended by a new session of their ids.
+The pipeline aborts those of Spark sinks in a separate process, because only it knows which of them
+a query has decided to commit. Those of dual writes are kept, because their databases decide. All
+others are aborted by a new session of their transactional ids.
 """
 
 import json
@@ -38,7 +38,7 @@ HAD = {
 
 
 def abort_id(cluster: ClusterChoice, name: str) -> str:
-    """End the open transaction of a transactional id; return the result in words."""
+    """Abort the open transaction of a transactional id. Return a sentence about the result."""
     if name.startswith(SINKS):
         found = _of_sinks(cluster, "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
@@ -70,11 +70,11 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
 
 
 async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:
-    """Write an abort marker for a producer's transaction in a partition; return its first offset.
+    """Write an abort marker for a producer's transaction in a partition. Return its first offset.
 
-    Failure when it has nothing open there, or when its coordinator will end it. A second look finds
-    a transaction that had ended when the coordinator was asked, as `hanging` does: the next
-    transaction of that producer must not be aborted.
+    Raise Failure when no transaction is open, or when its coordinator will end it. A second look at
+    the partition finds a transaction that had ended when the coordinator was asked, as in
+    `hanging`. The next transaction of this producer must not be aborted.
     """
     suspects: set[int] = set()
     for holder in (await holders(admin, [key]))[key]:
@@ -104,7 +104,7 @@ def _of_sinks(cluster: ClusterChoice, option: str, text: str) -> list[dict[str, 
         of_admin = client_file(cluster.data.resolve(), USERS[0], CLIENT_KINDS[0])
         file = of_admin if of_admin.exists() else None
     if file is not None:
-        # The file, not its contents: every user may see a command line.
+        # The path, not the contents, since every user may see a command line.
         command += ["--command-config", str(file)]
     try:
         done = subprocess.run(

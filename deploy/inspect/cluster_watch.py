@@ -1,7 +1,7 @@
-"""A local cluster under the probe, and its nodes' own records meanwhile.
+"""A local cluster under the probe, with the nodes' own records of the same time.
 
-Besides late answers: live brokers that the controller fenced (its log names each FenceBroker
-command), and the findings of their event loops' watchdogs.
+Besides late answers, it reports live brokers that the controller fenced (its log names each
+FenceBroker command), and the findings of the watchdogs of their event loops.
 """
 
 import re
@@ -26,8 +26,8 @@ FENCED = re.compile(r"FenceBroker\(node_id=(\d+)[^)]*\): done")
 class WatchResult:
     """The observations of each node.
 
-    fences: how often it was fenced without being killed. stalls: its watchdog's lines meanwhile.
-    loops: its watchdog's counters; None where it does not answer.
+    fences: how often it was fenced without being killed. stalls: the lines of its watchdog. loops:
+    the counters of its watchdog, None if it does not answer.
     """
 
     probe: ProbeResult
@@ -57,14 +57,17 @@ class ClusterWatch:
         self._probe.close()
 
     def kill(self, node_id: int) -> None:
-        """Send SIGKILL; the node's silence and fence are no findings until it serves again."""
+        """Send SIGKILL. The node's silence and fence are not findings until it serves again."""
         self._read_logs()
         self._away.add(node_id)
         self._probe.leave(node_id)
         self._cluster.kill(node_id)
 
     def start(self, *node_ids: int) -> None:
-        """Start nodes again and return when all serve; probed from when their ports are open."""
+        """Start nodes again and return when all serve.
+
+        They are probed when their ports are open.
+        """
         with ThreadPoolExecutor(1) as executor:
             starting = executor.submit(self._cluster.start_all, node_ids)
             for node_id in node_ids:

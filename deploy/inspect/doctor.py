@@ -1,4 +1,4 @@
-"""`oncelog doctor`: current and coming problems of this machine and this cluster."""
+"""`oncelog doctor` reports present and coming problems of this machine and this cluster."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """The result of one check: state is ok, note or bad."""
+    """The result of one check. state is ok, note or bad."""
 
     check: str
     state: str
@@ -38,7 +38,7 @@ class HealthCheck:
 
 
 def examine(data: Path) -> list[HealthCheck]:
-    """Return all checks; the cluster's only when there is one in `data`."""
+    """Return all checks. Those of the cluster are included if there is one in `data`."""
     checks = [_python(), _open_files(), _directory(data), _disk(data), _sockets(), *_extras()]
     try:
         file = layout.read(data.resolve())

@@ -1,7 +1,7 @@
 """Explain why a reader is stuck, and why a transaction is open, in sentences; pure.
 
-It takes the facts of transaction_facts.py, and returns words: a heading, and lines
-that begin with their subject. The rules that they rest on:
+It takes the facts of transaction_facts.py, and returns a heading and lines that begin with their
+subject. It uses these rules:
 
   - A reader of committed data stops at the last stable offset: the first offset of the oldest
     transaction that is open in the partition (KIP-98).
@@ -9,8 +9,8 @@ that begin with their subject. The rules that they rest on:
     start, or when a new session of its transactional id begins. In the last two cases its
     producer is fenced by a higher epoch.
   - A prepared transaction (KIP-939) has no timeout: its owner or a person must end it.
-  - A decided one (Prepare*) ends when a marker is in each of its partitions.
-  - A transaction that its coordinator does not know is never ended by it: it hangs (KIP-664).
+  - A decided transaction (Prepare*) ends when a marker is in each of its partitions.
+  - A transaction that its coordinator does not know will never be ended by it: it hangs (KIP-664).
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransaction:
-    """A transaction that is open in a partition; `transaction` is its coordinator's view.
+    """A transaction that is open in a partition. `transaction` is its coordinator's view.
 
     None: no coordinator knows the producer.
     """
@@ -66,10 +66,10 @@ class PartitionTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """A group's relation to the partition; `described` is None when there is no such group.
+    """A group's relation to the partition. `described` is None when there is no such group.
 
-    is_unstable: its offset here is part of an open transaction. holders: the transactions that this
-    may be, in the partitions of offsets that its coordinator leads.
+    is_unstable: its offset here is part of an open transaction. holders: the candidates for this
+    transaction, in the partitions of offsets that its coordinator leads.
     """
 
     name: str
@@ -81,7 +81,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition; offsets are None while it has no leader. holders: oldest first."""
+    """A partition. Offsets are None while it has no leader. holders: oldest first."""
 
     partition: PartitionInfo
     min_insync: int
@@ -147,7 +147,7 @@ def explain(
     last_write_ms: int | None = None,
     leaderless: Sequence[TopicPartition] = (),
 ) -> Explanation:
-    """Explain the state of a transactional id, its future, and the errors of a late producer.
+    """Explain the state of a transactional id, how it will end, and the errors of a late producer.
 
     last_write_ms: wall clock, of its newest batch. leaderless: those of its partitions that have no
     leader.

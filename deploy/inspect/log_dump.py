@@ -1,7 +1,7 @@
-"""The contents of a log in words: batches, their producers, markers.
+"""The contents of a log as text: batches, their producers, markers.
 
-Pure but for the reading of files. Every batch is checked (length, CRC, offsets that ascend), so
-that a damaged segment is visible; the dump then continues with the next file.
+Pure, except for reading files. Every batch is checked (length, CRC, ascending offsets), so a
+damaged segment is visible. The dump then continues with the next file.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ class DumpedBatch:
 
 
 def dump_segment(name: str, data: bytes, *, deep: bool = False) -> Iterator[DumpedBatch]:
-    """Yield the batches of one segment's bytes; `deep` decodes their records too."""
+    """Yield the batches of one segment's bytes. `deep` also decodes their records."""
     expected = -1
     for position, header in iterate_batches(data):
         marker, problem, records = "", "", ()
@@ -89,12 +89,12 @@ def dump_segment(name: str, data: bytes, *, deep: bool = False) -> Iterator[Dump
 
 
 def segments(place: Path) -> list[Path]:
-    """Return the segment files that a path means: a .log file, or a partition's folder."""
+    """Return the segment files of a path: a .log file, or a partition's folder."""
     return [place] if place.is_file() else sorted(place.glob("*.log"))
 
 
 def trailing_bytes(data: bytes) -> int:
-    """Return the bytes after the last whole batch: a torn tail, cut at the next start."""
+    """Return the bytes after the last whole batch, a torn tail that the next start removes."""
     end = 0
     for position, header in iterate_batches(data):
         end = position + header.size_bytes

@@ -20,7 +20,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEvent:
-    """One event; line: as it stands in the log of a node."""
+    """One event. line: the text in the log of a node."""
 
     at_ms: int
     kind: str
@@ -62,7 +62,7 @@ def event_in(line: str, node: int) -> LoggedEvent | None:
 
 @dataclass(slots=True)
 class _Tail:
-    """The read part of a log; `rest` is the beginning of an incomplete line."""
+    """A log file that is read as it grows. `rest` is the beginning of an incomplete line."""
 
     node: int
     path: Path
@@ -101,7 +101,7 @@ class EventLogs:
     def new(self) -> list[LoggedEvent]:
         """Return the events written since the last call, oldest first; blocks.
 
-        The first call returns those in the newest part of each log.
+        The first call returns the events in the newest part of each log.
         """
         found = [event for tail in self._tails for event in tail.read()]
         return sorted(found, key=lambda event: event.at_ms)

@@ -1,7 +1,7 @@
 """The findings of the nodes' watchdogs: turns of the event loop that were too long.
 
-A process that is gone has left them in node.log; a running one is asked through its admin socket.
-Both come from node/loop_watchdog.py.
+The findings of an ended process are in node.log. A running process is asked through its admin
+socket. Both are written by node/loop_watchdog.py.
 """
 
 from pathlib import Path

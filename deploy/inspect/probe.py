@@ -1,12 +1,12 @@
-"""Find nodes that answer late: all are asked every few ms, in a process of its own.
+"""Find nodes that answer late: a separate process asks all nodes every few ms.
 
     with Probe(targets_of(cluster)) as probe:
         ...
     for node in probe.stop().nodes:
         print(node.node, node.max_ms)
 
-The rules of measuring are those of probe_process.py. Any Kafka-compatible cluster can be watched;
-waits for a processor and memory are known only of processes on this machine.
+probe_process.py has the rules of the measurement. Any Kafka-compatible cluster can be watched.
+Waits for a processor, and memory, are known only for processes on this machine.
 """
 
 import json
@@ -29,7 +29,7 @@ MODULE = "oncelog.deploy.inspect.probe_process"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A node to ask; its pid where it is a process of this machine."""
+    """A node to ask, with its pid if it is a process of this machine."""
 
     node: int
     host: str
@@ -39,10 +39,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class NodeLateness:
-    """The lateness of one node; it counts from the moment a request was due.
+    """The lateness of one node, counted from the time at which a request was due.
 
-    max_less_wait_ms: the latest answer without the waits of node and probe for a processor.
-    silent_ms: for how long it had not answered at the end. stalls: the longest.
+    max_less_wait_ms: the latest answer without the time in which node or probe waited for a
+    processor. silent_ms: for how long it had not answered at the end. stalls: the longest.
     """
 
     node: int
@@ -61,7 +61,7 @@ class NodeLateness:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The results of all nodes; waited_ms: of the probe for a processor."""
+    """The results of all nodes. waited_ms: how long the probe waited for a processor."""
 
     seconds: float
     waited_ms: float
@@ -132,7 +132,7 @@ class Probe:
     __exit__ = close
 
     def start(self) -> None:
-        """Return when every node has answered; Failure when the process ends instead."""
+        """Return when every node has answered. Raise Failure if the process ends instead."""
         command = [sys.executable, "-P", "-m", MODULE]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._send(self._asked)
@@ -149,7 +149,7 @@ class Probe:
         self._send({"node": node_id, "pid": None})
 
     def begin(self, node_id: int, pid: int) -> None:
-        """Ask it again, as this process, from when its port takes a connection."""
+        """Ask a restarted node again, with its new pid, when its port accepts a connection."""
         self._send({"node": node_id, "pid": pid})
 
     def stop(self) -> ProbeResult:

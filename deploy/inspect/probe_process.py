@@ -1,20 +1,22 @@
-"""The process of the probe: asks each node for ApiVersions when due, and notes the lateness.
+"""The process of the probe. It sends ApiVersions to each node at fixed times and notes the
+lateness.
 
-Rules of this file. A request is due every interval whether or not the last one has been answered,
-and its lateness counts from that moment: a stall of a second is two hundred late answers, not one
-(no coordinated omission). When a connection is lost the unanswered requests are sent again on the
-next one, still due when they were. A request without an answer at the end counts with the time of
-the silence. Nothing else runs in this process, so no load can disturb its clock.
+Rules of this file. A request is due every interval, even if the last one is not answered, and its
+lateness counts from that time. So a stall of a second is two hundred late answers, not one (no
+coordinated omission). When a connection is lost, the unanswered requests are sent again on the next
+connection, and their lateness still counts from the original time. A request without an answer at
+the end counts with the time of the silence. No other work runs in this process, so no load can
+disturb its clock.
 
-A lack of processors is noted with each late answer: how long the node's thread waited for one
-meanwhile (the second number of /proc/PID/schedstat), and this one before it sent and before it
-received.
+Each late answer has the time for which the node's thread waited for a processor (the second number
+of /proc/PID/schedstat), and the time for which this process waited before sending and receiving.
 
-TLS and SASL (`config`, a client's settings): each connection is made in a thread, and measured from
-when it is logged in (secured_socket.py).
+With TLS and SASL (`config`, a client's settings), each connection is made in a thread, and measured
+after its login (secured_socket.py).
 
-Standard input: one JSON object with the nodes, then {"node": 2, "pid": 77} to begin with a node and
-{"node": 2, "pid": null} to leave it alone. Its end asks for the result, which goes to stdout.
+The standard input has one JSON object with the nodes, then {"node": 2, "pid": 77} to begin with a
+node and {"node": 2, "pid": null} to stop with it. At the end of the input, the process prints the
+result to stdout.
 """
 
 import errno
@@ -44,12 +46,12 @@ STALLS_MAX = 20
 TICKS_PER_LOOK = 20  # at memory and processor time
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# ApiVersions 0 with client id null: every broker answers it fast.
+# ApiVersions 0 with client id null, which every broker answers quickly.
 REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 class ProcessFiles:
-    """The kernel's data on one process; zeros when there is none."""
+    """The kernel's data about one process; zeros if it is gone."""
 
     def __init__(self, pid: int | None) -> None:
         self._files: dict[str, int] = {}
@@ -86,7 +88,8 @@ class Answers:
     """The due requests of one node, and the lateness of the answered ones."""
 
     def __init__(self) -> None:
-        # When due; the node's waits for a processor until then, less ours before we could send.
+        # The time at which it was due, and the node's waits for a processor, less our own before
+        # sending.
         self.waiting: deque[tuple[int, int]] = deque()
         self.sent = 0  # of those waiting, on this connection
         self._due_ns, self._late_ns, self._wait_ns = array("q"), array("q"), array("q")
@@ -101,7 +104,7 @@ class Answers:
         self._note(due_ns, now_ns, waited_ns - waited_before_ns)
 
     def end(self, now_ns: int, waited_ns: int) -> float:
-        """Count the unanswered requests; return for how many ms the node was silent."""
+        """Count the unanswered requests. Return for how many ms the node was silent."""
         oldest_ns = self.waiting[0][0] if self.waiting else now_ns
         for due_ns, waited_before_ns in self.waiting:
             self._note(due_ns, now_ns, waited_ns - waited_before_ns)
@@ -126,7 +129,7 @@ class Answers:
         self._wait_ns.append(min(wait_ns, now_ns - due_ns) if now_ns - due_ns > LATE_NS else 0)
 
     def _stalls(self, began_ns: int) -> list[dict[str, float]]:
-        """Return the first late answer of each silence; later ones are the same stall."""
+        """Return the first late answer of each silence; later ones are of the same stall."""
         stalls: list[dict[str, float]] = []
         ended_ns = 0
         for due_ns, late_ns, wait_ns in zip(
@@ -165,7 +168,7 @@ class Watched:
         self._received = bytearray()
 
     def due(self, due_ns: int, waited_before_ns: int) -> None:
-        """Add one more request; counted from the first connection on."""
+        """Add a request. Requests count from the first connection on."""
         if not self._is_watched:
             return
         if self._socket is None:
@@ -184,7 +187,8 @@ class Watched:
         except OSError:
             self._lose()
             return
-        # A request cut in two would break the stream; the socket's buffer holds minutes of them.
+        # A request cut in two would break the stream; the socket's buffer has room for minutes of
+        # them.
         assert written % len(REQUEST) == 0
         self.answers.sent += written // len(REQUEST)
 
@@ -232,7 +236,7 @@ class Watched:
         self.rss_max_bytes = max(self.rss_max_bytes, self.process.rss_bytes())
 
     def leave(self) -> None:
-        """Stop before it is killed: its unanswered requests are dropped."""
+        """Stop before the node is killed; its unanswered requests are dropped."""
         self._take_figures()
         self._close()
         self.answers.waiting.clear()
@@ -258,7 +262,7 @@ class Watched:
         }
 
     def _take_figures(self) -> None:
-        """Add the resources of its process so far; the next process begins at zero."""
+        """Add the resources of its process so far, since the next process begins at zero."""
         self._cpu_s += max(0.0, self.process.cpu_s() - self._cpu_before_s)
         self._waited_ns += max(0, self.process.waited_ns() - self._waited_before_ns)
         self._cpu_before_s, self._waited_before_ns = 0.0, 0

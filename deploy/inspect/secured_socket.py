@@ -1,7 +1,7 @@
-"""A blocking socket that is logged in: TLS and SASL are over before the probe begins to measure.
+"""A blocking socket with TLS and SASL that is logged in before the probe begins to measure.
 
-The conversations are the client's own cores; only the transport is another. Sessions that end
-(KIP-368) are not renewed: the broker closes them, which the probe counts as a lost connection.
+The protocol steps are the client's own cores; only the transport differs. Sessions are not renewed
+(KIP-368). When a session ends, the broker closes the connection, which the probe counts as lost.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 class LoginRefused(OSError):
-    """A refusal that another try would not change; the text is a sentence."""
+    """A refusal that a retry would not change. The text is a sentence."""
 
 
 class SecuredConnector:
-    """A connector to one address, in a thread; by the settings of a client."""
+    """A connector to one address, in a thread, with the settings of a client."""
 
     def __init__(self, config: Mapping[str, Any], host: str, port: int) -> None:
         self._security = Security.of(read_settings(ADMIN, config, {}))
@@ -42,7 +42,7 @@ class SecuredConnector:
         return self._security is not None and self._security.config.sasl is not None
 
     def connect(self) -> socket.socket:
-        """Return the socket, or raise OSError; LoginRefused for a permanent refusal."""
+        """Return the socket. Raise OSError, or LoginRefused for a permanent refusal."""
         try:
             return asyncio.run(self._connect())
         except (KafkaError, ValueError) as problem:

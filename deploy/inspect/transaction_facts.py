@@ -1,8 +1,9 @@
-"""Gather the facts for explain.py; by the Kafka protocol alone, so from any cluster.
+"""Gather the facts for explain.py by the Kafka protocol alone, so from any cluster.
 
-The order of questions matters: first the partition's producers, then their coordinators. A
-transaction is known to its coordinator before it is open in a partition, so one that is found here
-and not there has ended meanwhile, or hangs; a second look at the partition decides.
+The order of requests matters: first the partition's producers, then their coordinators. A
+coordinator knows a transaction before it is open in a partition. So if the coordinator does not
+know it, the transaction has ended meanwhile, or it hangs. A second look at the partition tells
+which.
 """
 
 import time
@@ -99,7 +100,7 @@ async def hanging(
 async def without_ended(
     admin: "Admin", found: Mapping[TopicPartition, tuple[PartitionTransaction, ...]]
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-    """Drop the transactions that ended before their coordinator was asked; real hangs stay."""
+    """Drop the transactions that ended before their coordinator was asked. Real hangs stay."""
     suspects = {key for key, held in found.items() if any(not h.is_known(key) for h in held)}
     still = await admin.transactions.producers(suspects) if suspects else {}
     opened = {(key, p.producer_id, p.first_offset) for key, ps in still.items() for p in ps}
@@ -159,7 +160,8 @@ async def _of_group(admin: "Admin", name: str, key: TopicPartition) -> GroupFact
     is_unstable = await _is_unstable(admin, name, key)
     held: list[tuple[TopicPartition, PartitionTransaction]] = []
     if is_unstable:
-        # only the broker knows which partition holds the group: it is one that its leader leads
+        # only the broker knows the partition of the group; it is one of those that its leader
+        # leads
         parts = await admin.describe_topics([OFFSETS_TOPIC])
         keys = [(p.topic, p.partition) for p in parts if p.leader == described.coordinator]
         held = [(k, h) for k, hs in (await holders(admin, keys)).items() for h in hs]

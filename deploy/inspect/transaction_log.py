@@ -1,4 +1,4 @@
-"""`oncelog txn log`: a shard of the transaction coordinator as its nodes' disks have it."""
+"""`oncelog txn log` reads a shard of the transaction coordinator from its nodes' disks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ UNDECIDED = "not decided yet"
 
 @dataclass(frozen=True, slots=True)
 class ShardLog:
-    """One copy, and the other copies of its last entries."""
+    """One copy of the shard, and the state of the other copies at its last entries."""
 
     chosen: ShardJournal
     copies: Sequence[ShardJournal]
@@ -80,7 +80,7 @@ class ShardLog:
 
 
 def shard_log(data: Path, shard: int, node_id: int | None) -> ShardLog:
-    """Read every node's copy; Failure when there is no such shard, node or cluster."""
+    """Read every node's copy. Raise Failure if the shard, node or cluster does not exist."""
     file = layout.existing(data)
     count = int(file.settings.get(SHARDS_KEY, SHARDS_DEFAULT))
     if not 0 <= shard < count:

@@ -1,4 +1,4 @@
-"""A load that the page writes: small transactions, one after the other; a shell."""
+"""A load that the page starts: small transactions, one after the other; a shell."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ class Load:
 
     @property
     def words(self) -> str:
-        """The state of the load in words; "" before the first one."""
+        """Return a sentence about the load; "" before the first one."""
         if self._task is None:
             return ""
         done = f"{self._committed} transactions committed, {self._aborted} aborted"
@@ -36,7 +36,7 @@ class Load:
         return f"Over: {done}.{self._problem}"
 
     def begin(self) -> str:
-        """Begin a load unless one is under way; return what it is in words."""
+        """Start a load unless one is running; return a sentence about it."""
         if self._task is not None and not self._task.done():
             return self.words
         self._began_s = time.monotonic()

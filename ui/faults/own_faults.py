@@ -1,7 +1,7 @@
-"""Faults that the page does to a cluster on this machine, each with its proof in words; a shell.
+"""Faults that the page makes in a cluster on this machine, each with its proof; a shell.
 
-They are those of the command line (`oncelog kill`, `pause`, `partition`, `slow`, `heal`) and wait
-until they are seen, so they are called in a thread.
+They are the faults of the command line (`oncelog kill`, `pause`, `partition`, `slow`, `heal`). They
+block until their effect is seen, so they are called in a thread.
 """
 
 import time
@@ -17,7 +17,10 @@ SLOW_MS = 200
 
 
 def do_fault(cluster: Cluster, kind: str, target: str) -> str:
-    """Do it and return the proof. Failure: no such kind or target, or it could not be done."""
+    """Make a fault and return its proof.
+
+    Raise Failure for a wrong kind or target, or if it failed.
+    """
     if kind == "heal":
         cluster.heal()
         return "All nodes run, and all links are whole."

@@ -1,1 +1,1 @@
-"""HTML of the views: documents in, text out; no server, no clock, no cluster."""
+"""HTML of the views, made from documents; no server, no clock, no cluster."""

@@ -1,6 +1,6 @@
 """Curves of a cluster over time, drawn where the page is made; pure.
 
-The numbers stand beside each curve as text, so that it can be read without seeing it.
+The numbers are also shown as text beside each curve, for readers who cannot see it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ POINTS_MAX = 240
 
 
 def throughput(samples: Sequence[ClusterSample]) -> list[Curve]:
-    """Curves of what is written and read and how long that takes, as far as a cluster tells."""
+    """Return curves of write and read rates and latencies, as far as a cluster reports them."""
     found = [_rates("written", "offsets/s", [(s.at_ms, s.end_offsets) for s in samples])]
     if any(s.counted_ms is not None for s in samples):
         told = {s.counted_ms: s for s in samples if s.counted_ms is not None}
@@ -42,7 +42,7 @@ def all_curves(samples: Sequence[ClusterSample]) -> list[Curve]:
 
 
 def figure(curve: Curve) -> Html:
-    """A curve with its newest and its largest value in words."""
+    """Return a curve with its newest and its largest value as text."""
     shown = Curve(curve.name, curve.unit, curve.points[-POINTS_MAX:])
     last = shown.points[-1][1] if shown.points else None
     caption = element(
@@ -65,7 +65,7 @@ def figure(curve: Curve) -> Html:
 
 
 def _rates(name: str, unit: str, counts: Sequence[tuple[int, float]]) -> Curve:
-    """A curve of how fast a count rises; one that fell was begun anew."""
+    """Return the rate of a rising count. A count that fell has restarted."""
     points = [
         (new_ms, round(max(0, new - old) * 1000 / (new_ms - old_ms), 1))
         for (old_ms, old), (new_ms, new) in pairwise(counts)

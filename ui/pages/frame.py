@@ -1,4 +1,4 @@
-"""The frame of every view: head, navigation, age of the data, and what is not told; pure."""
+"""The frame of every view: head, navigation, age of the data, and missing parts; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,16 +67,17 @@ def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) 
 
 
 def message(title: str, *paragraphs: Child) -> str:
-    """Return a small page outside the views: a refusal, an error."""
+    """Return a small page outside the views, for a refusal or an error."""
     words = [element("p", each) for each in paragraphs]
     main = element("main", element("h1", title), words, id="content")
     return document(title, None, main, SERVED_STYLE)
 
 
 def welcome(address: str) -> str:
-    """Return the page that leads on to an address without the token.
+    """Return the page that leads to an address without the token.
 
-    A page of ours asks for the next one, so the browser sends the cookie that it has just got.
+    The next request comes from a page of ours, so the browser sends the cookie that it has just
+    got.
     """
     go = element("meta", http_equiv="refresh", content=f"0;url={address}")
     head = element(

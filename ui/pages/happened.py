@@ -1,4 +1,4 @@
-"""Events as rows of a table: what happened to many partitions at once is one row; pure."""
+"""Events as rows of a table. The same event of many partitions is one row; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

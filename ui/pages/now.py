@@ -1,4 +1,4 @@
-"""The view Now: nodes, what is wrong, what is open, the last minutes; pure."""
+"""The view Now: nodes, problems, open transactions, the last minutes; pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

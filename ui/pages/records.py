@@ -1,4 +1,4 @@
-"""The view of a partition's records, with the fate of what wrote them; pure."""
+"""The view of a partition's records, with the outcome of their transactions; pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ GLYPHS = {
 
 
 def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -> str:
-    """Return the view. owners: transactional ids by producer id, as far as they are known."""
+    """Return the view. owners: transactional ids by producer id, as far as known."""
     key = (found["topic"], found["partition"])
     heading = joined("Records of ", link(partition_address(key), f"{key[0]}/{key[1]}"))
     rows = [_row(each, owners) for each in found["records"]]

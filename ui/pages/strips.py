@@ -1,7 +1,7 @@
-"""A partition as strips: one for each replica, one for each open transaction, one for each reader.
+"""A partition as bars: one for each replica, open transaction and reader.
 
-All lie on one axis of offsets. What matters is near the end, so the axis is broken: its first part
-stands for everything before the window, the rest is to scale. Pure.
+All bars share one axis of offsets. The important part is near the end, so the axis is not linear:
+its first part represents everything before the window, and the rest is to scale. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ Row = Mapping[str, Any]
 
 
 class Shape(NamedTuple):
-    """A layout in pixels: the picture is drawn once for a screen and once for a phone."""
+    """A layout in pixels. The picture is drawn once for a screen and once for a phone."""
 
     name: str
     width: int
     labels: int
-    broken: int  # what stands for all before the window
+    broken: int  # represents all offsets before the window
     letters: int  # of a label
     words: int  # as long as the words at a transaction may get
 
@@ -31,7 +31,7 @@ SHAPES = (Shape("wide", 960, 190, 70, 24, 330), Shape("narrow", 366, 112, 30, 15
 
 
 class Axis:
-    """From an offset to its place; `window` is the first offset that is to scale."""
+    """Maps an offset to a position. `window` is the first offset that is to scale."""
 
     def __init__(self, shape: Shape, start: int, stable: int, end: int) -> None:
         self.shape = shape
@@ -50,7 +50,7 @@ class Axis:
 
 
 def strips(row: Row) -> Html:
-    """Draw replicas, open transactions and groups of a partition; `row`: `documents.partition`."""
+    """Draw replicas, open transactions and groups of a partition. `row`: `documents.partition`."""
     end, stable = row["high_watermark"], row["last_stable"]
     if end is None or stable is None:
         return element("p", "no leader tells offsets", class_="empty")
@@ -199,7 +199,7 @@ def _label(axis: Axis, words: str, kind: str) -> Html:
 
 
 def _bar(axis: Axis, first: int, end: int, kind: str, title: str) -> Html:
-    """A bar from one offset to another; what is open can be seen however short it is."""
+    """Return a bar between two offsets. An open transaction is always wide enough to be visible."""
     x, to = axis.x(first), axis.x(end)
     width = max(3.0 if kind.startswith("open") else 0.0, to - x)
     size = {"x": f"{x:.1f}", "width": f"{width:.1f}", "height": 20, "y": 3}

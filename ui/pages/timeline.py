@@ -1,4 +1,4 @@
-"""The view Timeline: what has happened, on one axis and as a list; pure."""
+"""The view Timeline: events on one axis and as a list; pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,7 +24,10 @@ def timeline_page(
     samples: Sequence[ClusterSample] = (),
     window: TimeWindow | None = None,
 ) -> str:
-    """Return the view; started_ms: since when events are seen. window: all of it without one."""
+    """Return the view. started_ms: since when events are recorded.
+
+    Without `window`, it shows all.
+    """
     found = events["events"]
     has_logs = any(each["line"] for each in found)
     headings = ("Time", "Kind", "What", *(("Log",) if has_logs else ()))

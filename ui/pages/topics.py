@@ -1,4 +1,4 @@
-"""The views of topics and of one partition; pure."""
+"""The view of topics, and the view of one partition; pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ from .strips import strips
 
 Document = Mapping[str, Any]
 TOPICS_MAX = READERS_MAX = 500
-PARTITIONS_MAX = 500  # shown of a topic; the JSON twin has all
+PARTITIONS_MAX = 500  # shown for a topic; its JSON has all of them
 
 
 def topics_page(frame: PageFrame, topics: Document) -> str:

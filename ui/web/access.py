@@ -1,9 +1,10 @@
-"""Access to the page: by the token, from this machine, and from our own pages; pure.
+"""Access to the page: with the token, from this machine, and from our own pages; pure.
 
-- The Host header must name this server, or a name of another site could lead to it (DNS rebinding).
+- The Host header must name this server. Otherwise a name of another site could lead to it (DNS
+  rebinding).
 - The token is shown once, in the address that the command prints. It is exchanged for a cookie that
   scripts cannot read and that no other site's page can send.
-- Pages of other addresses, also of other ports of this machine, may link here and no more.
+- Pages of other addresses, including other ports of this machine, may only link here.
 - A change is a POST whose Origin is this server.
 """
 
@@ -42,11 +43,11 @@ class PageAccess:
         return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
 
     def refused(self, method: str, headers: Mapping[str, str]) -> str | None:
-        """Return why a request is refused, before its token is examined; None if it is not."""
+        """Return why a request is refused before its token is checked; None if it is not."""
         host = headers.get("host", "").lower()
         if host not in self.hosts:
             return REFUSED_HOST
-        # To a browser all ports of this machine are one site, so it sends them the cookie.
+        # Browsers treat all ports of a machine as one site, so other ports get the cookie, too.
         is_elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if is_elsewhere and headers.get("sec-fetch-mode") != "navigate":
             return REFUSED_ORIGIN
@@ -59,7 +60,10 @@ class PageAccess:
         return None
 
     def knows(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request has the cookie; programs may give the token as a bearer's."""
+        """Return whether a request has the cookie.
+
+        Programs may send the token as a bearer token.
+        """
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self.is_token(given.strip()):
             return True

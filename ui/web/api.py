@@ -67,7 +67,7 @@ class JsonTwins:
         return JSONResponse(documents.events(facts, now_ms(), window=window))
 
     async def partitions(self, request: Request) -> Response:
-        """All partitions, those of ?topic=, or one with its readers by &partition=."""
+        """Return all partitions, those of ?topic=, or with &partition= one with its readers."""
         facts = await self._site.first_facts()
         topic = request.query_params.get("topic")
         try:
@@ -101,7 +101,7 @@ class JsonTwins:
         return JSONResponse({"as_of_ms": now_ms(), **found})
 
     async def changes(self, request: Request) -> Response:
-        """Server-sent events: one whenever something new is known, twice a second at most."""
+        """Stream server-sent events, one for new data, at most two a second."""
         if self._site.streams >= STREAMS_MAX:
             return JSONResponse({"error": f"{STREAMS_MAX} pages are open already"}, 503)
         return StreamingResponse(self._stream(request), media_type="text/event-stream")

@@ -1,4 +1,4 @@
-"""All addresses of one site, behind its guard."""
+"""All addresses of a site, behind its guard."""
 
 from pathlib import Path
 
@@ -45,5 +45,5 @@ def static_files() -> list[BaseRoute]:
 
 
 async def missing(request: Request, problem: Exception) -> Response:
-    """Answer what asks for an address that there is not."""
+    """Answer a request for an unknown address."""
     return HTMLResponse(message("Not found", "There is no such view."), 404)

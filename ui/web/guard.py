@@ -1,4 +1,4 @@
-"""The guard before all addresses: refuses what `access` refuses, and adds what browsers obey."""
+"""The guard of all addresses. It refuses what `access` refuses, and adds security headers."""
 
 from urllib.parse import parse_qsl, urlencode
 
@@ -24,7 +24,7 @@ BROWSERS_OBEY = {
 
 
 class Guard:
-    """See the top of the file; an ASGI application around another."""
+    """An ASGI application around another; see the top of the file."""
 
     def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app, self._access = app, access
@@ -49,7 +49,7 @@ class Guard:
             await self._app(scope, receive, send_guarded)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """Return the answer to what does not reach the views; None for what does."""
+        """Return the answer to a refused request; None if it may reach the views."""
         headers, path = Headers(scope=scope), scope["path"]
         refused = self._access.refused(scope["method"], headers)
         if refused is not None:
@@ -62,7 +62,7 @@ class Guard:
             if not self._access.is_token(given[0]):
                 return _refusal(path, REFUSED_TOKEN)
             rest = urlencode([pair for pair in query if pair[0] != "token"])
-            # Two slashes would begin the name of another host; browsers take \\ for one.
+            # Two slashes would begin the name of another host. Browsers treat \\ as a slash.
             address = "/" + scope["raw_path"].decode("latin-1").lstrip("/\\")
             page = welcome(f"{address}?{rest}" if rest else address)
             return HTMLResponse(page, headers={"Set-Cookie": self._access.cookie_header()})

@@ -18,7 +18,7 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
 async def records_asked(
     admin: Admin, key: TopicPartition, query: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the records that a query asks for; ValueError with a sentence for a wrong one."""
+    """Return the records that a query requests. Raise ValueError with a sentence if it is wrong."""
     isolation = query.get("isolation") or "read_uncommitted"
     if isolation not in ISOLATIONS:
         raise ValueError(f"isolation is one of {', '.join(ISOLATIONS)}")
@@ -35,7 +35,7 @@ async def records_asked(
 
 
 def partition_asked(query: Mapping[str, str]) -> int | None:
-    """Return the number of a partition; None without one. ValueError for what is none."""
+    """Return the number of a partition; None without one. Raise ValueError for a wrong number."""
     return _number("partition", query.get("partition", ""))
 
 

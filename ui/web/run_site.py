@@ -14,7 +14,7 @@ from .guard import Guard
 
 
 def run_application(report: RunReport, folder: str, access: PageAccess) -> ASGIApp:
-    """Return the ASGI application of a run; it changes nothing."""
+    """Return the ASGI application of a run. It allows no changes."""
     view, data = run_view(report, folder), report.as_json()
 
     async def page(request: Request) -> Response:

@@ -26,7 +26,10 @@ class _Server(uvicorn.Server):
 
 
 def listening_socket(port: int | None) -> socket.socket:
-    """Return a socket that listens on loopback; a free port without one. Failure: it is taken."""
+    """Return a socket on loopback, by default on a free port.
+
+    Raise Failure if the port is in use.
+    """
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -46,9 +49,9 @@ async def serve(
     on_ready: Callable[[], None],
     on_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGINT, SIGTERM or SIGHUP comes, or the task is cancelled.
+    """Serve until SIGINT, SIGTERM or SIGHUP, or until the task is cancelled.
 
-    on_end: lets answers that go on and on end.
+    on_end: ends streaming answers.
     """
     config = uvicorn.Config(
         app,

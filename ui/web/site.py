@@ -13,9 +13,9 @@ from ..pages.frame import PageFrame
 from .access import PageAccess
 
 FIRST_FACTS_S = 2.0  # how long the first answer waits for them
-FIRST_VIEW_S = 0.6  # and the first page, which says what it has not heard of, and is completed
+FIRST_VIEW_S = 0.6  # the first page waits as long; it names missing parts, and is completed later
 PARTS = ("cluster", "offsets", "log starts", "transactions", "groups")
-Change = Callable[[Mapping[str, str]], Awaitable[str]]  # by the fields of a form; its words
+Change = Callable[[Mapping[str, str]], Awaitable[str]]  # sentences by the fields of a form
 
 
 def now_ms() -> int:
@@ -25,10 +25,10 @@ def now_ms() -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Site:
-    """One page of one cluster.
+    """The page of one cluster.
 
-    abort: ends a transaction, None without --allow-writes. fault: does a fault or begins a load,
-    None with --read-only and where the cluster does not lie on this machine.
+    abort: ends a transaction; None without --allow-writes. fault: makes a fault or starts a load;
+    None with --read-only, and if the cluster is not on this machine.
     """
 
     observer: Observer
@@ -47,7 +47,7 @@ class Site:
         return self.observer.facts
 
     async def first_facts(self, within_s: float = FIRST_FACTS_S) -> ClusterFacts:
-        """Return what is known, after a little while where a part was not told yet."""
+        """Return the facts, after a short wait if a part is still missing."""
         end_s = time.monotonic() + within_s
         while (left_s := end_s - time.monotonic()) > 0 and self._not_told():
             await self.observer.changed(left_s)

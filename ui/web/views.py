@@ -1,4 +1,4 @@
-"""The views, each at an address of its own; a handler takes the facts and renders them."""
+"""The views, each with its own address. A handler takes the facts and renders them."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from .site import FIRST_VIEW_S, PARTS, Site, now_ms
 EVERYTHING = (*PARTS, "replicas", "nodes")
 OF_TOPICS = ("cluster", "offsets", "log starts", "transactions")
 NAME = "name"
-EVENTS_LOOKED_AT = 200  # for the rows of the first view: many are one row
+EVENTS_LOOKED_AT = 200  # limit for the rows of the first view, since many may become one row
 
 
 class Views:

@@ -1,7 +1,7 @@
-"""The changes that the page offers: the abort of a transaction, and faults of an own cluster.
+"""The changes that the page offers: aborting a transaction, and faults of a local cluster.
 
-For an abort (--allow-writes) the id has to be typed again, and what is unsafe to abort is refused
-with the words of `oncelog txn abort`. A fault answers with its proof.
+For an abort (--allow-writes) the user types the id again. An unsafe abort is refused with the
+message of `oncelog txn abort`. A fault is answered with its proof.
 """
 
 from urllib.parse import parse_qsl
@@ -72,7 +72,7 @@ class Writes:
 
 
 async def _fields(request: Request) -> dict[str, str] | None:
-    """Return the fields of a form; None for one that is too long."""
+    """Return the fields of a form; None if it is too long."""
     body = bytearray()
     async for part in request.stream():
         body += part

@@ -1,1 +1,1 @@
-"""ends: ends programs and their leftovers together; begin with guardian.py."""
+"""ends: removes what programs leave behind when they end. Begin with guardian.py."""

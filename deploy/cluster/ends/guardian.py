@@ -3,9 +3,9 @@
     with guardian.kept("directory", path):
         ...
 
-A guardian, a process of its own (guardian_process.py), is told of a cluster, a directory or a run
-of children before its creation. It waits for this process to end, then ends all it was not told to
-forget. There is one while something is kept, and none else.
+A guardian is a separate process (guardian_process.py). It is told of each cluster, directory or run
+of children before its creation, and told to forget it afterwards. It waits for this process to end,
+and then removes what is left. It runs only while something is registered.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from typing import Literal
 Kind = Literal["cluster", "directory", "run"]
 PROGRAM = Path(__file__).resolve().with_name("guardian_process.py")
 RUN = "ONCELOG_RUN"  # in the environment of children, and of all that they start
-KEEP, PURGE = "keep", "purge"  # the data of a cluster; behind it stands the owner in its file
+KEEP, PURGE = "keep", "purge"  # the data of a cluster; the owner in its file is added
 
 
 class Guardian:
-    """The guardian of one process; may be used from several threads."""
+    """The guardian of one process. It may be used from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -37,7 +37,7 @@ class Guardian:
     def keep(self, kind: Kind, name: str | Path, how: str = "") -> None:
         """End this when the process is gone. Call it before its creation."""
         with self._lock:
-            if self._owner != os.getpid():  # forked: the parent keeps its own
+            if self._owner != os.getpid():  # after a fork, the guardian belongs to the parent
                 self.__init__()
             self._kept[kind, str(name)] = how
             if self._process is None or self._process.poll() is not None:
@@ -46,7 +46,7 @@ class Guardian:
                 self._start()  # it was just killed
 
     def forget(self, kind: Kind, name: str | Path) -> None:
-        """Forget one that has ended, or that stays; the last one dismisses the guardian."""
+        """Forget an item that has ended or that stays. The last one ends the guardian."""
         with self._lock:
             if self._owner != os.getpid() or self._kept.pop((kind, str(name)), None) is None:
                 return
@@ -71,14 +71,14 @@ class Guardian:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment,  # without RUN: the end of our own run must not end the guardian
+            env=environment,  # without RUN, as the end of our own run must not end the guardian
             start_new_session=True,  # a signal from the terminal is not meant for it
         )
         for (kind, name), how in self._kept.items():
             self._tell("keep", kind, name, how)
 
     def _tell(self, *words: str) -> bool:
-        """Tell the guardian; return whether there is one that may read it."""
+        """Send to the guardian. Return whether there is one that may read it."""
         if self._process is None or self._process.stdin is None:
             return False
         with contextlib.suppress(BrokenPipeError):
@@ -91,10 +91,10 @@ guardian = Guardian()
 
 
 def new_run() -> str:
-    """Return a name for children that end together; it stands in their environment."""
+    """Return a name for children that end together. It is in their environment."""
     return f"{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def environment_of(run: str, others: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child of this run; None: ours."""
+    """Return the environment of a child of this run; None if it is ours."""
     return {**(os.environ if others is None else others), RUN: run}

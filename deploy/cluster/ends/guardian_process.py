@@ -1,9 +1,9 @@
-"""End the leftovers of a process: `guardian_process.py OWNER`, started by guardian.py.
+"""End what a process left behind: `guardian_process.py OWNER`, started by guardian.py.
 
-Its standard input is a pipe from its owner. Each line is a JSON list: ["keep", KIND, NAME, HOW]
-comes before something is made, ["forget", KIND, NAME] once it has ended. When the pipe closes, or
-the owner is gone, it ends what is kept. It is started as a file, without site-packages, and imports
-next to nothing until then.
+Its standard input is a pipe from its owner. Each line is a JSON list. ["keep", KIND, NAME, HOW]
+comes before an item is created, ["forget", KIND, NAME] after its end. When the pipe closes, or the
+owner is gone, the process ends the registered items. It is started as a file, without
+site-packages, and imports almost nothing until then.
 """
 
 import json
@@ -44,12 +44,13 @@ def kept_at_the_end(owner: int, source: int) -> Kept:
                     kept[kind, name] = how[0]
                 else:
                     kept.pop((kind, name), None)
-                    is_over = is_over or not kept  # dismissed; a fork may hold the pipe open
+                    # ended by its owner; a fork may still have the pipe open
+                    is_over = is_over or not kept
     return kept
 
 
 def _death_of(owner: int) -> int | None:
-    """Return a descriptor that is readable once the owner has died; None: this system has none."""
+    """Return a descriptor that is readable when the owner has died; None if the system has none."""
     try:
         return os.pidfd_open(owner)
     except (AttributeError, OSError):
@@ -57,14 +58,18 @@ def _death_of(owner: int) -> int | None:
 
 
 def main() -> None:
-    """Wait in a small process; end the leftovers in one that can import the whole package."""
+    """Wait in a small process.
+
+    A new process, which can import the whole package, does the cleanup.
+    """
     if sys.argv[1] == END:
         from .leftovers import end_all
 
         end_all([(kind, name, how) for kind, name, how in json.loads(sys.argv[2])])
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # sent to all of a service: its owner's end counts
+        # signals to a whole service are ignored; only the owner's end counts
+        signal.signal(number, signal.SIG_IGN)
     kept = kept_at_the_end(int(sys.argv[1]), sys.stdin.fileno())
     if kept:
         left = json.dumps([(kind, name, how) for (kind, name), how in kept.items()])

@@ -1,8 +1,8 @@
 """Find and end the nodes, clusters and orphaned children of this user on this machine.
 
-No record is kept for it. A node is known by its command line, which names its file in the directory
-of its cluster; a child by its environment. A stopped cluster is found in the temporary directory
-only.
+This needs no list of clusters. A node is found by its command line, which names its file in the
+directory of its cluster. A child is found by its environment. A stopped cluster is found only in
+the temporary directory.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class FoundCluster:
 
     @property
     def node_ids(self) -> list[int]:
-        """Return the ids in the cluster's file; empty where the file is gone."""
+        """Return the ids in the cluster's file; empty if the file is gone."""
         with contextlib.suppress(Failure):
             if (file := layout.read(self.data)) is not None:
                 return file.node_ids
@@ -60,16 +60,16 @@ def clusters_of_user() -> list[FoundCluster]:
 
 
 def _is_plain_and_ours(file: Path) -> bool:
-    """Return whether it is a plain file in a directory of ours: a pipe would never end."""
+    """Return whether it is a plain file in a directory of ours. Reading a pipe would never end."""
     folder, status = file.parent.lstat(), file.lstat()
     is_plain = stat.S_ISDIR(folder.st_mode) and stat.S_ISREG(status.st_mode)
     return is_plain and folder.st_uid == status.st_uid == os.getuid()
 
 
 def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
-    """End its nodes as `down` does, asking first; return whether its data is gone.
+    """End its nodes gracefully like `down`. Return whether its data is gone.
 
-    Failure, and nothing is ended, when the cluster's file cannot be understood.
+    Raise Failure, and end no node, when the cluster's file cannot be read.
     """
     if layout.read(found.data) is not None:
         Cluster.open(found.data).down(purge=is_purged)
@@ -102,11 +102,12 @@ def end_all(left: Iterable[tuple[str, str, str]]) -> None:
 
 
 def end_cluster(data: Path, *, is_purged: bool, owner: str | None = None) -> bool:
-    """Send SIGKILL to all nodes of a directory, however much of it is left.
+    """Send SIGKILL to all nodes of a directory, even if parts of the directory are gone.
 
-    owner: False, and nothing is done, when another `up` has started the cluster since. Failure when
-    they do not end. Failure or OSError, with the nodes ended and the data kept, when the directory
-    cannot be used. A child of a starter that was killed holds its lock until it is a node.
+    owner: return False without any action when another `up` has started the cluster since. Raise
+    Failure when nodes do not end. If the directory cannot be used, raise Failure or OSError; the
+    nodes are ended and the data stays. A child of a killed starter holds the starter's lock until
+    it is a node.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
@@ -138,14 +139,15 @@ def _end_nodes_in(data: Path) -> None:
 
 
 def end_run(run: str) -> None:
-    """Send SIGKILL to all processes of a run's children and their descendants; Failure if one
-    stays.
+    """Send SIGKILL to all processes of a run's children and their descendants.
+
+    Raise Failure if a process does not end.
     """
     _end_processes(lambda: (process for found, process in _children() if found == run))
 
 
 def end_orphans() -> int:
-    """End the children of dead starters; return their number."""
+    """End the children of dead starters. Return their number."""
     runs = {run for run, child in _children() if _is_orphan(run, child)}
     orphans = [process for run, process in _children() if run in runs]
     for run in runs:
@@ -154,7 +156,9 @@ def end_orphans() -> int:
 
 
 def _is_orphan(run: str, child: psutil.Process) -> bool:
-    """Return whether the owner of the run is gone; a process younger than the child is not it."""
+    """Return whether the owner of the run is gone. A process younger than the child is not the
+    owner.
+    """
     owner = run.partition("-")[0]
     if not owner.isdigit():
         return False
@@ -168,7 +172,7 @@ def _is_orphan(run: str, child: psutil.Process) -> bool:
 
 
 def _end_processes(find: Callable[[], Iterator[psutil.Process]]) -> None:
-    """End processes until none is left: a live one may start another."""
+    """End processes repeatedly until none is left, since a live one may start another."""
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while found := list(find()):
         if time.monotonic() > deadline:

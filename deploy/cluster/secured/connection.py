@@ -1,7 +1,7 @@
-"""One text by which a process that we start finds a cluster and logs in; it is no secret.
+"""A text by which a process that we start finds a cluster and logs in. The text is no secret.
 
-Every user may see the arguments of a process. So it gets a bootstrap line, or, for a secured
-cluster, the path of the admin's client file, which holds the password.
+Every user may see the arguments of a process. So the text is a bootstrap line or, for a secured
+cluster, the path of the admin's client file, which has the password.
 """
 
 from pathlib import Path
@@ -23,5 +23,5 @@ def connection_options(connection: str) -> list[str]:
 
 
 def is_file(connection: str) -> bool:
-    """Return whether a text is the path of a client file; such paths are absolute."""
+    """Return whether a text is the path of a client file. Such paths are absolute."""
     return connection.startswith("/")

@@ -1,8 +1,9 @@
 """The certificates, users and client files of a secured cluster.
 
-All lie under the cluster's directory, for their owner alone: `tls/` holds the CA's certificate, the
-nodes' and the users' passwords, `client/` one file a user and kind of client. They are made by the
-first start and kept; client files are written again with each, since ports may change.
+All are in the cluster's directory, readable by their owner only. `tls/` has the CA's certificate,
+the nodes' certificates and the users' passwords. `client/` has a file for each user and kind of
+client. The first start creates all files. Client files are written again at each start, since ports
+may change.
 """
 
 import datetime
@@ -94,9 +95,9 @@ def client_file(data: Path, user: str, kind: str) -> Path:
 
 
 def admin_values(data: Path) -> dict[str, str]:
-    """Return the login of our own programs for the cluster of a directory; empty in plain text.
+    """Return the login of our own programs for the cluster of a directory; empty for plain text.
 
-    bootstrap.servers is not among them.
+    It does not include bootstrap.servers.
     """
     password = passwords_of(data).get(USERS[0])
     if password is None:
@@ -127,7 +128,7 @@ def _write_certificates(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file that is kept: after a power cut it is whole, or missing and made again."""
+    """Write a file so that after a power cut it is complete, or missing and created again."""
     part = path.with_name(f"{path.name}.part")
     write_private(part, text)
     with part.open("rb") as file:

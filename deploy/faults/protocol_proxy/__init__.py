@@ -1,4 +1,4 @@
-"""A proxy that knows Kafka's protocol: it observes requests, and inserts faults.
+"""A proxy that understands Kafka's protocol. It observes requests and makes faults in them.
 
-Begin with `proxy.py`; `events.py` has the events of listeners, `rules.py` the faults of requests.
+Begin with `proxy.py`. `events.py` has the events for listeners, `rules.py` the faults of requests.
 """

@@ -1,4 +1,4 @@
-"""Decode frames to bodies: Produce and Fetch by hand (records are views), others by kio."""
+"""Decoding of frames to bodies: our codecs for Produce and Fetch (records are views), else kio."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def is_known(api_key: int, version: int) -> bool:
 
 
 def api_name(api_key: int) -> str:
-    """Return the name `EndTxn`; `Api99` for an API that Kafka 4.4 does not have."""
+    """Return the name of an API, such as `EndTxn`; `Api99` for one that Kafka 4.4 does not have."""
     api = APIS.get(api_key)
     return f"Api{api_key}" if api is None else api.name
 
@@ -34,7 +34,7 @@ def decode_request_body(api_key: int, version: int, frame: memoryview, offset: i
 
 
 def expects_answer(api_key: int, version: int, frame: memoryview, offset: int) -> bool:
-    """Return whether a broker answers it: not a Produce with acks=0. Raises MalformedFrame."""
+    """Return whether a broker answers it; not for a Produce with acks=0. Raises MalformedFrame."""
     if api_key != PRODUCE:
         return True
     reader = Reader(frame, offset)
@@ -64,7 +64,7 @@ def answer_version(api_key: int, version: int, frame: memoryview) -> int:
 
 
 def answer_body_offset(api_key: int, version: int, frame: memoryview) -> int:
-    """Return the end of the header, version 0 or 1; that of ApiVersions is always 0."""
+    """Return the end of the header, of version 0 or 1. For ApiVersions it is always version 0."""
     if api_key == API_VERSIONS or not is_flexible(api_key, version):
         return CORRELATION_ID_BYTES
     reader = Reader(frame, CORRELATION_ID_BYTES)

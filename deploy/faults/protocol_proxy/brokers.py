@@ -1,7 +1,7 @@
-"""The brokers, and our ports at which an instance's clients find each of them.
+"""The brokers, and our ports at which the clients of an instance find each of them.
 
-The core: it opens nothing. A broker is known by its id, so that one that dies and comes back, even
-at another address, keeps its port; later ones get theirs when an answer names them.
+This is a core without I/O. A broker is known by its id, so a restarted broker keeps its port, even
+with a new address. Later brokers get a port when an answer names them.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 LISTENERS_MAX = 2_000
 LOOPBACK = "127.0.0.1"
 Address = tuple[str, int]
-BOOTSTRAP = None  # in the place of a broker's id: any broker
+BOOTSTRAP = None  # instead of a broker's id, for any broker
 
 
 class Brokers:
@@ -21,7 +21,9 @@ class Brokers:
         self._turn = 0
 
     def targets(self, broker_id: int | None) -> list[Address]:
-        """Return the addresses to try, in order: a broker, or any, each time another one first."""
+        """Return the addresses to try, in order: of a broker, or of any, each time beginning with
+        another.
+        """
         if broker_id is not None:
             return [self.addresses[broker_id]]
         known = list(dict.fromkeys((*self.addresses.values(), *self._bootstrap)))
@@ -35,10 +37,10 @@ class Brokers:
 
 
 class Ports:
-    """Our ports, one for each instance and broker, and one for each instance's bootstrap."""
+    """Our ports: one for each instance and broker, and one for each instance's bootstrap."""
 
     def __init__(self, brokers: Brokers, listen: Callable[[str, int | None], int]) -> None:
-        """Prepare. listen(instance, broker id): opens a listener for it and returns its port."""
+        """Create the table. listen(instance, broker id) opens a listener and returns its port."""
         self._brokers = brokers
         self._listen = listen
         self._ports: dict[tuple[str, int | None], int] = {}

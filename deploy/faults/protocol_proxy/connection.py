@@ -1,4 +1,4 @@
-"""A client's connection through the proxy, to one broker: a shell; others decide its actions."""
+"""A client's connection through the proxy to one broker; a shell. The rules decide its actions."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ HELD = "a rule holds it"
 
 
 class ProxiedConnection(TwoEnds):
-    """The requests one way, the answers the other, and the actions of rules on them."""
+    """A connection. It forwards requests and answers, and carries out the actions of rules."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ProxiedConnection(TwoEnds):
     def _tell(self, request: Request, error: ErrorCode, frame: bytes | memoryview) -> None:
         if expects_answer(request.api_key, request.version, memoryview(frame), request.body_offset):
             self._answer(request, error_answer(request, error))
-        else:  # acks=0: a broker can only close
+        else:  # with acks=0, a broker can only close the connection
             self.close("a rule closed it")
 
     def _answer(self, request: Request, made: bytes) -> None:

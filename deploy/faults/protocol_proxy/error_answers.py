@@ -1,7 +1,6 @@
-"""Answers that hold only an error, made from the request, without a broker.
+"""Answers that have only an error, made from the request without a broker.
 
-The error stands in every place for the requested items: for all partitions, keys or groups of the
-request, or once where an API has one error for all.
+The error is set for all requested partitions, keys or groups, or once if an API has a single error.
 """
 
 from collections.abc import Callable, Iterable
@@ -75,10 +74,10 @@ def _produced(body: produce.ProduceRequest, error: ErrorCode) -> ProduceResponse
 
 
 def _fetched(body: fetch.FetchRequest, version: int, error: ErrorCode) -> FetchResponse:
-    """Make an answer of Fetch.
+    """Return an answer to Fetch.
 
-    In a session (KIP-227) a request names only what is new in it: where it names nothing, the error
-    can only be of the whole.
+    In a session (KIP-227) a request names only partitions that are new in it. If it names none, the
+    error is that of the whole answer.
     """
     if version >= FETCH_SESSIONS_FROM and (error in OF_SESSIONS or not body.topics):
         return FetchResponse([], error_code=int(error))
@@ -106,8 +105,7 @@ def _partitions(
 ) -> list[Values]:
     """Return topics by name and by id, and their partitions, each with the error.
 
-    Names are left out where a version has none. `index`: the answer's field of a partition's
-    number.
+    Names are left out if a version has none. `index`: the answer's field of a partition's number.
     """
     return [
         {

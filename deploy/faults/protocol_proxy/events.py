@@ -1,13 +1,13 @@
-"""The events of a proxy's listener: connections, requests, answers, and faults that were made.
+"""The events of a proxy for its listeners: connections, requests, answers, and made faults.
 
-Events of one connection come in order. A listener runs in the proxy's event loop: it takes out what
-it needs and returns within a few ms. A kept `Request` or `Answer` keeps its frame.
+Events of one connection come in order. A listener runs in the proxy's event loop, so it must copy
+what it needs and return within a few ms. A kept `Request` or `Answer` keeps its frame in memory.
 
-Times are seconds of `time.monotonic()`. Bodies are decoded when they are first asked for, as the
-client sent and the broker answered them, without the proxy's changes: Produce and Fetch as in
-`wire/messages/produce.py` and `fetch.py` (records as views, not decoded), the others as messages
-with the field names of kio (`wire/messages/requests.pyi`, `responses.pyi`). A body that is not
-known (a version without a schema) or malformed raises `MalformedFrame`.
+Times are seconds of `time.monotonic()`. Bodies are decoded at their first use. They are as the
+client sent them and the broker answered them, without the proxy's changes. Produce and Fetch are
+those of `wire/messages/produce.py` and `fetch.py` (records are views, not decoded). Others are
+messages with the field names of kio (`wire/messages/requests.pyi`, `responses.pyi`). A malformed
+body, or a version without a schema, raises `MalformedFrame`.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from .subjects import Subjects, TopicNames, subjects_of
 class ClientConnection:
     """A client's connection through the proxy.
 
-    instance: the owner of the address that it used, see `ProtocolProxy.address_for`; broker_id: the
-    broker behind it, None where that is not known; client_port: of the client, on loopback.
+    instance: the instance to which the address was given, see `ProtocolProxy.address_for`.
+    broker_id: the broker behind it, None if unknown. client_port: of the client, on loopback.
     """
 
     id: int
@@ -34,7 +34,7 @@ class ClientConnection:
     client_port: int
 
 
-Connection = ClientConnection  # short among events; brokers have a Connection of their own
+Connection = ClientConnection  # short among events; brokers have another class Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class ConnectionOpened:
 class ConnectionClosed:
     """A connection was closed.
 
-    reason: which side closed it and why, in words; is_refusal: its bytes are not understood here
-    (TLS, malformed frames), or there is no broker.
+    reason: which side closed it and why, as a sentence. is_refusal: its bytes cannot be decoded
+    here (TLS, malformed frames), or there is no broker.
     """
 
     connection: Connection
@@ -113,9 +113,9 @@ Request = ProxiedRequest
 
 
 class Answer:
-    """The answer to a request, seen before it goes to the client.
+    """The answer to a request, before it is sent to the client.
 
-    is_from_broker: False for one that a rule made without a broker. fate: "delivered", or "lost".
+    is_from_broker: False if a rule made it without a broker. fate: "delivered", or "lost".
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class FaultMade:
-    """A rule has acted on a request. what: a line for people; `rule` as it was added."""
+    """A rule has acted on a request. what: a sentence. `rule` is the object that was added."""
 
     rule: Any
     request: Request

@@ -1,4 +1,4 @@
-"""The proxy in its event loop: listeners, connections, rules, events, and holds."""
+"""The proxy in its event loop: listeners, connections, rules, events, and held frames."""
 
 import asyncio
 import contextlib
@@ -127,7 +127,7 @@ class Hub:
         self.connections.pop(connection.info.id, None)
 
     async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
-        """Hold a frame; return the holder's decision, and the duration in words."""
+        """Hold a frame. Return the decision of the rule's function, and the duration as text."""
         if self._holds >= HOLDS_MAX:
             self._met(RuntimeError(f"more than {HOLDS_MAX} frames are held at once"))
             return None, "not held"

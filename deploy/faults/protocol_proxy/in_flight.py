@@ -1,7 +1,7 @@
 """The unanswered requests of a connection, in order.
 
-A broker answers in the order of the requests; an answer that is made here (an error) is sent when
-those before it are answered.
+A broker answers in the order of the requests. An answer that the proxy makes (an error) is sent
+after the answers to earlier requests.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""The proxy for its users: a thread with an event loop of its own.
+"""The public interface of the proxy: a thread with its own event loop.
 
     with ProtocolProxy("127.0.0.1:9092", [listener]) as proxy:
         address = proxy.address_for("instance-1")  # its bootstrap.servers
@@ -7,10 +7,10 @@
         ...
         proxy.wait_until_made(rule, 30)
 
-Any client of any Kafka works through it unchanged: the addresses of brokers in answers become those
-of listeners on loopback, one for each broker and instance; a broker that dies and comes back keeps
-its own. With `tls` it speaks TLS on both sides, and logins pass through. Else TLS is refused in
-words (`ConnectionClosed.reason`).
+Clients of any Kafka work with it unchanged. It replaces the addresses of brokers in answers by its
+own listeners on loopback, one for each broker and instance. A restarted broker keeps its listener.
+With `tls` the proxy speaks TLS on both sides, and logins pass through. Without `tls`, a TLS client
+is refused with a sentence (`ConnectionClosed.reason`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,8 +34,8 @@ CALL_TIMEOUT_S = 10.0
 class ProtocolProxy:
     """A proxy of a cluster.
 
-    Methods may be called from any thread; from a listener, a `where` or an awaited `act` only
-    `add`, `remove` and `made`.
+    Methods may be called from any thread. Listeners, `where` functions and awaited `act` functions
+    may only call `add`, `remove` and `made`.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class ProtocolProxy:
         transaction_timeout_ms: int = 0,
         tls: ProxyTls | None = None,
     ) -> None:
-        """Start it; Failure in words when the cluster cannot be reached, or speaks TLS.
+        """Start the proxy. Raise Failure when the cluster cannot be reached, or speaks TLS.
 
-        cluster: a bootstrap line, or the configuration by which the proxy itself asks for brokers.
-        listeners: each gets every event, in the proxy's loop. transaction_timeout_ms: transaction
-        timeouts in InitProducerId are lowered to it, and session timeouts in JoinGroup to 6 s; 0:
-        all stay.
+        cluster: a bootstrap line, or the configuration with which the proxy itself requests the
+        brokers. listeners: each gets every event, in the proxy's loop. transaction_timeout_ms: the
+        proxy lowers transaction timeouts in InitProducerId to it, and session timeouts in JoinGroup
+        to 6 s; 0 changes no timeout.
         """
         try:
             line = cluster if isinstance(cluster, str) else cluster["bootstrap.servers"]
@@ -106,15 +106,18 @@ class ProtocolProxy:
         return f"{LOOPBACK}:{self._thread.run(port(), CALL_TIMEOUT_S)}"
 
     def add(self, rule: Rule) -> None:
-        """Add a rule; rules are asked in the order in which they were added."""
+        """Add a rule. Rules are tried in the order in which they were added."""
         self._hub.add(rule)
 
     def remove(self, rule: Rule) -> None:
-        """Remove a rule: it acts no more; frames that it holds or delays continue as planned."""
+        """Remove a rule.
+
+        It acts no more, but frames that it holds or delays continue as planned.
+        """
         self._hub.remove(rule)
 
     def made(self, rule: Rule) -> int:
-        """Return how often the rule has acted; 0 for one that was removed."""
+        """Return how often the rule has acted; 0 for a removed rule."""
         return self._hub.made(rule)
 
     def wait_until_made(self, rule: Rule, timeout_s: float, times: int = 1) -> bool:
@@ -122,7 +125,10 @@ class ProtocolProxy:
         return self._hub.wait(lambda: self._hub.made(rule) >= times, timeout_s)
 
     def disconnect(self, instance: str | None = None, broker_id: int | None = None) -> int:
-        """Cut the open connections at once; clients may connect anew. Return how many."""
+        """Close the open connections immediately.
+
+        Clients may connect again. Return their number.
+        """
 
         async def cut() -> int:
             meant = [

@@ -1,4 +1,4 @@
-"""A proxy's changes of answers: addresses of brokers, and versions that it cannot read.
+"""The proxy's changes of answers: addresses of brokers, and versions that it cannot decode.
 
     answer                              where a broker's address is
     Metadata, DescribeCluster           brokers
@@ -6,8 +6,8 @@
     Produce v10, Fetch v16 and later    the new leaders, beside the error (KIP-951)
     ShareFetch, ShareAcknowledge        the same
 
-ApiVersions is cut down to versions with a schema here, so that no answer passes with addresses
-that are not found. Other answers go through as they are.
+ApiVersions is limited to versions with a schema here, so that every address can be found. Other
+answers are forwarded unchanged.
 """
 
 from collections.abc import Callable
@@ -31,13 +31,14 @@ from .events import Answer, Request
 # proxied(node id, host, port): the address that a client gets instead.
 Proxied = Callable[[int, str, int], tuple[str, int]]
 PRODUCE_ENDPOINTS_FROM = 10
-CONTROLLERS = 2  # an endpoint type of DescribeCluster; clients do not ask them through here
+# an endpoint type of DescribeCluster; clients do not request controllers through the proxy
+CONTROLLERS = 2
 
 
 def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> bytes | memoryview:
-    """Return the frame for the client: the same one where there is nothing to change.
+    """Return the frame for the client; the same object if there is nothing to change.
 
-    Raises MalformedFrame where an answer that may hold addresses cannot be read.
+    Raises MalformedFrame when an answer that may contain addresses cannot be decoded.
     """
     key, version = answer.request.api_key, answer.request.version
     change = _CHANGES.get(key)
@@ -45,13 +46,14 @@ def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> byt
         return frame
     version = answer_version(key, version, frame)
     offset = answer_body_offset(key, version, frame)
-    body = control.decode_response(key, version, frame[offset:])  # of our own: events have theirs
+    # correlation ids of our own requests are separate
+    body = control.decode_response(key, version, frame[offset:])
     change(body, proxied)
     return bytes(frame[:offset]) + control.encode_response(key, version, body)
 
 
 def refused_api_versions(request: Request) -> bytes | None:
-    """Return the answer to an ApiVersions that is too new to be read here.
+    """Return the answer to an ApiVersions request that is too new to be decoded here.
 
     It is in version 0, with the known versions, as brokers do (KIP-511).
     """
@@ -96,7 +98,8 @@ def _versions(body: Any, _: Proxied) -> None:
     kept: list[Any] = []
     for row in body.api_keys:
         if (api := APIS.get(row.api_key)) is not None:
-            # Older ones than those known here hold no addresses, and old librdkafka asks for them.
+            # Versions older than the known ones contain no addresses, and old librdkafka needs
+            # them.
             row.max_version = min(row.max_version, api.newest)
             if row.min_version <= row.max_version:
                 kept.append(row)

@@ -1,10 +1,10 @@
-"""Rules: actions on matching requests. The core: it counts, and opens nothing.
+"""Rules: actions on matching requests. This is a core that counts, and does no I/O.
 
     proxy.add(Rule(Match(apis={"EndTxn"}, instance="instance-1"), LoseAnswer()))
     proxy.add(Rule(Match(apis={"OffsetCommit"}), Hold(HoldPoint.BEFORE_REQUEST, kill)))
 
-The first rule that matches a request and has times left gets it; the rules behind it neither act
-on it nor count it.
+A request is given to the first rule that matches and has not acted as often as allowed. Later rules
+neither act on the request nor count it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -27,10 +27,10 @@ DELAY_MAX_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class LoseAnswer:
-    """The broker executes the request; its answer never comes, and the connection is closed.
+    """The broker executes the request, its answer is lost, and the connection is closed.
 
-    An answer with an error passes, and the rule waits for the next: a refused request has not been
-    executed. `also_errors` loses those, too.
+    An answer with an error is forwarded, and the rule waits for the next one, since a refused
+    request has not been executed. With `also_errors` such answers are lost, too.
     """
 
     also_errors: bool = False
@@ -40,8 +40,7 @@ class LoseAnswer:
 class LoseRequest:
     """The broker never sees the request.
 
-    Nothing comes back on this connection any more, until the client closes it, or `silence_max_s`
-    are over.
+    The connection gets no more answers, until the client closes it or `silence_max_s` are over.
     """
 
     silence_max_s: float = SILENCE_MAX_S
@@ -51,8 +50,8 @@ class LoseRequest:
 class AnswerError:
     """The broker never sees the request, and the client gets this error.
 
-    It stands in every place for the requested items. Raises Failure where that API has no place for
-    an error (when the rule is made).
+    The error is set for all requested items. When the rule is made, raises Failure for an API whose
+    answer has no field for an error.
     """
 
     error: ErrorCode
@@ -60,9 +59,9 @@ class AnswerError:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The request, or its answer, is delayed, and so is all behind it on its connection.
+    """The request or its answer is delayed, and with it all later frames of its connection.
 
-    A request that was sent arrives, even when its client has closed meanwhile.
+    A delayed request arrives even if its client has closed the connection meanwhile.
     """
 
     seconds: float
@@ -80,12 +79,11 @@ class Disconnect:
 
 
 class HoldPoint(Enum):
-    """A place where a frame is held.
+    """A point at which a frame is held.
 
-    BEFORE_REQUEST: the request is on its way, the broker has not seen it.
-    BEFORE_ANSWER: the broker has executed it, the client does not know.
-    AFTER_ANSWER: the answer is on its way to the client; the client's next request on this
-    connection is held.
+    BEFORE_REQUEST: the request was sent, and the broker has not seen it. BEFORE_ANSWER: the broker
+    has executed the request, and the client does not know it. AFTER_ANSWER: the answer was sent to
+    the client, and the client's next request on this connection is held.
     """
 
     BEFORE_REQUEST = "before its request"
@@ -94,20 +92,20 @@ class HoldPoint(Enum):
 
 
 Ending = LoseAnswer | LoseRequest | Delay | Disconnect | None
-# Called as act(request, answer): answer is None before there is one. In a thread of its own (it may
-# block), or awaited in the proxy's loop if it gives an awaitable. Its result applies to the
-# released frame: None lets it travel; Disconnect() closes the connection instead (right where the
-# instance was killed, so that its requests do not arrive after its death); LoseAnswer() and
-# LoseRequest() only before the frame that they mean.
+# Called as act(request, answer). answer is None before there is one. It runs in its own thread and
+# may block, or is awaited in the proxy's loop if it returns an awaitable. Its result applies to
+# the released frame: None forwards it; Disconnect() closes the connection instead, which is right
+# when the instance was killed, since its requests must not arrive after its death; LoseAnswer()
+# and LoseRequest() are possible only before the frame that they lose.
 Act = Callable[[Request, Answer | None], Ending | Awaitable[Ending]]
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The frame, and all behind it on its connection, is held until `act` has returned.
+    """The frame, and all later frames of its connection, are held until `act` has returned.
 
-    It is held for at most `deadline_s`, and then continues whatever `act` does. With BEFORE_ANSWER
-    and AFTER_ANSWER only answers without error count, unless `also_errors`.
+    A frame is held for at most `deadline_s`, and then continues whatever `act` does. With
+    BEFORE_ANSWER and AFTER_ANSWER only answers without error count, unless `also_errors`.
     """
 
     at: HoldPoint
@@ -121,12 +119,12 @@ Action = LoseAnswer | LoseRequest | AnswerError | Delay | Disconnect | Hold
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The requests that a rule meets; None matches all.
+    """The requests to which a rule applies; None matches all.
 
-    `where` looks at the request itself (its body), and is called in the proxy's loop.
+    `where` examines the request itself (its body), and is called in the proxy's loop.
     """
 
-    apis: frozenset[str] | set[str] | None = None  # names: {"EndTxn"}
+    apis: frozenset[str] | set[str] | None = None  # names of APIs: {"EndTxn"}
     client_id: str | None = None
     instance: str | None = None
     broker_id: int | None = None
@@ -136,7 +134,7 @@ class Match:
     where: Callable[[Request], bool] | None = field(default=None, compare=False)
 
     def fits(self, request: Request) -> bool:
-        """Return whether it matches; an unreadable request has no topic, group or id."""
+        """Return whether a request matches. An undecodable request has no topic, group or id."""
         if self.apis is not None and request.api not in self.apis:
             return False
         if self.instance is not None and request.instance != self.instance:
@@ -166,8 +164,8 @@ class Match:
 class Rule:
     """A match and an action.
 
-    nth: the first matching request that it acts on, counted from 1 when it was added; times: how
-    often it acts, None for ever. Two rules are never equal, whatever their fields.
+    nth: the first matching request on which it acts, counted from 1 when the rule was added. times:
+    how often it acts, None for ever. Two rules are never equal, whatever their fields.
     """
 
     match: Match
@@ -224,11 +222,14 @@ class RuleBook:
         self._counts[rule] = _Count()
 
     def remove(self, rule: Rule) -> None:
-        """Remove a rule: it acts no more; frames that it holds or delays continue as planned."""
+        """Remove a rule.
+
+        It acts no more, but frames that it holds or delays continue as planned.
+        """
         self._counts.pop(rule, None)
 
     def decide(self, request: Request) -> Rule | None:
-        """Return the rule that gets this request; it takes one of its times, until `give_back`."""
+        """Return the rule for this request. It counts as one of its `times`, until `give_back`."""
         for rule, count in tuple(self._counts.items()):  # a `where` may add one
             if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
                 request
@@ -241,7 +242,7 @@ class RuleBook:
         return None
 
     def give_back(self, rule: Rule) -> None:
-        """Return a time of a rule that has not acted: its answer was an error, or never came."""
+        """Undo the count of a rule that has not acted: its answer was an error, or never came."""
         if (count := self._counts.get(rule)) is not None:
             count.taken -= 1
 
@@ -250,6 +251,6 @@ class RuleBook:
             count.made += 1
 
     def made(self, rule: Rule) -> int:
-        """Return how often it has acted; 0 for one that was removed."""
+        """Return how often it has acted; 0 for a removed rule."""
         count = self._counts.get(rule)
         return 0 if count is None else count.made

@@ -1,8 +1,8 @@
 """A proxy in front of a secured cluster: TLS on both sides, and files for its clients.
 
-In front of a cluster of ours it shows the nodes' certificate, which is for loopback, so that
-clients trust one CA; in front of others one of a CA of its own. They log in through it as if it
-were a broker, but for certificates: those that a broker sees are the proxy's.
+In front of a cluster of ours, the proxy presents the nodes' certificate, which is for loopback, so
+clients trust one CA. In front of other clusters, it presents a certificate of a new CA. Clients log
+in through the proxy as at a broker. Only client certificates do not pass: brokers see the proxy's.
 """
 
 import ssl
@@ -43,8 +43,7 @@ def ca_of(data: Path) -> Path:
 def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
     """Return TLS with a certificate of a new CA, which is written to a file.
 
-    config: of a client of the cluster. Raises ValueError for settings that cannot be used, and
-    Failure.
+    config: of a client of the cluster. Raises ValueError for invalid settings, and Failure.
     """
     try:
         import trustme
@@ -67,7 +66,7 @@ def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
 
 
 def write_client_files(data: Path, folder: Path, name: str, address: str) -> dict[str, Path]:
-    """Write the admin's settings for a client of the proxy; return the files by kind."""
+    """Write the admin's settings for a client of the proxy. Return the files by kind."""
     user = USERS[0]
     password = passwords_of(data)[user]
     return _written(folder, name, lambda kind: client_values(data, kind, user, password, address))

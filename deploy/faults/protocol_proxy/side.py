@@ -1,6 +1,6 @@
-"""One end of a proxied connection: bytes in, frames out, in order.
+"""One end of a proxied connection: it receives bytes and delivers frames in order.
 
-A frame with long handling (a delay, a hold) keeps those behind it, and nothing is read.
+While a frame is handled (a delay, a hold), later frames wait and no bytes are read.
 """
 
 import asyncio
@@ -14,18 +14,19 @@ from ....wire.primitives import MalformedFrame
 Handle = Callable[[memoryview], Coroutine[Any, Any, None] | None]
 WRITE_BUFFER_HIGH_BYTES = 4 * 1024 * 1024
 CLOSE_TIMEOUT_S = 10.0
-SMALL_BYTES = 16 * 1024  # copied behind its length: one write is cheaper than two
+# smaller frames are copied behind their length, since one write is cheaper than two
+SMALL_BYTES = 16 * 1024
 TLS_HANDSHAKE, TLS_ALERT = b"\x16\x03", b"\x15\x03"
 TLS = "it speaks TLS"
 BUSY, FULL = "a frame is being handled", "the other end does not take more"
 
 
 class Side(asyncio.BufferedProtocol):
-    """One end; its owner gives the handlers.
+    """One end of a connection, with the handlers of its owner.
 
-    They are for a frame (a coroutine where that takes time), for a malformed one, for a change of
-    whether bytes may be written here, and for the end, when it is closed and all its frames are
-    handled.
+    There are handlers for a frame (a coroutine if it takes time), for a malformed frame, for a
+    change of whether bytes may be written, and for the end, when the connection is closed and all
+    its frames are handled.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Side(asyncio.BufferedProtocol):
         return self._task is None and not self._frames
 
     def write(self, frame: bytes | memoryview) -> None:
-        """Send a frame; drop it when this end is closed."""
+        """Send a frame, or drop it when this end is closed."""
         if self.transport is None or self.is_lost or self.transport.is_closing():
             return
         length = len(frame).to_bytes(4)
@@ -94,7 +95,7 @@ class Side(asyncio.BufferedProtocol):
         # uvloop's transports do not derive from asyncio's classes.
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
-        # uvloop begins to read after this, whatever was said before (and may have read a little).
+        # uvloop begins to read after this, even if reading was paused, and may have read a little.
         asyncio.get_running_loop().call_soon(self._update_reading)
         self._on_made()
 

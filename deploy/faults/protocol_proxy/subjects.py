@@ -58,7 +58,7 @@ def fields_of(message: Any) -> Iterator[tuple[str, Any]]:
         for one in fields(message):
             yield one.name, getattr(message, one.name)
     else:
-        # A NamedTuple; numbers, texts and plain tuples (aborted transactions) have no fields.
+        # A NamedTuple. Numbers, texts and plain tuples (aborted transactions) have no fields.
         for name in getattr(message, "_fields", ()):
             yield name, getattr(message, name)
 

@@ -1,4 +1,4 @@
-"""The two ends of a proxied connection: their start, and how the end of one ends the other."""
+"""The two ends of a proxied connection: how they start, and how the end of one ends the other."""
 
 import asyncio
 import ssl
@@ -44,7 +44,7 @@ class Services(Protocol):
 
     tls: ProxyTls | None
 
-    transaction_timeout_ms: int  # to which timeouts are lowered; 0: they stay
+    transaction_timeout_ms: int  # timeouts are lowered to this; 0 changes none
     topic_names: TopicNames
 
     def now_s(self) -> float: ...
@@ -62,7 +62,7 @@ class Services(Protocol):
 
 
 class TwoEnds:
-    """A base class that connects both ends; subclasses handle the frames in between."""
+    """A base class that connects both ends. Subclasses handle the frames in between."""
 
     def __init__(
         self, services: Services, connection_id: int, instance: str, broker_id: int | None
@@ -99,7 +99,7 @@ class TwoEnds:
         raise NotImplementedError
 
     def close(self, reason: str, is_abrupt: bool = False, is_refusal: bool = False) -> None:
-        """Close both ends; written bytes are still sent, unless it is abrupt."""
+        """Close both ends. Written bytes are still sent, unless `is_abrupt`."""
         if not self._reason:
             self._reason, self._is_refusal = reason, is_refusal
         if self._connecting is not None and is_abrupt:
