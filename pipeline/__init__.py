@@ -1,11 +1,12 @@
-"""pipeline: Spark on any Kafka-compatible cluster, exactly once; floor 3, on client and wire only.
+"""pipeline: Spark on any Kafka-compatible cluster, exactly once; floor 3, uses only client and
+wire.
 
-It contains `spark_session`, which finds Java by itself; the source `format("oncelog")`; the sink
-`exactly_once`; jobs on the flights data and the audit of raw logs. It is no part of a broker, and
-needs none of ours: all here speaks the Kafka protocol and also runs against Apache Kafka. It
-is imported only with the extra `spark`, and by no other folder: the command line starts it as a
-process of its own. Begin with session.py, then pipeline/source/offsets.py (the ranges that a batch
-reads); docs/spark.md is for users. Public names are imported lazily, since pyspark takes a while.
+It contains `spark_session`, which finds a Java; the source `format("oncelog")`; the sink
+`exactly_once`; jobs on the flights data; and the audit of raw logs. All of it uses the Kafka
+protocol and also runs against Apache Kafka. It is imported only with the extra `spark`, and by no
+other folder: the command line starts it as a separate process. Begin with session.py, then
+pipeline/source/offsets.py (the ranges of a batch). docs/spark.md is for users. Public names are
+imported lazily, since importing pyspark is slow.
 """
 
 from importlib import import_module
@@ -32,7 +33,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its file when it is first asked for."""
+    """Import a public name from its file at its first use."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_spark()

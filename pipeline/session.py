@@ -6,10 +6,10 @@
     spark = spark_session("flights", master="spark://10.0.0.1:7077")    # a cluster
     spark = spark_session("flights", **{"spark.sql.shuffle.partitions": 8})
 
-Defaults give way to everything else that speaks: keywords here, then what spark-submit,
-PYSPARK_SUBMIT_ARGS or spark-defaults.conf set (also where `python` is called and no spark-submit),
-then the defaults below. So a job file that calls `spark_session` runs on a cluster by the options
-of spark-submit alone. A session that runs already keeps what it has.
+Keywords have precedence, then the settings of spark-submit, PYSPARK_SUBMIT_ARGS or
+spark-defaults.conf (also if the program is started by `python`), then the defaults below. So a job
+file that calls `spark_session` runs on a cluster by the options of spark-submit alone. A session
+that is already running keeps its settings.
 """
 
 import os
@@ -31,7 +31,7 @@ FOUND_BY_SPARK = Path(__file__).parents[2] / "pyspark_oncelog.py"  # beside the 
 LOCAL_MASTER = "local[*]"
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
-    # Spark's own names, and ours that it does not know: their values show in no plan and no log.
+    # Spark's own names, and ours that it does not know. Their values are in no plan and no log.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key|store[.]key",
 }
 LOCAL_DEFAULTS: Mapping[str, str] = {
@@ -89,7 +89,7 @@ def said_meanwhile(words: str, every_s: float = 5.0) -> Iterator[None]:
 
 
 def decide(given: Mapping[str, str], elsewhere: Mapping[str, str], cores: int) -> dict[str, str]:
-    """Return the confs to set: those given, and the defaults for names set nowhere."""
+    """Return the confs to set: the given ones, and defaults for names that are set nowhere."""
     master = given.get("spark.master") or elsewhere.get("spark.master") or LOCAL_MASTER
     defaults = {"spark.master": LOCAL_MASTER, **DEFAULTS}
     if master.startswith("local"):
@@ -111,7 +111,7 @@ def conf_value(value: Any) -> str:
 def register(session: "SparkSession") -> None:
     """Register `format("oncelog")` with any session.
 
-    This is not needed where Spark finds the installed module `pyspark_oncelog` by itself; there a
+    This is not needed if Spark finds the installed module `pyspark_oncelog` by itself. Then a
     second registration would cause a warning, or an error that is ignored here.
     """
     if FOUND_BY_SPARK.exists():
@@ -128,10 +128,10 @@ def register(session: "SparkSession") -> None:
 
 
 def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
-    """Resolve a path or URL as Hadoop does: return its file system, and the path there.
+    """Resolve a path or URL as Hadoop does. Return its file system, and the path in it.
 
-    The session's settings are used, as by Spark itself: they alone may hold an object store's
-    keys.
+    The session's settings are used, as by Spark itself, because only they may have an object
+    store's keys.
     """
     jvm: Any = session._jvm
     java_session: Any = session._jsparkSession
@@ -140,7 +140,7 @@ def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
 
 
 def _set_elsewhere(is_submitted: bool) -> dict[str, str]:
-    """Return the confs set outside of this program; under spark-submit the JVM knows them."""
+    """Return the confs set outside of this program. Under spark-submit the JVM knows them."""
     from pyspark import SparkConf, SparkContext
 
     if is_submitted:

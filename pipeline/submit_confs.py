@@ -1,7 +1,8 @@
-"""The Spark confs set outside of a program that `python` starts, without spark-submit.
+"""The Spark confs set outside of a program that is started by `python` without spark-submit.
 
-pyspark then calls spark-submit itself, which reads the same as ever: PYSPARK_SUBMIT_ARGS before
-`conf/spark-defaults.conf`. A program's confs override both, so a default of ours must know them.
+pyspark then calls spark-submit itself, which reads the usual places: PYSPARK_SUBMIT_ARGS before
+`conf/spark-defaults.conf`. A program's confs override both, so our defaults must not be set if
+these have a value.
 """
 
 import argparse

@@ -1,21 +1,21 @@
-"""Flights as DataFrames: parsed, enriched one to one, and their delays summed up by windows.
+"""Flights as DataFrames: parsed, enriched one to one, and their delays summed by windows.
 
-Pure: DataFrames in, DataFrames out, alike for batches and streams. A record's value is the row
-number, a comma, and the line of the CSV (`year,month,day,dep_time,...`); a value that is no flight
-is enriched like any other, with its fields unknown, so that every input has its output.
+Pure: DataFrames in, DataFrames out, for batches and streams. A record's value is the row number, a
+comma, and the line of the CSV (`year,month,day,dep_time,...`). A value that is no flight is
+enriched like any other, with unknown fields, so that every input has its output.
 
-The enriched form is the one that the plain workers of the demo write, five fields with tabs:
+The enriched form is the same as that of the demo's plain workers, five fields with tabs:
 
-    partition@offset   the place of its input
+    partition@offset   the position of its input
     written by         a name
     flight             the input's value, unchanged
-    airline            the carrier's name, or its code where there is none
-    mph                whole miles per hour in the air, NA where it is not known
+    airline            the carrier's name, or its code if the name is unknown
+    mph                whole miles per hour in the air, NA if unknown
 
 A delay sum has the key ORIGIN/CARRIER/WINDOW and a JSON object as its value: flights, arrivals
-(those with a known delay), minutes of arrival delay, miles. Windows are calendar ones, by the day
-of departure, since months are not equally long; a running sum is written whenever it changes, so
-the newest record of a key is the sum so far.
+(those with a known delay), minutes of arrival delay, miles. Windows are calendar windows, by the
+day of departure, since months have different lengths. A running sum is written whenever it changes,
+so the newest record of a key is the current sum.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def parse(records: DataFrame) -> DataFrame:
     """Parse records of the source (key, value, topic, partition, offset) into flights.
 
     More columns: is_flight, carrier, origin, departed_on (date), arr_delay (minutes), air_time
-    (minutes), distance (miles); null where it is not known.
+    (minutes), distance (miles); null if unknown.
     """
     fields = F.split(F.col("value").cast("string"), ",")
     is_flight = F.size(fields) >= _FIELDS_LEAST
@@ -49,9 +49,9 @@ def parse(records: DataFrame) -> DataFrame:
 
 
 def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> DataFrame:
-    """Return parsed flights as records to produce: key, value, partition; one for each.
+    """Enrich parsed flights. Return one record for each: key, value, partition.
 
-    An output goes to the partition of its input, so that their order stays the same.
+    An output has the partition of its input, so that the order stays the same.
     """
     names = [F.lit(text) for pair in airlines.items() for text in pair]
     known = F.try_element_at(F.create_map(*names), F.col("carrier")) if names else F.lit(None)
@@ -71,9 +71,9 @@ def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> 
 def delay_sums(flights: DataFrame, window: str, late_by: str | None = None) -> DataFrame:
     """Sum parsed flights by origin, carrier and window (its first day).
 
-    window: one of WINDOWS. late_by: a duration such as "40 days". With it a stream drops windows
-    that begin so long before the newest, and flights that arrive for them later; without, it keeps
-    every window for ever, and every flight counts.
+    window: one of WINDOWS. late_by: a duration such as "40 days". With it, a stream drops windows
+    that begin so long before the newest, and flights that arrive for them later. Without it, every
+    window is kept for ever, and every flight counts.
     """
     day = F.col("departed_on")
     begin = day if window == "day" else F.trunc(day, window)

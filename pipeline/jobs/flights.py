@@ -2,22 +2,22 @@
 
     python -m oncelog.pipeline.jobs.flights --bootstrap HOST:PORT --checkpoint DIR
 
-Two queries read the topic of flights under read_committed: one writes each flight on, enriched; one
-keeps sums of delays by origin, carrier and window (flight_frames.py). Each writes through the
-exactly-once sink under a name of its own, so the job may be killed anywhere and started again with
-the same checkpoint: every flight counts once.
+Two queries read the topic of flights with read_committed. One writes each flight enriched, the
+other keeps sums of delays by origin, carrier and window (flight_frames.py). Each writes through an
+exactly-once sink with its own name. So the job may be killed at any moment and started again with
+the same checkpoint, and every flight counts once.
 
-It is the same file on this machine, on a Spark cluster (`--master spark://HOST:7077`, or
-spark-submit) and against Apache Kafka (`--bootstrap`; `--mode driver` where prepared transactions
-are not enabled; `--command-config` for TLS and SASL). With `--tell PID` it says on stdout what it
-has done, a line of JSON each:
+The same file runs on this machine, on a Spark cluster (`--master spark://HOST:7077`, or
+spark-submit) and against Apache Kafka (`--bootstrap`; `--mode driver` if prepared transactions are
+not enabled; `--command-config` for TLS and SASL). With `--tell PID` it reports progress on stdout,
+a line of JSON each:
 
     ["ready"]                                                   the queries run
     ["batch", QUERY, ID, BEGUN_MS, ROWS, {PARTITION: OFFSET}]   it is committed up to there
     ["failed", QUERY, SENTENCE]                                 it stopped; the exit code is 3
 
-BEGUN_MS: when its trigger fired, since 1970. SIGTERM gives up the micro-batches that are under way,
-and the next run writes them; what does not end within STOP_S_MAX is ended by force.
+BEGUN_MS: when its trigger fired, since 1970. After SIGTERM, running micro-batches are given up, and
+the next run writes them. What does not end within STOP_S_MAX is killed.
 """
 
 import argparse
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-FAILED = 3  # exit code: the caller may start the job again
+FAILED = 3  # exit code that lets the caller start the job again
 POLL_S = 0.05
-STOP_S_MAX = 30.0  # for queries and Spark together; the caller must wait longer than that
+STOP_S_MAX = 30.0  # for queries and Spark together; the caller must wait longer
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -149,7 +149,7 @@ class ProgressReporter:
         self._reported = dict.fromkeys(queries, -1)
 
     def look(self) -> bool:
-        """Report new batches; return False when a query has stopped by itself with an error."""
+        """Report new batches. Return False when a query has stopped by itself with an error."""
         for name, query in self._queries.items():
             if progress := query.lastProgress:  # checked far more often than a batch takes
                 self._batch(name, progress)
@@ -184,7 +184,7 @@ def main() -> int:
     def say(*event: Any) -> None:
         if options.tell:
             line = json.dumps(event).encode() + b"\n"
-            os.write(1, line)  # at once: the next moment may be the last
+            os.write(1, line)  # flushed immediately, since the process may be killed at any moment
         elif event[0] == "failed":
             print(*event[1:], sep=": ", file=sys.stderr)
 
@@ -205,7 +205,7 @@ def main() -> int:
 
 
 def stop(spark: "SparkSession", queries: Mapping[str, "StreamingQuery"]) -> None:
-    """Stop queries and Spark; force them if they do not stop.
+    """Stop queries and Spark; kill them if they do not stop.
 
     No row is lost or doubled by that.
     """

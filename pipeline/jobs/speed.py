@@ -1,14 +1,14 @@
-"""How fast source and sink are, beside Spark's own Kafka connector, in one session.
+"""The speed of source and sink, compared with Spark's own Kafka connector, in one session.
 
     python -m oncelog.pipeline.jobs.speed --bootstrap 127.0.0.1:9092 --connector DIR_OF_JARS
         [--command-config tls.properties]
 
-Each contender reads or writes the same records in turn, for several rounds; the medians count, and
-the ratio says what our side costs. A round before them is not counted: a JVM compiles what it runs
-often. Writers are streaming queries of one micro-batch over the same Parquet files, so the figure
-of the exactly-once sink has its transactions, its decision and its markers in it; the connector
-writes at least once. Readers are batches into Spark's `noop`. Without --connector only ours are
-measured. --few: also what a query costs that has next to nothing to write.
+All candidates read or write the same records alternately, for several rounds. The medians are
+printed, with the ratio to the connector. A first round does not count, since a JVM compiles
+frequent code. Writers are streaming queries of one micro-batch over the same Parquet files. The
+figure of the exactly-once sink includes its transactions, its decision and its markers, while the
+connector writes at least once. Readers are batches into Spark's `noop`. Without --connector, only
+oncelog is measured. --few also measures a query with almost nothing to write.
 """
 
 import argparse
@@ -39,7 +39,7 @@ CONNECTOR = "connector"
 
 
 class Contest:
-    """One size of records and one way to connect, read and written by all contenders."""
+    """One size of records and one way to connect, read and written by all candidates."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""Figures of queries in Prometheus' text format, in a file that is always whole.
+"""Figures of queries in Prometheus' text format, in a file that is replaced atomically.
 
-It is a file and no port: node_exporter's textfile collector reads it, and so does any agent; it
-also keeps the last figures of a query that ended before a scrape, as one with trigger availableNow
-does. A dead driver shows in the age of its figures (oncelog_spark_last_batch_timestamp_seconds),
-so that is the one to alert on.
+A file needs no port: node_exporter's textfile collector reads it, and so does any agent. It also
+keeps the last figures of a query that ended before a scrape, such as one with trigger availableNow.
+When a driver has died, its figures get old, so alert on their age
+(oncelog_spark_last_batch_timestamp_seconds).
 """
 
 import os

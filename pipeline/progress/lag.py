@@ -1,12 +1,12 @@
 """The lag of a query, from Spark's progress reports.
 
-Pure. Spark asks sources that are written in Java for figures of their own (`metrics` in
-lastProgress: minOffsetsBehindLatest and its kin), and Python's for none. But it asks ours for the
-newest offsets whenever it plans a batch, and reports them as `latestOffset`: the difference to
-`endOffset` is what the batch left, in the same sense as in Spark's own Kafka source.
+Pure. Spark asks only sources in Java for their own figures (`metrics` in lastProgress:
+minOffsetsBehindLatest and others). But it asks our source for the newest offsets whenever it plans
+a batch, and reports them as `latestOffset`. The difference to `endOffset` is the lag behind the
+batch, with the same meaning as in Spark's own Kafka source.
 
-Offsets are counted, so markers and aborted records count, too, but only up to the last stable
-offset: records of an open transaction are not part of the lag.
+Offsets are counted, so markers and aborted records count, too. They count only up to the last
+stable offset, so records of an open transaction are not part of the lag.
 """
 
 import json
@@ -45,7 +45,7 @@ class Lag:
 def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
     """Return the lag in a `lastProgress`; None if no source of ours has reported yet.
 
-    The lag of a partition that two sources of the query read is that of the slower one.
+    If two sources of the query read a partition, its lag is that of the slower one.
     """
     found: dict[TopicPartition, int] = {}
     for source in progress["sources"] if progress is not None else ():

@@ -5,9 +5,9 @@
     watch(spark)                                              # the log, by Python's logging
     watch(spark, metrics_file="/var/lib/node_exporter/invoices.prom")       # for Prometheus, too
 
-What a line says is Spark's own account of the batch (numInputRows, the offsets), with the rows that
-an exactly-once sink has written, which Spark does not know. Nothing that goes wrong here disturbs a
-query. The logger is `oncelog.progress`.
+A line has Spark's own figures of the batch (numInputRows, the offsets), and the number of rows that
+an exactly-once sink has written, which Spark does not know. Errors here never affect a query. The
+logger is `oncelog.progress`.
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("oncelog.progress")
 def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "BatchListener":
     """Report on all queries of a session, until `spark.streams.removeListener` ends it.
 
-    metrics_file: kept in Prometheus' text format; in a folder that exists. Raises OSError.
+    metrics_file: written in Prometheus' text format; its folder must exist. Raises OSError.
     """
     listener = BatchListener(None if metrics_file is None else Path(metrics_file))
     spark.streams.addListener(listener)
@@ -65,7 +65,7 @@ class BatchListener(StreamingQueryListener):
             self._write()
 
     def onQueryIdle(self, event: Any) -> None:
-        """Do nothing: the last figures still hold."""
+        """Do nothing, because the last figures are still right."""
 
     def onQueryTerminated(self, event: Any) -> None:
         with self._lock:

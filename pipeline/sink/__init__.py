@@ -1,1 +1,1 @@
-"""pipeline/sink: the exactly-once sink; begin with sink.py, then protocol.py."""
+"""pipeline/sink: the exactly-once sink. Begin with sink.py, then protocol.py."""

@@ -1,8 +1,9 @@
-"""The decision whether a batch of Spark is to be written, has been written, or must be refused.
+"""The decision whether a batch of Spark must be written, was already written, or must be refused.
 
-Pure. Spark gives a batch again, under the same number, until its own log says that it is done; the
-sink's decision says whether it was written. Where the two do not fit, one of them was restored,
-deleted or exchanged, and to go on would lose or double rows; then the sink stops with a message.
+Pure. Spark gives a batch again, with the same number, until its own log says that the batch is
+done. The sink's decision says whether it was written. If the two contradict each other, one of them
+was restored, deleted or exchanged. Continuing would lose or double rows, so the sink stops with a
+message.
 """
 
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ class BatchAction(Enum):
 class Terms:
     """The user's consent to irregular batches.
 
-    replaces_query: the id of an older query that this one replaces. first_batch: the batch that
-    this sink begins with.
+    replaces_query: the id of an older query that this one replaces. first_batch: the first batch
+    that this sink writes.
     """
 
     replaces_query: str | None = None
@@ -83,9 +84,10 @@ def check_batch(
 
 
 def _goes_on(decision: Decision, given: BatchGiven, terms: Terms) -> bool:
-    """Whether the user has answered the alarm, by the batch number in it.
+    """Return whether the user has answered the alarm, by the batch number in it.
 
-    A query that replaces the one with the alarm numbers its batches anew, so it must be named.
+    A query that replaces the alarmed one restarts its batch numbers, so the alarmed one must be
+    named.
     """
     if terms.first_batch != decision.batch_id + 1:
         return False

@@ -1,8 +1,8 @@
-"""The checks of a cluster by the sink, before anything is written.
+"""The sink's checks of a cluster, before anything is written.
 
-Prepared transactions need InitProducerId 6 and its permission, on every broker, since any may
-coordinate a task's transaction. Apache Kafka 4.3 has both behind settings. The topic of decisions
-is created where it is missing; an existing one must not be able to lose a decision.
+Prepared transactions need InitProducerId 6 and its permission, on every broker, since any broker
+may coordinate a task's transaction. In Apache Kafka 4.3 both depend on settings. The topic of
+decisions is created if it is missing. An existing topic is refused if it could lose a decision.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ APPEARS_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenMode:
-    """The mode; task_timeout_ms: of tasks' ordinary transactions, None for prepared ones."""
+    """The mode. task_timeout_ms: of tasks' ordinary transactions, None for prepared ones."""
 
     mode: Mode
     control_timeout_ms: int
@@ -69,8 +69,8 @@ class ChosenMode:
 def refuse_missing_topic(login: ClusterLogin, topic: str) -> None:
     """Raise ValueError, within seconds, when the cluster has no topic of this name.
 
-    A new topic may not be known to each broker yet, so the check is repeated. A cluster that does
-    not answer is left to the query, which waits for it.
+    A new topic may not be known to each broker yet, so the check is repeated. If the cluster does
+    not answer, the check returns, because the query waits for the cluster.
     """
 
     async def look() -> bool:
@@ -137,10 +137,10 @@ async def check_brokers(
 ) -> BrokerAnswers:
     """Raise SinkStopped when some broker would refuse the sink's requests.
 
-    A broker that is still listed and does not answer is left out: it is failing, and the broker
-    that takes its coordinators over is checked. Configurations that may not be described
-    (DescribeConfigs of the cluster) are skipped unless mode "prepared" needs them: a broker itself
-    refuses a timeout that is too long.
+    A listed broker that does not answer is skipped: it is failing, and the broker that takes over
+    its coordinators is checked. Configurations that may not be described (DescribeConfigs of the
+    cluster) are skipped unless mode "prepared" needs them, since a broker itself refuses a timeout
+    that is too long.
     """
     lacking: dict[str, list[int]] = {}
     timeout_max_ms: dict[int, int] = {}
@@ -173,8 +173,8 @@ async def check_brokers(
 async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers) -> int:
     """Return the longest transaction timeout that every broker accepts.
 
-    Where configurations are hidden, a coordinator is asked with a new session of an id for this
-    use only: first for Kafka's default, then by bisection.
+    If configurations are hidden, a coordinator is asked with new sessions of an id for this use
+    only: first with Kafka's default, then by bisection.
     """
     if not answers.unseen and answers.timeout_max_ms:
         return min(answers.timeout_max_ms.values())
@@ -236,7 +236,7 @@ async def _with_leaders(admin: Admin) -> list[PartitionInfo]:
 def flaws(
     configs: Mapping[str, str | None], partitions: int, replicas: int, brokers: int
 ) -> list[str]:
-    """List what is wrong with the topic of decisions. brokers: how many live now."""
+    """List the problems of the topic of decisions. brokers: the number of live brokers."""
     found: list[str] = []
     if partitions != 1:
         found.append(f"it has {partitions} partitions instead of one")

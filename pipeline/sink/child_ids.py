@@ -1,21 +1,22 @@
 """The transactional ids of task attempts, each for one attempt at a time, and their reuse.
 
 The first request of an attempt with its id is InitProducerId, which aborts the id's open
-transaction. So an attempt has its id for itself: one that froze before that request, and wakes
-much later, can only harm itself. (With ids made of partition and attempt number, such an attempt
-would abort the transaction of the attempt with the same number in a later batch. And two attempts
-that Spark runs for one partition may both be numbered first, since a retried stage counts from
-zero.) An id is reused only by an attempt that has taken it out of the table of its executor. A
-successful attempt puts it back there; it can be taken once the driver has reported that its last
-transaction was committed, and never for a batch that is not newer than its last one. So a long
-query needs few ids. An id is abandoned when Spark did not keep its attempt, or when its first
-request got no answer (it may arrive again, much later).
+transaction. So each attempt needs an id of its own: an attempt that froze before that request, and
+resumes much later, can then only harm itself. (With ids made of partition and attempt number, such
+an attempt would abort the transaction of the attempt with the same number in a later batch. And two
+attempts for one partition may both have the first number, since a retried stage counts from zero.)
 
-The table is a file, because Spark ends Python workers that are idle for a minute: with ids in
-memory, a query with rarer triggers would need new ids all the time. It lies in the directory that
-Spark gives an executor for as long as it lives, and belongs to the daemon that forks its workers.
-An id that the table has lost is never reused, so nothing depends on it; where there can be no
-table, a process keeps its ids in memory.
+An attempt reuses an id only by taking it out of the table of its executor. A successful attempt
+puts its id back. The id may be taken again when the driver has reported that its last transaction
+was committed, and only for a newer batch. So a long query needs few ids. An id is abandoned when
+Spark did not keep its attempt, or when its first request got no answer, because the request may
+arrive again much later.
+
+The table is a file, because Spark ends Python workers that are idle for a minute. With ids in
+memory, a query with rarer triggers would need new ids all the time. The file is in the directory
+that Spark gives an executor for its lifetime, and belongs to the daemon that forks its workers. Ids
+that the table has lost are never reused, so safety does not depend on the file. If it cannot be
+created, a process keeps its ids in memory.
 """
 
 import logging
@@ -30,7 +31,7 @@ from .names import child_prefix
 
 log = logging.getLogger("oncelog.sink")
 
-IDS_MAX = 100_000  # in a table; the first ones put back are dropped
+IDS_MAX = 100_000  # size of a table; the oldest ids are dropped
 PRUNED_EACH = 1_000  # that are put back
 LOCK_TIMEOUT_S = 2.0  # a process that was stopped within its transaction holds the others up
 BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
@@ -94,7 +95,7 @@ class SharedTable:
     def __init__(self, file: Path) -> None:
         import sqlite3
 
-        # One task runs at a time in a process, its parts in two threads.
+        # A process runs one task at a time, with its parts in two threads.
         self._connection = sqlite3.connect(
             file, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
@@ -165,7 +166,7 @@ class ChildIds:
                 self._table.put_back(name, sink_id, generation, batch_id)
 
     def close(self) -> None:
-        """Close the table; the ids that were put back stay in the file."""
+        """Close the table. Returned ids stay in the file."""
         self._table.close()
 
     def _failed(self, problem: Exception) -> None:
@@ -178,7 +179,7 @@ class ChildIds:
 
 
 def ids_file() -> Path | None:
-    """Return the file of the executor of this worker; None where it has no directory any more."""
+    """Return the file of this worker's executor; None if it no longer has a directory."""
     from pyspark import SparkFiles
 
     try:

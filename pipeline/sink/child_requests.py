@@ -1,8 +1,9 @@
-"""The sink's requests about its children: their states, and their ends.
+"""The sink's requests about its children (the transactions of task attempts): states and ends.
 
-This file translates answers into events of the protocol. A repeated EndTxn is answered as the
-first one was: with transactions V2 it is known by its epoch, one below that of the id. Each child
-has an epoch of its own, with V1 too, so the answer describes the end of this child, and no other.
+This file translates answers into events of the protocol. A repeated EndTxn gets the same answer as
+the first one: with transactions V2 it is recognised by its epoch, one below that of the id. Each
+child has its own epoch, with V1 too, so the answer describes the end of this child, and of no
+other.
 """
 
 import asyncio
@@ -105,7 +106,7 @@ class ChildRequests:
             shown(names) or "nothing more",
         )
         refused = await self._end(children, commit=False)
-        # A timeout has fenced these meanwhile: for a commit the answer would be INVALID_TXN_STATE.
+        # A timeout has fenced these meanwhile; for a commit the answer would be INVALID_TXN_STATE.
         refused = {name: p for name, p in refused.items() if p.number not in FENCED}
         return _outcome(refused) or steps.ChildrenAborted()
 
@@ -117,7 +118,7 @@ class ChildRequests:
     async def _end(
         self, children: Iterable[PreparedTransaction], *, commit: bool
     ) -> dict[str, KafkaError]:
-        """End children; return the errors of those that could not be ended as asked."""
+        """End children. Return the errors of those that could not be ended as requested."""
         refused: dict[str, KafkaError] = {}
 
         async def end(child: PreparedTransaction) -> None:
@@ -158,9 +159,9 @@ def _in_words(problem: KafkaError) -> str:
 
 
 def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: int) -> str:
-    """Return the state of a child by its coordinator's description. now_ms: wall clock."""
+    """Return the state of a child from its coordinator's description. now_ms: wall clock."""
     if found.producer_id != child.producer_id:
-        return OTHER  # its epochs were used up, by an end of either kind; or the id has expired
+        return OTHER  # its epochs were used up, by an end of either kind, or the id has expired
     raised = found.producer_epoch - child.producer_epoch
     if not raised and found.state == "Ongoing":
         left_ms = found.start_ms + found.timeout_ms - now_ms

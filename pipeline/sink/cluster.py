@@ -1,8 +1,8 @@
 """The sink's requests to a cluster: the control transaction, and the decision.
 
-All use Kafka's protocol. This file only translates answers into events: a request is retried for
-as long as it can still be decided; a refused one becomes an event, and an error is raised only
-where it leaves nothing in doubt.
+All use Kafka's protocol. This file only translates answers into events. A request is retried for as
+long as its outcome may still be decided. A refused request becomes an event. An error is raised
+only if it leaves nothing in doubt.
 """
 
 import atexit
@@ -30,18 +30,18 @@ from .names import Leftovers, control_id
 log = logging.getLogger("oncelog.sink")
 
 CONTROL_TRIES = 5  # of a transaction that had to be aborted
-# Another sink's control transaction holds the topic until it times out. For mode "driver" that may
-# be transaction.max.timeout.ms: Kafka's default, and a minute until its coordinator notices.
+# Another sink's control transaction blocks the topic until it times out. For mode "driver" this
+# may take transaction.max.timeout.ms: Kafka's default, and a minute until its coordinator notices.
 READ_TIMEOUT_S = 900.0 + 60.0
 LOG_INTERVAL_S = 30.0
-# The wait of a fetch at the topic's end. An abandoned one blocks its connection for this time, and
-# with it the next reading.
+# How long a fetch waits at the topic's end. An abandoned fetch blocks its connection for this
+# time, and with it the next reading.
 FETCH_WAIT_MS = 50
 PLACE = (TOPIC, 0)
 THREAD = "oncelog-sink-driver"
 T = TypeVar("T")
 Write = Callable[[Producer], Awaitable[None]]
-OF_THE_TRANSACTION = {  # errors of the transaction itself; another one may well succeed
+OF_THE_TRANSACTION = {  # errors of the transaction itself; another transaction may succeed
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -79,13 +79,13 @@ class SinkCluster:
         self.control_timeout_ms, self._settings = control_timeout_ms, settings or {}
 
     async def close(self) -> None:
-        """Close the control producer; its open transaction is aborted, if possible."""
+        """Close the control producer. Its open transaction is aborted, if possible."""
         control, self._control = self._control, None
         if control is not None:
             await control.close()
 
     async def perform(self, effect: steps.Effect) -> steps.Event:
-        """Execute an effect that needs no rows; return the resulting event."""
+        """Execute an effect that needs no rows. Return the resulting event."""
         match effect:
             case steps.ReadDecision():
                 return await self.read_decision()
@@ -120,7 +120,7 @@ class SinkCluster:
         return steps.Fenced()
 
     async def read_decision(self) -> steps.Event:
-        """Read the present decision: all that was acknowledged before this call counts.
+        """Read the current decision, including everything acknowledged before this call.
 
         A start reads twice, and the second time only the newer records.
         """
@@ -194,7 +194,7 @@ class ClusterThread:
         _sweeping.add(self)
 
     def stop_sweeps(self) -> list[str]:
-        """Stop the sweeps; return the ids that were swept."""
+        """Stop the sweeps. Return the ids that were swept."""
         sweep, self._sweep = self._sweep, None
         _sweeping.discard(self)
         return [] if sweep is None else self._thread.run(sweep.stop())
@@ -240,7 +240,7 @@ _sweeping: "weakref.WeakSet[ClusterThread]" = weakref.WeakSet()
 
 @atexit.register
 def _sweep_at_exit() -> None:
-    """Sweep once more: what is open now would wait for the next start, which may never come."""
+    """Sweep once more, as open transactions would wait for the next start, which may never come."""
     until_s = time.monotonic() + LAST_SWEEPS_S
     for each in list(_sweeping):
         left_s = until_s - time.monotonic()
@@ -253,9 +253,9 @@ async def read_topic(
 ) -> Reading:
     """Read the newest committed value of each key of the topic of decisions, from `before` on.
 
-    It reads to the present high watermark, which a leader reports only when it is certain; so a
-    transaction that holds readers back below it is awaited: for timeout_s, by default
-    READ_TIMEOUT_S. Raises TimeoutError, which says what it waited for.
+    It reads to the current high watermark, which a leader reports only when it is certain. It waits
+    for a transaction that blocks readers below this offset, for timeout_s, by default
+    READ_TIMEOUT_S. Raises TimeoutError, which names what it waited for.
     """
     timeout_s = READ_TIMEOUT_S if timeout_s is None else timeout_s
     end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]

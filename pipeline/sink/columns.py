@@ -1,14 +1,14 @@
 """Rows for the sink: the columns of Spark's Kafka sink, and a timestamp.
 
-    value      binary or text; null is a tombstone                    must be there
+    value      binary or text; null is a tombstone                    required
     key        binary or text
-    topic      text; needed where the sink is given no topic
+    topic      text; required if the sink has no topic
     partition  int; without it, or null, Kafka's partitioner decides
     headers    array<struct<key: string, value: binary>>
-    timestamp  timestamp of the record; without it the time of writing
+    timestamp  timestamp of the record; by default the time of writing
 
-`prepare` brings a data frame into that form before it goes to the workers; `rows_by_topic` takes
-its Arrow batches apart there. A topic that is given to the sink wins over the column, as in Spark.
+`prepare` converts a data frame to this form before it is sent to the workers. `rows_by_topic`
+splits its Arrow batches there. A topic of the sink overrides the column, as in Spark.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def prepare(frame: "DataFrame", topic: str | None) -> "DataFrame":
         prepared[name] = f"CAST(`{name}` AS BINARY)"
     if "timestamp" in types:
         prepared["timestamp"] = "unix_millis(`timestamp`)"
-    # This is one call into the JVM, where each function of a Column is a dozen.
+    # This is one call into the JVM, while each function of a Column is a dozen calls.
     return frame.selectExpr(*(f"{column} AS `{name}`" for name, column in prepared.items()))
 
 

@@ -1,16 +1,16 @@
 """The decision of a sink, and its form in the topic of decisions.
 
-Pure. The topic `oncelog.spark.decisions` has one partition and is compacted; the newest record of
-the key `sink_id` is the decision of that sink, as JSON that a person can read. Children above
-CHUNK_BYTES_MAX go to further keys, `sink_id#1`, `sink_id#2`...; each of these names the batch and
-the generation that it belongs to, so the rest of a larger, older decision is not mistaken for a
-part of this one. All records of a decision are written in one transaction of the control id.
+Pure. The topic `oncelog.spark.decisions` has one partition and is compacted. The newest record of
+the key `sink_id` is the decision of that sink, as readable JSON. Children above CHUNK_BYTES_MAX are
+in further keys, `sink_id#1`, `sink_id#2`... Each of these names its batch and generation, so the
+rest of a larger, older decision is not mistaken for a part of this one. All records of a decision
+are written in one transaction of the control id.
 
-Lost children are in the head by name; many of them are a bit for each child (hexadecimal, the
-first child lowest), because an alarm must not be too large to be written, and so to be answered.
+Lost children are in the first record by name. If there are many, they are a bit for each child
+(hexadecimal, the first child lowest), because an alarm must not be too large to be written.
 
-Group offsets would not do in place of the topic: they expire, and a query that stopped that long
-would write its last batch twice.
+Offsets of a consumer group could not replace the topic: they expire, and a query that was stopped
+for that long would write its last batch twice.
 """
 
 import json
@@ -22,7 +22,7 @@ from ...client import PreparedTransaction
 
 TOPIC = "oncelog.spark.decisions"
 FORM = 1
-TIMES_OUT_FORM = 2  # unfinished, of ordinary transactions: an older oncelog must refuse it
+TIMES_OUT_FORM = 2  # unfinished, with ordinary transactions: an older oncelog must refuse it
 CHUNK_BYTES_MAX = 512 * 1024
 CHUNKS_MAX = 1_000
 LOST_BYTES_MAX = 64 * 1024  # of names in the head, which has a chunk of children beside them
@@ -39,12 +39,12 @@ class UnreadableDecision(ValueError):
 class Decision:
     """The state of a sink.
 
-    generation: of the last driver in office. decided_by: of the one that decided the batch.
-    batch_id: NO_BATCH before the first. children: one of each task attempt that counts. is_done:
-    all children are known to be committed. times_out: they are ordinary transactions. digest: of
-    the batch's entry in Spark's checkpoint, "" when it was not known; digest_before: of the
-    previous batch's entry, for a decision that is taken back. lost: children that were ended
-    otherwise, so that rows of the batch are missing.
+    generation: of the newest driver. decided_by: of the driver that decided the batch. batch_id:
+    NO_BATCH before the first. children: one of each task attempt that counts. is_done: all children
+    are known to be committed. times_out: they are ordinary transactions. digest: of the batch's
+    entry in Spark's checkpoint, "" if unknown; digest_before: of the previous batch's entry, for a
+    decision that is taken back. lost: children that were aborted, so that rows of the batch are
+    missing.
     """
 
     generation: int
@@ -72,7 +72,7 @@ class Decision:
     def without(self, names: tuple[str, ...]) -> "Decision":
         """Return the decision with lost children, an alarm that stays.
 
-        The others are committed; of ordinary transactions that is recorded, since later their ids
+        The others are committed. For ordinary transactions this is recorded, since later their ids
         would not tell.
         """
         return replace(self, lost=(*self.lost, *names), is_done=self.is_done or self.times_out)
@@ -163,7 +163,7 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
 def newest_by_key(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[bytes, bytes | None]:
-    """Return the records that compaction would leave; `records` come in the order of offsets."""
+    """Return the records that compaction would keep; `records` come in the order of offsets."""
     return {key: value for key, value in records if key is not None}
 
 

@@ -1,8 +1,8 @@
 """The address and the identity of a sink's clients, in the driver and in its tasks.
 
-Settings come as keywords (`sasl_password=...`) or by the names that the source takes
-(`**{"kafka.sasl.password": ...}`), so that one dictionary serves both. Secrets are kept as
-`Secret`, so that the pickles for tasks show none.
+Settings are keywords (`sasl_password=...`) or have the names that the source takes
+(`**{"kafka.sasl.password": ...}`), so that one dictionary is enough for both. Secrets are `Secret`
+objects, so that the pickles for tasks do not show them.
 """
 
 import dataclasses
@@ -32,9 +32,9 @@ def client_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterLogin:
-    """A cluster by its bootstrap line, and the settings of security; may be pickled.
+    """A cluster by its bootstrap line, and its security settings; may be pickled.
 
-    nonce: tells logins with a token function apart, since no two tasks see it as the same.
+    nonce: distinguishes logins with a token function, since each task sees another function object.
     """
 
     bootstrap: str
@@ -49,7 +49,7 @@ class ClusterLogin:
         return login
 
     def security(self) -> SecurityConfig | None:
-        """Return the checked settings; None in plain text. Raises ValueError with a sentence."""
+        """Return the checked settings; None for plain text. Raises ValueError with a sentence."""
         return security_config(read_settings(ADMIN, None, dict(self.settings)))
 
     @property

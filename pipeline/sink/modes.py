@@ -1,11 +1,11 @@
 """The modes of a sink, the choice between them, and the sentence about their guarantee.
 
-Pure. Two modes are exact whatever happens: "prepared", where every task writes by itself, and
-"driver", where one process writes all. "transactional" writes as "prepared" does, into ordinary
-transactions, which the cluster aborts after a time: it is exact as long as no outage is longer.
+Pure. Two modes are always exact: "prepared", where every task writes by itself, and "driver", where
+one process writes all rows. "transactional" writes like "prepared", but in ordinary transactions,
+which the cluster aborts after a timeout. It is exact as long as no outage is longer.
 
-So "auto" chooses between the first two only, by the brokers' answers. The third has to be chosen
-by name: a setting that is lost in an upgrade of the brokers must not weaken the guarantee.
+So "auto" chooses only between the first two, by the brokers' answers. The third must be chosen by
+name: a setting that is lost in an upgrade of the brokers must not weaken the guarantee.
 """
 
 from collections.abc import Mapping
@@ -42,8 +42,8 @@ MODE_NAMES = (*(mode.value for mode in Mode), AUTO)
 class BrokerAnswers:
     """The brokers' relevant settings.
 
-    lacking: settings without which they serve no prepared transactions, with their node ids.
-    timeout_max_ms: by node. unseen: nodes that do not show their configuration.
+    lacking: settings without which they do not support prepared transactions, with their node ids.
+    timeout_max_ms: by node. unseen: nodes whose configuration is hidden.
     """
 
     lacking: Mapping[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -83,7 +83,7 @@ class BrokerAnswers:
 
 
 def choose_mode(wanted: Mode | None, answers: BrokerAnswers) -> Mode:
-    """Return the wanted mode; for "auto" the best that is exact whatever happens."""
+    """Return the wanted mode; for "auto" the best one that is always exact."""
     if wanted is not None:
         return wanted
     return Mode.DRIVER if answers.lacking or answers.unseen else Mode.PREPARED

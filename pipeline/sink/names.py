@@ -34,14 +34,14 @@ def control_id(sink_id: str) -> str:
 
 
 def timeout_id(sink_id: str) -> str:
-    """Return the id that asks a coordinator for its timeout bound; it never has a transaction."""
+    """Return the id that asks a coordinator for its longest timeout, without transactions."""
     return f"{PREFIX}{sink_id}.timeout"
 
 
 def child_prefix(sink_id: str) -> str:
-    """Return the prefix of the sink's child ids; those of other sinks may share it.
+    """Return the prefix of the sink's child ids. Other sinks may share this prefix.
 
-    Only `generation_of` tells them apart.
+    Only `generation_of` distinguishes them.
     """
     return f"{PREFIX}{sink_id}.g"
 
@@ -63,8 +63,8 @@ def generation_of(sink_id: str, transactional_id: str) -> int | None:
 class Leftovers:
     """The rule for open children that may be aborted.
 
-    They are of the own or an older generation, and no decision keeps them. A superseded driver
-    that does not know of its successor leaves its successor's children alone.
+    They are of the driver's own or an older generation, and no decision keeps them. A superseded
+    driver that does not know of its successor leaves its successor's children alone.
     """
 
     sink_id: str

@@ -3,12 +3,12 @@
     python -m oncelog.pipeline.sink.orphans --bootstrap B --prefix P
 
 With --id ID it aborts one transaction. It is for queries that will not be started again: prepared
-transactions do not time out, and readers of their topics wait behind them. `oncelog txn abort`
-calls it. It prints a JSON list of {"id", "sink", "outcome": "aborted" | "kept", "reason"}.
+transactions do not time out, and block the readers of their topics. `oncelog txn abort` calls it.
+It prints a JSON list of {"id", "sink", "outcome": "aborted" | "kept", "reason"}.
 
-It is safe beside a running query: the control id is taken first, as by a new driver, so the query
-stops before it could decide to commit a transaction that is aborted here. The transactions of an
-unfinished decision are kept: a restart of the query commits them, as decided.
+It is safe beside a running query. It first initializes the control id like a new driver, so the
+query stops before it could decide to commit a transaction that is aborted here. The transactions of
+an unfinished decision are kept: a restart of the query commits them, as decided.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from .decision import decode
 from .login import ClusterLogin, client_keywords
 from .names import PREFIX, control_id
 
-TIMEOUT_S = 180.0  # a person waits; the sentence of the TimeoutError says for what
+TIMEOUT_S = 180.0  # a person waits; the TimeoutError says for what
 ID_OF_SINK = re.compile(re.escape(PREFIX) + r"(.+)\.(?:g\d+\.[0-9a-f]+\.\d+|ctl)")
 
 
 def sink_of(transactional_id: str) -> str | None:
-    """Return the sink that an id belongs to; None when it is no sink's."""
+    """Return the sink of a transactional id; None if it is not the id of a sink."""
     found = ID_OF_SINK.fullmatch(transactional_id)
     return found[1] if found is not None else None
 
@@ -41,7 +41,7 @@ def sink_of(transactional_id: str) -> str | None:
 async def end_orphans(
     login: ClusterLogin, prefix: str, *, only: str | None = None
 ) -> list[dict[str, Any]]:
-    """Abort the open transactions of sinks with ids of this prefix; return each outcome.
+    """Abort the open transactions of sinks with ids of this prefix. Return each outcome.
 
     `only`: the one with this id.
     """

@@ -11,13 +11,14 @@
     )
 
 Readers with isolation.level=read_committed see the rows of each batch once, whatever was killed
-meanwhile. mode="prepared": every task writes by itself, into a prepared transaction, and the driver
-decides (protocol.py); the cluster has to serve KIP-939. mode="transactional": the same in ordinary
-transactions, on any Kafka from 3.0 on; exact as long as no outage is longer than their timeout.
-mode="driver": all rows of a batch go through the driver, in one transaction that also holds the
-decision; any Kafka from 3.0 on. mode="auto": "prepared" where brokers serve it, else "driver".
+meanwhile. mode="prepared": every task writes into its own prepared transaction, and the driver
+decides (protocol.py); the cluster must support KIP-939. mode="transactional": the same with
+ordinary transactions, on any Kafka from 3.0 on; exact as long as no outage is longer than their
+timeout. mode="driver": all rows of a batch go to the driver, which writes them and the decision in
+one transaction; any Kafka from 3.0 on. mode="auto": "prepared" if the brokers support it, else
+"driver".
 
-Within a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else; it
+In a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else. It
 asks Spark for the query's checkpoint (checkpoint.py):
 
     sink = ExactlyOnceSink("billing", "127.0.0.1:9092", "invoices")
@@ -25,9 +26,9 @@ asks Spark for the query's checkpoint (checkpoint.py):
     def each_batch(frame, batch_id):
         sink(frame.select(...), batch_id)
 
-What the sink cannot square with the checkpoint stops the query with a SinkStopped, which says what
-was found and what to do. This is about classic Spark: with Spark Connect foreachBatch runs in
-another process, and the sink refuses to (connect.py).
+If the sink and the checkpoint contradict each other, the query stops with a SinkStopped, which says
+what was found and what to do. This is for classic Spark. With Spark Connect, foreachBatch runs in
+another process, and the sink refuses to work (connect.py).
 """
 
 import contextlib
@@ -65,7 +66,7 @@ __all__ = ["ExactlyOnceSink", "SinkStopped", "exactly_once"]
 
 log = logging.getLogger("oncelog.sink")
 
-IDLE_S = 600.0  # after that the control id is initialized again; brokers forget it after days
+IDLE_S = 600.0  # after that the control id is initialized again, since brokers forget it after days
 QUERY_ID = "sql.streaming.queryId"
 OUR_KEYS = (
     "bootstrap_servers",
@@ -95,7 +96,7 @@ def exactly_once(
 
     topic: None when the rows have a column `topic`. trigger: the arguments of Spark's `trigger()`,
     `{"availableNow": True}`. options: those of ExactlyOnceSink. Raises ValueError for columns that
-    cannot be written, and for a topic that is not there.
+    cannot be written, and for a topic that does not exist.
     """
     sink = ExactlyOnceSink(sink_id, bootstrap, topic, mode=mode, checkpoint=checkpoint, **options)
     sink.check(frame)
@@ -116,11 +117,11 @@ def exactly_once(
 class ExactlyOnceSink:
     """A sink for foreachBatch; each query has one, in the driver.
 
-    checkpoint: of the query, needed only where Spark itself does not tell it. replaces_query,
+    checkpoint: of the query, needed only if Spark itself does not return it. replaces_query,
     first_batch: see batch_check.py. transaction_timeout_ms: how long a batch may take, with mode
     "driver" (10 minutes) or "transactional" (the longest that brokers allow). settings: of the
     producers (compression_type, linger_ms, batch_size...; client/settings.py), TLS and SASL
-    included, by keywords or as the source has them (`**{"kafka.sasl.password": ...}`).
+    included, as keywords or with the names of the source (`**{"kafka.sasl.password": ...}`).
     """
 
     def __init__(
@@ -178,7 +179,8 @@ class ExactlyOnceSink:
         prepare(frame, self.topic)
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Write a batch; one that was written is only computed, so that Spark's state advances.
+        """Write a batch. A batch that was already written is only computed, so that Spark's state
+        advances.
 
         Raises SinkStopped, and the errors of tasks.
         """
@@ -236,7 +238,7 @@ class ExactlyOnceSink:
         )
 
     def close(self) -> None:
-        """Close the sink's thread and connections; a query that continues opens them again.
+        """Close the sink's thread and connections. A query that continues opens them again.
 
         The sink itself calls it when a batch fails; otherwise the garbage collector closes it.
         """
@@ -245,7 +247,7 @@ class ExactlyOnceSink:
             opened.close()
 
     def _let_go(self) -> None:
-        """Close the cluster after a failed batch; sweeps go on, as its attempts may be alive."""
+        """Close the cluster after a failed batch. Sweeps continue, as its attempts may be alive."""
         with contextlib.suppress(Exception):
             self._sweep_while_idle()
         opened, self._opened = self._opened, None
@@ -287,7 +289,7 @@ class ExactlyOnceSink:
             committed=effect.committed,
             settings=self._settings,
         )
-        # Spark's signature asks for an iterator of batches where ours is one of one row.
+        # Spark's signature requires an iterator of batches, and ours returns one row.
         found = rows.mapInArrow(functools.partial(write_attempt, spec), report_type()).collect()
         self.record_count = sum(row.record_count for row in found)
         return steps.TasksDone(tuple(map(_report, found)))
@@ -306,14 +308,14 @@ class ExactlyOnceSink:
     def _run(self, work: Callable[[SinkCluster], Any]) -> Any:
         if self._opened is None:
             self._opened = ClusterThread(self.login, self.sink_id, self._settings)
-            # A foreachBatch does not learn that its query has ended; its object is only dropped.
+            # A foreachBatch is not told that its query has ended; its object is only dropped.
             weakref.finalize(self, self._opened.let_go).atexit = False
         return self._opened.run(work)
 
     def _refuse_other_rows(self, of_batch: tuple[str, int, int, int]) -> None:
-        """Refuse other rows as the same batch; the same ones, from a retry, are skipped.
+        """Refuse other rows for the same batch. The same rows, from a retry, are skipped.
 
-        A plan identifies its input as an object of the run, so those of two runs cannot be
+        A plan identifies its input as an object of the run, so plans of two runs cannot be
         compared.
         """
         if of_batch[:3] == self._done[:3] and of_batch != self._done:
@@ -359,12 +361,14 @@ class ExactlyOnceSink:
 
 
 def _compute(rows: "DataFrame") -> None:
-    """Run a batch without output: only the run advances state, its commits and the watermark."""
+    """Run a batch without output, because only the run advances state, its commits and the
+    watermark.
+    """
     rows.write.format("noop").mode("overwrite").save()
 
 
 def _session_of(frame: "DataFrame") -> int:
-    """Return the identity of a session: each run of a query has its own."""
+    """Return the identity of a session; each run of a query has its own."""
     session: Any = frame.sparkSession._jsparkSession
     return int(session.hashCode())
 

@@ -1,6 +1,6 @@
 """The sentences of SinkStopped: what was found, and what to do about it.
 
-Pure. Those for a checkpoint that does not fit are in batch_check.py.
+Pure. The sentences about a wrong checkpoint are in batch_check.py.
 """
 
 from .decision import Decision
@@ -8,7 +8,7 @@ from .names import shown
 
 
 class SinkStopped(RuntimeError):
-    """The sink will not go on, since rows might be lost or doubled; the text says what to do."""
+    """The sink stops, since rows might be lost or doubled. The text says what to do."""
 
 
 def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:

@@ -1,14 +1,14 @@
 """The part of the sink that runs in Spark's workers: one open transaction for each attempt.
 
 A worker process has one event loop and one view of the cluster, and keeps them from task to task.
-An attempt opens its transaction at its first row; one without rows opens nothing. The first request
-of an id is InitProducerId, and an id for which its answer was lost is abandoned: the request may
-arrive a second time, much later, and would then abort the id's open transaction. An attempt that
-fails aborts its transaction, if it can; the driver sweeps what is left.
+An attempt opens its transaction at its first row; one without rows opens no transaction. The first
+request of an id is InitProducerId. If its answer was lost, the id is abandoned, since the request
+may arrive a second time, much later, and would then abort the id's open transaction. An attempt
+that fails aborts its transaction, if it can; the driver sweeps the rest.
 
-With transactions V1 a lost answer to AddPartitionsToTxn fails an attempt of mode "transactional":
-the request may arrive again behind the commit, and would open the id's transaction again, under the
-same epoch; when that times out, the committed one looks as if it were aborted.
+With transactions V1 a lost answer to AddPartitionsToTxn fails an attempt of mode "transactional".
+The request may arrive again after the commit, and would then open the id's transaction again, with
+the same epoch. When that transaction times out, the committed one would look aborted.
 
 child_ids.py decides which ids attempts use.
 """
@@ -43,7 +43,7 @@ ID_TRIES = 5
 class TaskSpec:
     """The driver's specification for every attempt of a batch. settings: of the producers.
 
-    timeout_ms: of ordinary transactions; None: prepared ones, which have none.
+    timeout_ms: of ordinary transactions; None: prepared ones, which have no timeout.
     """
 
     sink_id: str
@@ -86,8 +86,8 @@ _workers: dict[int, SinkWorker] = {}
 def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
     """Return the worker of this process; a fork has its own.
 
-    Spark collects garbage after every task of a process, before the next one: 50 ms to walk
-    through modules that never change. They are frozen from the second task on.
+    Spark collects garbage after every task of a process, which takes 50 ms for modules that never
+    change. They are frozen from the second task on.
     """
     process_id = os.getpid()
     worker = _workers.get(process_id)
@@ -163,7 +163,7 @@ class Attempt:
         self.record_count += batch.num_rows
 
     def prepare(self) -> Any:
-        """Flush; return the token of the transaction, None without rows."""
+        """Flush. Return the token of the transaction, None without rows."""
         child = self._worker.thread.run(self._prepare())
         if child is not None:
             spec, ids = self._spec, self._worker.ids

@@ -1,1 +1,1 @@
-"""pipeline/source: `format("oncelog")`; begin with data_source.py, then offsets.py."""
+"""pipeline/source: `format("oncelog")`. Begin with data_source.py, then offsets.py."""

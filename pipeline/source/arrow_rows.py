@@ -1,8 +1,8 @@
-"""Record batches of a log as Arrow's record batches, for Spark; no record is handled alone.
+"""Conversion of a log's record batches to Arrow for Spark, without handling single records.
 
-Pure. `client.record_columns` splits a batch into lists; here they are concatenated until there is
-enough for Spark, and values that are the same for a whole batch are repeated by numpy. The Arrow
-schema is exactly the one that Spark derives from columns.py, as it demands.
+Pure. `client.record_columns` splits a batch into lists. Here they are concatenated until they are
+large enough for Spark, and values that are constant in a batch are repeated by numpy. The Arrow
+schema is exactly the one that Spark derives from columns.py, as Spark requires.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ from ...wire.control_record import ControlType, marker_of
 from ...wire.errors import InvalidRecord
 from ...wire.records import Record
 
-ROWS_MAX = 16_384  # in an Arrow batch; the log's batch that reaches a bound is included whole
+# limits of an Arrow batch; the batch of the log that reaches a limit is included as a whole
+ROWS_MAX = 16_384
 BYTES_MAX = 8 * 1024 * 1024
 SEQUENCE_MASK = 2**31 - 1
 TIME_MS_MAX = (2**63 - 1) // 1000  # Spark has microseconds
@@ -39,7 +40,7 @@ class ArrowRows:
         self._count = self._bytes = 0
 
     def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """Add records; return True when it is time to `take`. A control batch has its marker's."""
+        """Add records. Return True when it is time to `take`. A control batch has its marker's."""
         if columns.values:
             self._added.append((columns, replica))
             self._count += len(columns.values)
@@ -140,7 +141,7 @@ def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
 
 
 def _size_bytes(columns: RecordColumns) -> int:
-    """Return the size of the records here; the size of a compressed batch is too small."""
+    """Return the size of the decompressed records; the size of a compressed batch is too small."""
     if not columns.header.compression:
         return columns.header.size_bytes
     return sum(len(field) for field in (*columns.keys, *columns.values) if field)
@@ -159,7 +160,7 @@ def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Array:
-    """Return the timestamps; raise InvalidRecord for one out of Spark's range (raw rows: null)."""
+    """Return the timestamps. Raise InvalidRecord for one out of Spark's range (raw rows: null)."""
     times_ms = _joined([c.timestamps for c in batches])
     beyond = (times_ms > TIME_MS_MAX) | (times_ms < -TIME_MS_MAX)
     if beyond.any() and not is_raw:
@@ -175,7 +176,7 @@ def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Arr
 def _sequences(
     batches: list[RecordColumns], counts: list[int], offsets: np.ndarray[Any, Any]
 ) -> pa.Array:
-    """Return the sequence of each record (after 2^31-1 comes 0); -1 for those without."""
+    """Return the sequence of each record (2^31-1 is followed by 0); -1 for those without."""
     bases = np.repeat(np.array([c.header.base_sequence for c in batches], np.int64), counts)
     firsts = np.repeat(np.array([c.header.base_offset for c in batches], np.int64), counts)
     sequences = (bases + (offsets - firsts)) & SEQUENCE_MASK
@@ -183,7 +184,7 @@ def _sequences(
 
 
 def _marker(columns: RecordColumns) -> tuple[str | None, int | None]:
-    """Return type and coordinator epoch of a control batch; None for those that are no markers."""
+    """Return type and coordinator epoch of a control batch; None if it is no marker."""
     try:
         kind, epoch = marker_of(Record(0, 0, columns.keys[0], columns.values[0]))
     except InvalidRecord:

@@ -1,9 +1,10 @@
-"""The readable state of a cluster: partitions, topic ids, bounds of logs, offsets by time.
+"""The readable state of a cluster: partitions, topic ids, log bounds, offsets by time.
 
-It runs where Spark plans, for as long as the query lives; every request is retried until it is
-answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. Requests go to the leaders in
-the cached metadata, and after ROUND_MS_MAX to those in newer metadata: a topic that is deleted in
-between never answers, and a new one that a pattern matches is not missed.
+It runs in the process where Spark plans, for as long as the query lives. Every request is retried
+until it is answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. Requests go to the
+leaders in the cached metadata, and after ROUND_MS_MAX to those in new metadata. This is needed
+because a topic that was deleted in between never answers, and to find new topics that match a
+pattern.
 """
 
 import asyncio
@@ -23,12 +24,12 @@ from .options import OptionError, Topics
 
 LOOKUP_MS_MAX, ROUND_MS_MAX = 60_000, 5_000
 REACH_AGAIN_S = 0.2
-REACH_S = 3.0  # before the first answer: a wrong address is reported soon
+REACH_S = 3.0  # limit before the first answer, so that a wrong address is reported soon
 T = TypeVar("T")
 
 
 class ClusterLookup:
-    """Requests to one cluster; connected at the first one, closed with `close`."""
+    """Requests to one cluster. It connects at the first request, and is closed with `close`."""
 
     def __init__(self, client: Mapping[str, Any], topics: Topics, *, is_committed: bool) -> None:
         self._config = {name: value for name, value in client.items() if name in ADMIN_NAMES}
@@ -46,10 +47,10 @@ class ClusterLookup:
             self._admin = None
 
     def known(self, *, must_exist: bool = True) -> Known:
-        """Return the wanted partitions, with the present bounds of their logs.
+        """Return the wanted partitions, with the current bounds of their logs.
 
-        Raises OptionError for a named topic or partition that does not exist, unless it need not
-        (any more), and the errors of `wire.errors` when no broker answers.
+        Raises OptionError for a named topic or partition that does not exist, unless it may be
+        missing, and the errors of `wire.errors` when no broker answers.
         """
         return self._run(lambda admin: self._known(admin, must_exist))
 

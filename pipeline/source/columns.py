@@ -1,9 +1,9 @@
-"""The columns of `format("oncelog")`: those of Spark's Kafka source, and the raw ones for audits.
+"""The columns of `format("oncelog")`: those of Spark's Kafka source, and raw columns for audits.
 
-Pure. The schemas are written as Spark's DDL, so that a program may print them; `headers` stands
-last in the plain form and only when it was asked for, as in Spark's own source. They are fixed, as
-there: rows are made by place, so that a schema of the user's own could exchange key and value.
-Times are timestamp_ltz, since it depends on the session what `timestamp` is.
+Pure. The schemas are Spark's DDL, so that a program may print them. `headers` is the last column,
+and only if it was requested, as in Spark's own source. The schemas are fixed, as there, because
+rows are filled by position, so a schema of the user could exchange key and value. Times are
+timestamp_ltz, since the meaning of `timestamp` depends on the session.
 """
 
 from typing import TYPE_CHECKING

@@ -4,9 +4,10 @@
           .option("kafka.bootstrap.servers", "127.0.0.1:9092")
           .option("subscribe", "flights").load())
 
-Options and columns are those of Spark's own Kafka source (docs/spark.md lists them). What a query
-reads is decided in offsets.py; this file only asks the cluster and hands on. Spark plans in a
-process that lives as long as the query, and reads in others: nothing is shared but what it pickles.
+Options and columns are those of Spark's own Kafka source (docs/spark.md lists them). offsets.py
+decides what a query reads; this file only sends requests to the cluster and passes results on.
+Spark plans in a process that lives as long as the query, and reads in other processes. They share
+only what is pickled.
 """
 
 import inspect
@@ -53,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class OncelogSource(DataSource):
-    """The data source: it gives Spark a schema, readers and writers; see the top of the file."""
+    """The data source, which gives Spark a schema, readers and writers; see the top of the file."""
 
     @classmethod
     def name(cls) -> str:
@@ -103,7 +104,7 @@ class _Reading:
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a piece; runs in a task."""
+        """Yield the rows of a range; runs in a task."""
         what: Any = getattr(partition, "what", None)  # Spark gives None where there is no piece
         batches: Iterator[RecordColumns] = iter(())
         replica: int | None = None
@@ -190,7 +191,7 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class _Asked:
-    """The cluster's answers during the planning of a micro-batch; end: of that batch."""
+    """The cluster's answers during the planning of a micro-batch. end: of that batch."""
 
     def __init__(self, known: Known, end: dict[str, Any] | None = None) -> None:
         self.known, self.end, self._at_s = known, end, time.monotonic()
@@ -246,7 +247,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return None if self._newest is None else self._newest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return each task's piece; the same offsets however often a batch is planned."""
+        """Return the range of each task; the same offsets however often a batch is planned."""
         stop = Position.from_json(end)
         begin = Position.from_json(start).before(stop)
         new = dict.fromkeys(stop.offsets, 0)
@@ -259,10 +260,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._lookup.close()
 
     def _known_with(self, begin: Position, asked: "_Asked | None") -> Known:
-        """Return the cluster's state, once it includes all that was read already.
+        """Return the cluster's state, once it includes everything that was read already.
 
-        Missing data is reported once, after a while: a query that goes on without it does not wait
-        again. asked: an earlier answer, used if it is recent.
+        Missing data is reported once, after a while. A query that continues without the data does
+        not wait again. asked: an earlier answer, used if it is recent.
         """
         deadline_s = time.monotonic() + METADATA_TIMEOUT_S
         recent = asked.known if asked is not None and asked.is_recent else None
@@ -282,7 +283,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the schema as Spark will ask for it: times in UTC."""
+    """Return the schema that Spark expects, with times in UTC."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
-    return to_arrow_schema(schema)  # Spark 4.2: UTC unless told otherwise
+    return to_arrow_schema(schema)  # Spark 4.2 has UTC by default

@@ -1,14 +1,14 @@
 """Connections and metadata that a Spark process keeps from one range to the next.
 
-A range of a few records took two connections, their agreement on versions (with TLS and SASL their
-handshakes) and two metadata requests. A Python worker reads many: so a view of the cluster is lent
-to one reader at a time, and taken back from those that have come to their end; the view of a
-reader that stopped early or failed is closed. The key of a view is all that makes a connection, so
-a reader without a permission never gets the connection of another user.
+Without this, a range of a few records would need two connections, their handshakes and two metadata
+requests. A Python worker reads many ranges, so it lends a view of the cluster to one reader at a
+time. A reader that has come to its end returns the view. The view of a reader that stopped early or
+failed is closed. The key of a view includes all settings of a connection, so a reader without a
+permission never gets the connection of another user.
 
-Bounds: KEPT_MAX views are kept at most, none longer than IDLE_S. Spark forks its workers: a child
-never touches its parent's views (closing one there would end the parent's TLS, or take its sockets
-out of an epoll that both share), it forgets them and starts over.
+At most KEPT_MAX views are kept, and none longer than IDLE_S. Spark forks its workers. A child never
+uses its parent's views, but forgets them and starts over: closing one there would end the parent's
+TLS session, or remove its sockets from an epoll that both share.
 """
 
 import asyncio

@@ -2,9 +2,9 @@
 
     DIR/TOPIC-PARTITION/00000000000000000000.log ...
 
-A segment is a task. A batch that is cut at the end of the last segment is what a crash leaves, and
-reading stops there; anything else that is no sound batch is an error with its place. Indexes are
-not looked at, so nothing is believed but the batches themselves.
+A segment is a task. A crash may leave a batch that is cut at the end of the last segment; reading
+stops there. Any other invalid batch is an error with its position. Indexes are not read, so only
+the batches themselves count.
 """
 
 import mmap

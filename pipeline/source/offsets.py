@@ -1,17 +1,17 @@
-"""The offsets that a micro-batch reads: places, limits, ranges, and the losses to report.
+"""The offsets that a micro-batch reads: positions, limits, ranges, and the losses to report.
 
 Pure. A `Position` is the next offset to read in every partition, with the id of every topic, as it
-stands in Spark's checkpoint. A position in the checkpoint is read exactly as it says or the query
-stops: below the last stable offset a log never changes, so a range that is read again gives the
-same rows. Three things break that, and each is reported: a topic that was deleted and created
-again (its id is another one), offsets that retention has removed, and a log that ends before the
-offsets that were read already.
+is in Spark's checkpoint. A position in the checkpoint is read exactly, or the query stops. Below
+the last stable offset a log never changes, so a range that is read again gives the same rows. There
+are three exceptions, and each is reported: a topic that was deleted and created again (it has
+another id), offsets that retention has removed, and a log that ends before the offsets that were
+already read.
 
-The begin of a query is not in Spark's checkpoint before its first batch is complete, and Spark
-asks for it again whenever it needs it. "latest" would then be another place, and the records in
-between would be lost. So the end of the first batch holds the begin of the query.
+Spark stores the begin of a query only when its first batch is complete, and asks for it again
+whenever it needs it. "latest" would then be another offset, and the records in between would be
+lost. So the end of the first batch contains the begin of the query.
 
-Offsets are counted, not records: transaction markers and aborted records take offsets, too.
+Offsets are counted, not records: transaction markers and aborted records have offsets, too.
 """
 
 import itertools
@@ -24,18 +24,19 @@ from .options import EARLIEST, LATEST, AtTime, OptionError, Place, Where
 
 VERSION = 1
 NO_TOPIC_ID = ""  # in clusters before KIP-516
-Report = Callable[[str], None]  # takes a sentence about a loss; raises where losses stop the query
+# called with a sentence about a loss; raises if losses stop the query
+Report = Callable[[str], None]
 
 
 class DataLost(RuntimeError):
-    """Records that were to be read are lost; the text says which, and what can be done."""
+    """Records that were to be read are lost. The text says which, and what can be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """The next offset of every partition, and the id (hex) of every topic.
 
-    is_initial: it is where a query begins. since: where it began, at the end of its first batch.
+    is_initial: the query begins here. since: where it began, at the end of its first batch.
     """
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
@@ -132,7 +133,7 @@ def resolve(
 ) -> Position:
     """Return where a reader begins or ends in each partition.
 
-    by_time: the offsets for the times of an AtTime; a missing one is the end, or with
+    by_time: the offsets for the times of an AtTime. A missing one is the end, or with
     is_strict_about_times an OptionError. name: of the option, for messages.
     """
     found: dict[TopicPartition, int] = {}
@@ -181,7 +182,7 @@ def _by_offset(
 
 
 def check_identity(start: Position, known: Known) -> None:
-    """Raise DataLost for a topic with another id: its offsets mean other records."""
+    """Raise DataLost for a topic with another id, since its offsets mean other records."""
     for topic, was in start.topic_ids.items():
         now = known.topic_ids.get(topic, NO_TOPIC_ID)
         if NO_TOPIC_ID not in (was, now) and was != now:
@@ -192,10 +193,10 @@ def check_identity(start: Position, known: Known) -> None:
 
 
 def losses(start: Position, known: Known) -> dict[TopicPartition, str]:
-    """Find partitions that are missing or end too early; each with a sentence.
+    """Find partitions that are missing or end too early, each with a sentence.
 
-    Both may pass within moments without a loss: a broker with old metadata does not know of a
-    partition, and a new leader has yet to learn the high watermark.
+    Both may be temporary without a loss: a broker with old metadata does not know of a partition,
+    and a new leader does not know the high watermark yet.
     """
     found: dict[TopicPartition, str] = {}
     for key, offset in sorted(start.offsets.items()):
@@ -219,10 +220,10 @@ def latest(
 ) -> Position:
     """Return the end of the next micro-batch; `start` itself when there is nothing to read.
 
-    New partitions begin at 0, so one that is missing for a while keeps its place: it is not new
-    when it returns. until: no partition goes beyond (AvailableNow), and those not in it wait.
-    offsets_max: shared out by the readable offsets of each partition, so those that retention has
-    removed do not count: a batch within them would be empty, and retention the faster one.
+    New partitions begin at 0. A partition that is missing for a while keeps its offset, since it is
+    not new when it returns. until: the end of AvailableNow; partitions not in it wait. offsets_max:
+    shared by the readable offsets of each partition, so offsets that retention has removed do not
+    count. A batch of removed offsets would be empty, and retention would be faster.
     """
     ends: dict[TopicPartition, int] = {}
     for key, bounds in known.bounds.items():
@@ -253,10 +254,10 @@ def latest(
 
 
 def not_before(until: Position, begin: Position, known: Known) -> Position:
-    """Return the end of AvailableNow, raised where it lies before offsets that were read.
+    """Return the end of AvailableNow, raised where it is before offsets that were read.
 
-    A broker with an old view reported such an end, or none: that partition ends where it does now.
-    Otherwise the run would skip it, and finish.
+    A broker with an old view reported such an end, or none; that partition ends at its current
+    offset. Otherwise the run would skip the partition, and finish.
     """
     late = {
         key: bounds.end
@@ -267,10 +268,10 @@ def not_before(until: Position, begin: Position, known: Known) -> Position:
 
 
 def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
-    """Share count_max (or all, if there is less) out in proportion.
+    """Share count_max (or all, if there is less) in proportion.
 
-    Each partition with a backlog gets at least one, even beyond count_max: a quiet partition would
-    otherwise wait beside a busy one for as long as that one is behind.
+    Each partition with a backlog gets at least one offset, even beyond count_max. Otherwise a quiet
+    partition would wait for as long as a busy one is behind.
     """
     shares = {key: min(count, 1) for key, count in backlog.items()}
     spare = max(0, count_max - sum(shares.values()))
@@ -291,7 +292,7 @@ def ranges_between(
 ) -> list[OffsetRange]:
     """Return the ranges that a micro-batch reads, without empty ones.
 
-    The removal of offsets by retention is reported; the rest is read if that returns.
+    Offsets removed by retention are reported. If that function returns, the rest is read.
     """
     found: list[OffsetRange] = []
     for (topic, partition), stop in sorted(end.offsets.items()):

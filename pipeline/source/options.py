@@ -1,7 +1,7 @@
 """The options of `format("oncelog")`, parsed once and checked against each other.
 
-Pure. Names are those of Spark's own Kafka source, without regard to case; `kafka.` in front of a
-name passes it to our client. An option that would not be honoured is refused with a sentence.
+Pure. Names are those of Spark's own Kafka source, in any case. A name with the prefix `kafka.` is a
+setting of our client. An unsupported option is refused with a sentence.
 """
 
 import difflib
@@ -20,46 +20,47 @@ from ...wire.identifiers import TopicPartition
 EARLIEST, LATEST = -2, -1
 LONG_MAX = 2**63 - 1  # of offsets and times, and of Spark's limits
 DOCS: Mapping[str, str] = {
-    "kafka.bootstrap.servers": "host:port of some brokers, with commas between",
-    "subscribe": "topics, with commas between",
-    "subscribePattern": "a regular expression (Python's) that whole names of topics fit",
+    "kafka.bootstrap.servers": "host:port of some brokers, separated by commas",
+    "subscribe": "topics, separated by commas",
+    "subscribePattern": "a regular expression (Python's) that must match whole topic names",
     "assign": 'partitions by topic: {"flights": [0, 1]}',
-    "startingOffsets": "earliest, latest, or by partition: "
-    '{"flights": {"0": 23, "1": -2}}, -2 being earliest and -1 latest',
-    "endingOffsets": "latest, or by partition (batch only)",
-    "startingTimestamp": "begin at the first records at or after this time, in ms",
-    "endingTimestamp": "end before the first records at or after this time, in ms (batch only)",
-    "startingOffsetsByTimestamp": 'the same by partition: {"flights": {"0": 1577836800000}}',
-    "endingOffsetsByTimestamp": "the same by partition (batch only)",
-    "startingOffsetsByTimestampStrategy": "error or latest, when there is no such record",
-    "failOnDataLoss": "true: stop when offsets to be read are gone; false: go on with a warning",
-    "maxOffsetsPerTrigger": "the most offsets in a micro-batch; markers and aborted records count",
-    "minPartitions": "at least so many tasks, by splitting ranges of offsets",
-    "maxRecordsPerPartition": "the most offsets in a task, by splitting ranges",
-    "includeHeaders": "true: a column `headers`",
-    "raw": "true: every record and marker with its producer, for audits",
+    "startingOffsets": "earliest, latest, or offsets by partition: "
+    '{"flights": {"0": 23, "1": -2}}, where -2 is earliest and -1 is latest',
+    "endingOffsets": "latest, or offsets by partition (batch only)",
+    "startingTimestamp": "begin at the first record at or after this time, in ms",
+    "endingTimestamp": "end before the first record at or after this time, in ms (batch only)",
+    "startingOffsetsByTimestamp": 'startingTimestamp by partition: {"flights": {"0": 1577836800000}}',
+    "endingOffsetsByTimestamp": "endingTimestamp by partition (batch only)",
+    "startingOffsetsByTimestampStrategy": "error or latest, if no record is at or after the time",
+    "failOnDataLoss": "true: stop if offsets to be read are gone; false: continue with a warning",
+    "maxOffsetsPerTrigger": "the largest number of offsets in a micro-batch; "
+    "markers and aborted records count",
+    "minPartitions": "the smallest number of tasks; ranges of offsets are split",
+    "maxRecordsPerPartition": "the largest number of offsets in a task; ranges are split",
+    "includeHeaders": "true: add the column `headers`",
+    "raw": "true: return every record and marker with its producer, for audits",
     "logs": "with raw: read log directories instead of a cluster: 1=DIR,2=DIR by node",
-    "path": 'one topic, as `load("flights")` gives it',
-    "topic": "for writers: where rows go that have no column `topic`",
+    "path": 'one topic, as in `load("flights")`',
+    "topic": "for writers: the topic of rows without a column `topic`",
 }
 NOT_SERVED: Mapping[str, str] = {
     "minOffsetsPerTrigger": "Spark gives Python sources no such limit; use a longer trigger",
-    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger, which is not served",
-    "groupIdPrefix": "this source is in no consumer group: offsets stand in the checkpoint",
-    "kafka.group.id": "this source is in no consumer group: offsets stand in the checkpoint",
-    "kafka.auto.offset.reset": "say startingOffsets",
-    "kafka.enable.auto.commit": "offsets stand in the checkpoint",
+    "maxTriggerDelay": "it needs minOffsetsPerTrigger, which is not supported",
+    "groupIdPrefix": "this source is in no consumer group: its offsets are in the checkpoint",
+    "kafka.group.id": "this source is in no consumer group: its offsets are in the checkpoint",
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.enable.auto.commit": "offsets are in the checkpoint",
     "kafka.key.deserializer": "keys are bytes; cast the column",
     "kafka.value.deserializer": "values are bytes; cast the column",
-    "kafka.interceptor.classes": "there is no JVM here",
+    "kafka.interceptor.classes": "the source has no JVM",
 }
-SPARK_S_OWN = ("checkpointLocation", "queryName")  # of streams; Spark hands them on
+SPARK_S_OWN = ("checkpointLocation", "queryName")  # options of streams, which Spark passes on
 _KNOWN = {name.lower(): name for name in (*DOCS, *NOT_SERVED, *SPARK_S_OWN)}
 Partitioned = Mapping[TopicPartition, int]
 
 
 class OptionError(ValueError):
-    """An option is wrong; the text says which, and what would be right."""
+    """An option is wrong. The text says which, and what would be right."""
 
 
 class Where(Enum):
@@ -83,7 +84,7 @@ Place = Where | AtTime | Partitioned
 class Topics:
     """The topics to read: names, partitions, or a pattern; exactly one of them.
 
-    May be thousands.
+    They may be thousands.
     """
 
     names: tuple[str, ...] = ()
@@ -91,7 +92,7 @@ class Topics:
     pattern: str = ""
 
     def wants(self, topic: str, partition: int, *, is_internal: bool = False) -> bool:
-        """Whether a partition that exists is to be read: internal ones only by name."""
+        """Return whether an existing partition is to be read; internal ones only by name."""
         if self.pattern:
             return not is_internal and re.fullmatch(self.pattern, topic) is not None
         return topic in self._names or (topic, partition) in self._partitions
@@ -113,7 +114,7 @@ class Topics:
 class SourceOptions:
     """Everything that a reader needs to know; made by `read_options`."""
 
-    client: Mapping[str, Any]  # for our client; secret values are Secret
+    client: Mapping[str, Any]  # settings of our client; secret values are Secret
     topics: Topics
     starting: Place
     ending: Place = Where.LATEST
@@ -187,7 +188,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
 
 
 def named_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by their canonical names; refuse those without a meaning."""
+    """Return the options by their canonical names; refuse unknown ones."""
     found: dict[str, str] = {}
     for name, value in given.items():
         known = _KNOWN.get(name.lower())
@@ -248,7 +249,7 @@ def _topics(options: Mapping[str, str], *, may_be_all: bool) -> Topics:
 
 
 def _place(options: Mapping[str, str], side: str, default: Where) -> Place:
-    """Return the place by the first option given: one time, times, offsets (Spark's own order)."""
+    """Return the position by the first given option, in Spark's order: time, times, offsets."""
     if time := options.get(f"{side}Timestamp"):
         return AtTime(_number(f"{side}Timestamp", time))
     if times := options.get(f"{side}OffsetsByTimestamp"):

@@ -1,16 +1,16 @@
 """All batches of a range of offsets, as they are in the log; runs in Spark's tasks.
 
-A range is read to its end or an error is raised: never less. It ends where a batch reaches beyond
-its last offset, or where a compacted log has no more batches below a bound that is known to lie
-behind it. An answer without records alone proves nothing: Kafka gives one, without an error, when
+A range is read to its end, or an error is raised; it is never read in part. It ends where a batch
+reaches beyond its last offset, or where a compacted log has no more batches below a bound behind
+the range. An answer without records alone proves nothing. Kafka gives one, without an error, when
 remote storage takes longer than remote.fetch.max.wait.ms (KIP-1018), and while a leader knows its
-high watermark, but not yet where that is in its files. So such a range is fetched again until the
+high watermark, but not yet its position in the files. So such a range is fetched again until the
 deadline. Records that retention removes meanwhile are reported. Fetches run ahead in the client's
-thread while the caller uses earlier batches, but never ahead of the range.
+thread while the caller uses earlier batches, but never beyond the range.
 
-Fetches go by the topic's id, so that the rows are its own; where a broker knows names only, the id
-is checked before the first of them and after the last. The process keeps connections and metadata
-(kept_views.py): in a warm process a range costs only its fetches.
+Fetches use the topic's id, so the rows belong to the right topic. If a broker supports only names,
+the id is checked before the first fetch and after the last. The process keeps connections and
+metadata (kept_views.py), so a range costs only its fetches after the first.
 """
 
 import asyncio
@@ -169,7 +169,7 @@ class RangeReader:
         return found
 
     def _bound(self) -> int:
-        """Return the end of the readable offsets in the last answer; -1 before it came."""
+        """Return the end of the readable offsets in the last answer; -1 before the first one."""
         state = self._state
         return state.last_stable_offset if self._is_committed else state.high_watermark
 
@@ -200,7 +200,7 @@ class RangeReader:
         )
 
     async def _jump(self) -> None:
-        """Deal with an offset not in the log: removed, or not yet known to a new leader."""
+        """Handle an offset that is not in the log: removed, or not yet known to a new leader."""
         self._fetcher.out_of_range.clear()
         await self._check_identity()
         state, wanted = self._state, self._wanted

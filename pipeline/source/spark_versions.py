@@ -1,9 +1,9 @@
 """The limits of older Spark: 4.0 and 4.1 cannot stream from this source, 4.0 cannot stream to it.
 
-Their Python sources are not told where a query stands. A partition that such a source does not see
-when the query starts again (a broker may have old metadata) is missing in the checkpoint from then
-on, and would be read again from its beginning; so it is refused. Nor can it bound a batch. A
-stream that is written comes in rows there, and not in Arrow.
+Their Python sources do not know the current offsets of a query. If a broker has old metadata when
+the query starts again, a partition may be missing in the checkpoint from then on, and would later
+be read again from its beginning. So streaming is refused. Such a source can also not limit a batch.
+In 4.0 a written stream comes in rows, and not in Arrow.
 """
 
 from typing import TYPE_CHECKING

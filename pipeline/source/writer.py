@@ -1,9 +1,9 @@
-"""The writer without exactly-once, by `format("oncelog")` of `df.write` and `df.writeStream`.
+"""The writer without exactly once, for `format("oncelog")` in `df.write` and `df.writeStream`.
 
-At least once, as Spark's own Kafka sink: each task writes as an idempotent producer and its rows
-are visible at once, so the rows of a task that failed later, or of a batch before its driver died,
-are written twice. For rows that count once there is `exactly_once` (sink/sink.py). Columns are
-those of sink/columns.py.
+It writes at least once, like Spark's own Kafka sink. Each task writes as an idempotent producer and
+its rows are visible immediately. So the rows of a task that failed later, or of a batch before its
+driver died, are written twice. For rows that count once, use `exactly_once` (sink/sink.py). Columns
+are those of sink/columns.py.
 """
 
 from collections.abc import Iterator, Mapping
