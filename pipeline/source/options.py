@@ -29,8 +29,8 @@ DOCS: Mapping[str, str] = {
     "endingOffsets": "latest, or offsets by partition (batch only)",
     "startingTimestamp": "begin at the first record at or after this time, in ms",
     "endingTimestamp": "end before the first record at or after this time, in ms (batch only)",
-    "startingOffsetsByTimestamp": 'startingTimestamp by partition: {"flights": {"0": 1577836800000}}',
-    "endingOffsetsByTimestamp": "endingTimestamp by partition (batch only)",
+    "startingOffsetsByTimestamp": 'times by partition: {"flights": {"0": 1577836800000}}',
+    "endingOffsetsByTimestamp": "times by partition (batch only)",
     "startingOffsetsByTimestampStrategy": "error or latest, if no record is at or after the time",
     "failOnDataLoss": "true: stop if offsets to be read are gone; false: continue with a warning",
     "maxOffsetsPerTrigger": "the largest number of offsets in a micro-batch; "

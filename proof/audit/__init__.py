@@ -1,9 +1,10 @@
-"""The audit: raw logs of any size judged on Spark, from batches and markers alone.
+"""The audit: checks of raw logs of any size on Spark, from batches and markers alone.
 
     python -m oncelog.proof.audit --topic orders --bootstrap HOST:PORT
 
-Not here: histories of clients (`oncelog check`). Nothing is trusted that a broker derived from its
-log: markers alone say which transactions committed. Begin with `pieces.py`, then `rules.py`.
+Histories of clients are judged by `oncelog check`, not here. Data that a broker derived from its
+log is not used: markers alone say which transactions committed. Begin with `pieces.py`, then
+`rules.py`.
 """
 
 from ...pipeline.extra import require_spark

@@ -1,13 +1,13 @@
-"""`python -m oncelog.proof.audit`: topics of a cluster, or the log directories of its nodes.
+"""`python -m oncelog.proof.audit` checks topics of a cluster, or the log directories of its nodes.
 
     python -m oncelog.proof.audit --bootstrap HOST:PORT --topic orders
     python -m oncelog.proof.audit --command-config client.properties --topic orders
     python -m oncelog.proof.audit --logs 1=DIR,2=DIR,3=DIR
     python -m oncelog.proof.audit --cluster .oncelog
 
-The exit code is 0 when nothing is wrong, 1 when something is, 2 when it cannot be read, which one
-sentence says. With `--out` every violation is a line of JSON in that directory; the screen shows
-the first few of each kind.
+The exit code is 0 without violations, 1 with violations, and 2 when the data cannot be read; a
+sentence says why. With `--out`, every violation is a line of JSON in that directory. The screen
+shows the first few of each kind.
 """
 
 import argparse
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLES = 5
-UNREADABLE = (  # ValueError: an option that is wrong; OSError: files, and answers that did not come
+UNREADABLE = (  # ValueError: a wrong option; OSError: files, and missing answers
     CannotRead,
     KafkaError,
     PySparkException,

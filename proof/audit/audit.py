@@ -1,7 +1,8 @@
-"""All rules over one reading of raw rows: the violations, and what was looked at.
+"""All rules on one reading of raw rows: the violations, and the counts of what was read.
 
-The rows are read once; pieces are kept (in memory, else on Spark's disks) and everything else is
-made of them, except the survivors of compacted partitions, for which keys are read once more.
+The rows are read once and packed into pieces, which are kept in memory or on Spark's disks.
+Everything else is computed from the pieces, except the survivors of compacted partitions, for which
+keys are read once more.
 """
 
 from collections.abc import Collection
@@ -20,7 +21,7 @@ from .pieces import ABORT, COMMIT, COPY, PARTITION, one_copy
 from .pieces import pieces as pieces_of
 from .violations import VIOLATION
 
-CHUNK_SIZE = 1 << 20  # offsets that one task looks at in one go
+CHUNK_SIZE = 1 << 20  # offsets that one task examines
 ANOMALIES = tuple(
     each.name for each in vars(log_anomalies).values() if isinstance(each, LogAnomaly)
 )
@@ -28,7 +29,7 @@ ANOMALIES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInput:
-    """The data to judge: `rows` are raw rows; a check is skipped where its data is None.
+    """The data to judge. `rows` are raw rows. A check is skipped if its data is None.
 
     compacted: topics that may lack offsets. shown: `readers.shown` of a reading, with spans
     (readers.SPANS). bounds (pieces.BOUNDS): where copies are compared. open_older_than: a
@@ -59,8 +60,8 @@ class AuditResult:
 def audit(given: AuditInput, *, chunk_size: int = CHUNK_SIZE) -> AuditResult:
     """Judge raw rows.
 
-    Each rule is a query of its own: Spark plans one that holds them all anew after each of its
-    many stages, and that takes longer than the work.
+    Each rule is a query of its own. Spark would plan a combined query again after each of its many
+    stages, which takes longer than the work.
     """
     level = StorageLevel.MEMORY_AND_DISK
     pieces = pieces_of(given.rows, given.bounds).persist(level)
@@ -109,7 +110,7 @@ def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of everything that was read; `violations`: how many of each anomaly."""
+    """The counts of everything that was read. `violations`: how many of each anomaly."""
 
     partitions: int
     copies: int

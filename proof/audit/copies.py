@@ -1,8 +1,8 @@
 """Compare replicas from the highest log start to the lowest high watermark.
 
-Partitions that are not compacted: word for word, by counts and digests. Compacted ones are cleaned
-by each replica for itself: the newest committed record of each key must be the same, and a key
-with a tombstone as newest record may be missing on some replicas.
+Partitions that are not compacted are compared by counts and digests of each word of 64 offsets.
+Replicas compact their logs separately, so compacted partitions are compared by the newest committed
+record of each key. A key whose newest record is a tombstone may be missing on some replicas.
 """
 
 from pyspark.sql import DataFrame
@@ -59,7 +59,7 @@ def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
 def of_survivors(
     rows: DataFrame, context: DataFrame, logs: DataFrame, bounds: DataFrame
 ) -> DataFrame:
-    """Return the keys of compacted partitions with differing newest committed records.
+    """Return the keys of compacted partitions whose newest committed records differ.
 
     context: of all copies.
     """

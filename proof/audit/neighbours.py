@@ -1,9 +1,9 @@
 """Values from before and after a row in its group, for groups larger than one task's memory.
 
-A window over a group is one task, however large the group is. Here a group is cut into chunks:
-windows see one chunk, and what they cannot see (the maximum of all chunks before, the minimum of
-all after) is carried over from one small row a chunk. Maxima and minima compose, so the result
-does not depend on where the cuts are.
+A window over a group is one task, however large the group is. Here a group is cut into chunks, and
+windows see only one chunk. The maximum of all earlier chunks and the minimum of all later ones are
+carried over, from one small row for each chunk. Maxima and minima can be combined, so the result
+does not depend on the cuts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ def with_neighbours(
     """Return the rows with one more column for each name.
 
     `before[name]` becomes the maximum of that expression over all earlier rows of the group,
-    `after[name]` the minimum over all later ones; null where there is none. A row's chunk is
-    `order` div `chunk_size`, so `order` is an integer, unique in its group.
+    `after[name]` the minimum over all later ones; null without such rows. A row's chunk is `order`
+    div `chunk_size`, so `order` is an integer, unique in its group.
     """
     after = after or {}
     cut = rows.withColumn(CHUNK, F.expr(f"`{order}` div {chunk_size}"))

@@ -1,18 +1,18 @@
-"""Raw rows folded into pieces: up to 64 neighbouring records of one batch, without any sort.
+"""Raw rows packed into pieces: up to 64 neighbouring records of one batch, without any sort.
 
-A row of the source's raw mode is a record or a marker. The audit's questions are about batches and
-offsets, so rows are folded first, by an aggregate that Spark carries out where the rows are read:
+A row of the source's raw mode is a record or a marker. The audit examines batches and offsets, so
+rows are packed first, by an aggregate that Spark executes where the rows are read:
 
   word      offset div 64
-  mask      a bit for each offset of the word that the piece holds
-  base      (sequence - offset) mod 2^31: the same for all records of one batch, and of no batch
-            that is out of step with it. Rows without a sequence have a base of their own: in a
-            transaction one each, so that no piece reaches over a marker
-  digest    all bytes and places of the rows that copies must share, exclusive-or
+  mask      a bit for each offset of the word that the piece has
+  base      (sequence - offset) mod 2^31: the same for all records of one batch, and different for
+            batches that are out of step with it. Rows without a sequence have a base of their own:
+            in a transaction one each, so that no piece extends over a marker
+  digest    all bytes and positions of the rows that copies must share, exclusive-or
 
-Sums of counts and unions of masks then say of any word what it holds twice or not at all, and
-neighbouring pieces of a producer say whether its sequences follow one another. A marker is a piece
-by itself. Missing values are -1, so that equality is plain.
+Sums of counts and unions of masks then show which offsets of a word occur twice or not at all.
+Neighbouring pieces of a producer show whether its sequences are consecutive. A marker is a piece by
+itself. Missing values are -1, so that equality is plain.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -42,7 +42,7 @@ BOUNDS = "topic string, partition int, low long, high long"
 def pieces(rows: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
     """Return the pieces of raw rows: first, last, records, mask, max_timestamp, compared, digest.
 
-    Without `bounds` nothing is compared between copies: compared and digest are 0.
+    Without `bounds` copies are not compared: compared and digest are 0.
     """
     named = named_rows(rows)
     compared, digest = F.lit(0), F.lit(0)
@@ -99,7 +99,7 @@ def named_rows(rows: DataFrame) -> DataFrame:
 
 
 def word_of(offset: str) -> Column:
-    """Return the word that an offset lies in."""
+    """Return the word of an offset."""
     return F.expr(f"{offset} div {WORD}")
 
 

@@ -1,10 +1,10 @@
-"""Judge the records shown to a reader of committed data by the markers.
+"""Compare the records that a read_committed consumer got with the markers.
 
-The reader believed its broker's list of aborted transactions; here visibility is computed anew
-from the log: data counts when it is plain, or when the next marker of its producer in that
-partition says commit. Both sides are masks of offsets by words, so the comparison is one join of
-small rows, whatever lies in the records. A compacted log may have lost records since they were
-shown, so there no shown record is a phantom.
+The consumer used its broker's list of aborted transactions. Here visibility is computed again from
+the log: a record is visible if it is outside of transactions, or if the next marker of its producer
+in that partition is a commit. Both sides are masks of offsets by words, so the comparison is one
+join of small rows. A compacted log may have lost records since they were read, so there no record
+is a phantom.
 """
 
 from collections.abc import Collection

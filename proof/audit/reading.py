@@ -1,11 +1,11 @@
-"""The sources of raw rows: a live cluster, over the protocol, or log directories of nodes.
+"""The sources of raw rows: a live cluster, by the protocol, or log directories of nodes.
 
-A live topic is read twice, as a reader of committed data first, up to ends taken before, and then
-as it stands. The second reading therefore holds the markers of everything that the first one was
-shown, even while producers continue.
+A live topic is read twice: first as a read_committed consumer, up to ends taken before, and then as
+raw batches. So the second reading has the markers of everything in the first one, even while
+producers continue.
 
-Of log directories the high watermarks and log starts are read, too (Kafka's own checkpoint files),
-since only what lies between them must be the same in every copy.
+For log directories, high watermarks and log starts are read, too (Kafka's own checkpoint files),
+since only the records between them must be equal in every copy.
 """
 
 import json
@@ -31,7 +31,7 @@ Key = tuple[str, int]
 
 
 class CannotRead(RuntimeError):
-    """The data to audit is missing; the text says which."""
+    """The data to audit is missing. The text says which."""
 
 
 def live(
@@ -89,7 +89,7 @@ def log_directories(
     compacted: Collection[str] = (),
     open_s_max: float | None = None,
 ) -> AuditInput:
-    """Read the logs under the nodes' data directories; no topics: all but the internal ones."""
+    """Read the logs under the nodes' data directories; by default all but the internal topics."""
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if missing:
         raise CannotRead(f"There is no directory {', '.join(missing)}.")

@@ -1,9 +1,9 @@
 """The rules of Kafka's log (KIP-98, 890) for one partition's pieces, on any broker.
 
-Names and sentences are those of `oncelog check` (proof/judge/log_anomalies.py); the rules work
-here on columns instead of row by row, so that the two can be compared. More is found here:
-`offset-gap`, since nothing but compaction leaves offsets out, and `marker-missing`, a producer's
-newer epoch within its open transaction.
+Names and sentences are those of `oncelog check` (proof/judge/log_anomalies.py), so the two can be
+compared. Here the rules use columns instead of single rows. Two anomalies are found only here:
+`offset-gap`, since only compaction leaves offsets out, and `marker-missing`, a producer's newer
+epoch within its open transaction.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -24,8 +24,8 @@ def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
     epoch_before; lower_before (minus the smallest epoch); data_before (epoch, last offset, last
     sequence of the newest data with sequences); opened_before, marker_before (epoch, last offset,
     of the newest transactional data and the newest marker); coordinator_before; marker_after
-    (offset, kind); null where there is none. The newest is the one of the highest epoch: records
-    behind a newer epoch are ignored as predecessors.
+    (offset, kind); null without one. The newest is that of the highest epoch: records after a newer
+    epoch are ignored as predecessors.
     """
     is_data, is_marker = F.col("kind") == DATA, F.col("kind") != DATA
     epoch, place = F.col("producer_epoch"), F.struct("producer_epoch", "last")
@@ -138,9 +138,9 @@ def _words(pieces: DataFrame) -> DataFrame:
 
 
 def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame:
-    """Return the offsets that occur twice, and those missing where nothing was compacted.
+    """Return the offsets that occur twice, and those missing in logs that were not compacted.
 
-    logs: of `extents` with is_compacted. Only partitions that do not add up are examined.
+    logs: of `extents` with is_compacted. Only partitions whose counts do not match are examined.
     """
     odd = logs.where("records > distinct or (not is_compacted and distinct <= end - start)")
     words = _words(pieces).join(F.broadcast(odd.select(*COPY, "is_compacted")), [*COPY])
@@ -173,7 +173,7 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
 
 
 def of_leader_epochs(pieces: DataFrame) -> DataFrame:
-    """Return leader epochs behind newer ones; epochs are few, whatever the log's size."""
+    """Return leader epochs that follow newer ones; epochs are few, whatever the log's size."""
     epochs = pieces.groupBy(*COPY, "leader_epoch").agg(
         F.min("first").alias("start"), F.max("last").alias("end")
     )
@@ -193,7 +193,7 @@ def of_leader_epochs(pieces: DataFrame) -> DataFrame:
 
 
 def ended(context: DataFrame) -> DataFrame:
-    """Return the transactions that a marker ended: copy, producer, both epochs, marker, place."""
+    """Return the transactions that a marker ended: copy, producer, epochs, marker, position."""
     return context.where(
         (F.col("kind") != DATA) & ~F.col("is_zombie") & is_within_transaction()
     ).select(
@@ -209,8 +209,8 @@ def ended(context: DataFrame) -> DataFrame:
 def of_transactions(endings: DataFrame) -> DataFrame:
     """Return the transactions committed in one partition and aborted in another.
 
-    A transaction is told from others of its producer by its marker's epoch, where that is above
-    its data's: transactions V2, and V1 after a fence.
+    A transaction is distinguished from others of its producer by its marker's epoch, if that is
+    above its data's: transactions V2, and V1 after a fence.
     """
     distinct = endings.where("marker_epoch > data_epoch")
     both = (

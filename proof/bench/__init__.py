@@ -1,4 +1,4 @@
-"""bench: `oncelog bench`: what each guarantee costs, on any Kafka-compatible cluster.
+"""bench: `oncelog bench` measures the cost of each guarantee, on any Kafka-compatible cluster.
 
-Begin with replication.py; target.py is the cluster that is measured.
+Begin with replication.py; target.py is the measured cluster.
 """

@@ -1,9 +1,9 @@
-"""The least CPU that an acknowledged GB costs brokers on this machine: elementary steps, measured.
+"""The least CPU that an acknowledged GB costs brokers on this machine, from elementary steps.
 
-A batch is received from the client, its checksum is verified, each replica writes it into the page
-cache, and it is sent to, and received by, each follower. Nothing else is counted: no protocol, no
-interpreter between two system calls. The steps are those of the kernel and of the CRC that brokers
-use, in pieces as large as the batches.
+A batch is received from the client and its checksum is verified. Each replica writes it into the
+page cache. It is sent to each follower, and received there. Nothing else is counted: no protocol,
+no interpreter between two system calls. The steps use the kernel and the CRC of the brokers, in
+pieces as large as the batches.
 """
 
 import os
@@ -79,7 +79,7 @@ def _cpu_s(work: Callable[[], None]) -> float:
 def _through(
     sender: socket.socket, receiver: socket.socket, piece: bytes, rounds: int
 ) -> tuple[float, float]:
-    """Return the CPU seconds of both ends; each has a thread, since calls release the GIL."""
+    """Return the CPU seconds of both ends. Each has a thread, since calls release the GIL."""
     sent_s: list[float] = []
 
     def send() -> None:

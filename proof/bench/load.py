@@ -1,7 +1,7 @@
 """One load on one topic, at full speed or at a rate: the acknowledged records and their latency.
 
-Latency counts from the moment at which a record was due, not from the moment at which a stalled
-producer sent it: that is the correction for coordinated omission.
+Latency counts from the time at which a record was due, not from the time at which a stalled
+producer sent it. This corrects coordinated omission.
 """
 
 import os
@@ -51,7 +51,7 @@ def run_load(
 ) -> LoadResult:
     """Drive a warmed-up producer for `seconds`: at `rate` records/s, or at full speed (None).
 
-    Without a rate one record in SAMPLE_EVERY is timed, as Kafka's own tool samples; at a rate all.
+    At full speed one record in SAMPLE_EVERY is timed, as in Kafka's own tool; at a rate, all are.
     """
     from confluent_kafka import Producer
     from hdrh.histogram import HdrHistogram
@@ -113,7 +113,7 @@ def _drive_full(producer: Any, topic: str, value: bytes, seconds: float, timed: 
                     producer.produce(topic, value)
                 count += 1
             producer.poll(0)
-        except BufferError:  # the queue is full: let it drain
+        except BufferError:  # the queue is full: wait until it has room
             producer.poll(0.01)
     return count
 

@@ -1,7 +1,7 @@
-"""`bench replication`: identical load on a grid of guarantees, to compare their costs.
+"""`bench replication` runs the same load on a grid of guarantees, to compare their costs.
 
-Each cell has a topic of its own. It is loaded at full speed (throughput, CPU, bytes between nodes)
-and then at a rate (latency).
+Each cell has its own topic. It is loaded at full speed (throughput, CPU, bytes between nodes) and
+then at a rate (latency).
 """
 
 import itertools
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One measurement of one cell; `used`: by each node meanwhile, empty without local nodes."""
+    """One measurement of one cell. `used`: by each node in this time, empty without local nodes."""
 
     throughput: LoadResult
     latency: LoadResult

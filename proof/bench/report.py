@@ -41,7 +41,9 @@ def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]
 def rows(
     results: Sequence[ReplicationResult], floors: Mapping[int, Floor] | None = None
 ) -> list[dict[str, Any]]:
-    """Return one row a cell, medians over the repetitions. floors: by batch size, for the CPU."""
+    """Return one row for each cell, medians over the repetitions. floors: by batch size, for the
+    CPU.
+    """
     found: list[dict[str, Any]] = []
     for result in results:
         cell = result.cell

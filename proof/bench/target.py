@@ -18,9 +18,9 @@ IN_SYNC_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class BenchTarget:
-    """A cluster, and its processes when it is a local one.
+    """A cluster, and its processes if it is local.
 
-    login: for confluent-kafka, with values as text; not shown, since it holds secrets.
+    login: for confluent-kafka, with values as text; not shown, since it has secrets.
     """
 
     bootstrap: str
@@ -99,7 +99,7 @@ def _since(now: int | None, before: int | None) -> int | None:
 def sent_to_peers(cluster: "Cluster", node_id: int) -> tuple[int | None, int | None]:
     """Return the bytes and messages that a node has sent to its peers since it started.
 
-    Both are None where the node does not answer. The node's own counters are the only source: no
+    Both are None if the node does not answer. Only the node's own counters have them, since no
     operating system counts bytes by process on Unix sockets.
     """
     with contextlib.suppress(Failure, KeyError, TypeError, ValueError):
@@ -114,8 +114,8 @@ def bench_target(
 ) -> Iterator[BenchTarget]:
     """Open the cluster to measure: of `config`, else the running one in `data`, else a new one.
 
-    is_secured: a new one has TLS and logins. Raises Failure where another one is named, and
-    ValueError for a login that confluent-kafka does not support.
+    is_secured: a new one has TLS and logins. Raises Failure if another one is named, and ValueError
+    for a login that confluent-kafka does not support.
     """
     from ...client.security.config import security_config
     from ...client.security.librdkafka import librdkafka_config

@@ -1,8 +1,8 @@
-"""`bench txn`: the cost of a transaction, by its size and its number of partitions.
+"""`bench txn` measures the cost of a transaction, by its size and its number of partitions.
 
-One producer, one transaction after another, each of so many records spread over so many
-partitions: begin, write, wait for the acknowledgements, commit. It is compared with a batch of the
-same records from the same library, idempotent and without transactions.
+One producer makes one transaction after another: begin, write records to several partitions, wait
+for the acknowledgements, commit. The time is compared with that of a batch of the same records from
+the same library, idempotent and without transactions.
 """
 
 import itertools
@@ -79,7 +79,7 @@ TransactionResult = CellResult[TransactionCell, TransactionRun]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionGrid(Grid[TransactionCell, TransactionRun]):
-    """The grid of transactions; a transaction has at least one record for each partition."""
+    """The grid of transactions. A transaction has at least one record for each partition."""
 
     records: list[int]
     partitions: list[int]
@@ -162,7 +162,7 @@ def _percentiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
-    """Return one row a cell, medians over the repetitions. PLAIN: without transactions."""
+    """Return one row for each cell, medians over the repetitions. PLAIN: without transactions."""
     found: list[dict[str, Any]] = []
     for result in results:
         rate = result.median(lambda run: run.per_s) or 0

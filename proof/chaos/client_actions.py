@@ -94,9 +94,9 @@ def _break_ways(
     words: str,
     lasts_s: float,
 ) -> None:
-    """Wait until one more request met the proxies' fault, let the fault last, then end it."""
+    """Wait until the proxies' fault affects one more request, let the fault last, end it."""
     counts = context.proxies.counts
-    before = counts[effect]  # a request may meet it at once, and only one is ever held
+    before = counts[effect]  # a request may be held immediately, and only one is ever held
     try:
         begin()
         context.until(lambda: counts[effect] > before, SEEN_WITHIN_S, f"a request that is {effect}")
@@ -191,9 +191,9 @@ def _move(context: ChaosContext, partition: int, replicas: list[int]) -> None:
 
 
 def _elect_leaders(context: ChaosContext, fault: Fault) -> None:
-    """Elect the preferred replicas; where they lead already, change the preference first.
+    """Elect the preferred replicas; if they already lead, change the preference first.
 
-    Partition by partition: some may be away, or fall behind at this very moment.
+    Partitions are handled one by one, since some may be unavailable or fall behind at this moment.
     """
     for partition in range(context.settings.append_partitions):
         key = (APPEND, partition)

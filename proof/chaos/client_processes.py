@@ -1,7 +1,7 @@
 """The processes of clients of a run.
 
-One that ends by itself with an exit code other than STUCK has met something that no workload
-expects: that is a failure of the run (`broken`), with the process's log as evidence.
+If a process ends by itself with an exit code other than STUCK, an error occurred that no workload
+expects. This is a failure of the run (`broken`), with the process's log as evidence.
 """
 
 import os
@@ -57,7 +57,7 @@ class ClientProcesses(Supervisor):
             self.broken.append(f"{name} ended with exit code {code}; {self.last_words(name)}")
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
-        """Stop processes; note in `broken` those that did not end properly."""
+        """Stop processes. Record in `broken` those that did not end properly."""
         codes = super().stop(names)
         for name, code in codes.items():
             if code is None:

@@ -1,4 +1,4 @@
-"""Read the end of a run on the running cluster: its rest, its usability, its contents.
+"""Record the end of a run on the running cluster: its rest, its usability, its contents.
 
 Everything is only recorded here; the judge judges it.
 """
@@ -27,9 +27,9 @@ PROBE_TIMEOUT_MS = 15_000
 
 
 def wait_for_rest(cluster: Cluster) -> str | None:
-    """Wait until all replicas are in sync and all transactions are at their end.
+    """Wait until all replicas are in sync and all transactions are complete.
 
-    What is missing after a minute comes back in words; the judge will find it, too.
+    After a minute, return a sentence about what is missing; the judge will find it, too.
     """
 
     def missing() -> str | None:
@@ -52,7 +52,7 @@ def wait_for_rest(cluster: Cluster) -> str | None:
 def read_the_end(
     cluster: Cluster, recorder: Recorder, settings: LoadSettings
 ) -> tuple[BankCheck, bool]:
-    """Record the last reading, ends and offsets; return the bank and whether all was read."""
+    """Record the last reading, ends and offsets. Return the bank and whether all was read."""
     check = BankCheck()
 
     def look(record: ConsumerRecord) -> int:
@@ -72,7 +72,8 @@ def read_the_end(
             lambda admin, group=group: admin.groups.committed(group, inputs, stable=True)
         )
         now_ns = recorder.now_ns()
-        for topic, partition in inputs:  # an absent offset is recorded, too: it may have been lost
+        # a missing offset is recorded, too, since it may have been lost
+        for topic, partition in inputs:
             found = committed.get((topic, partition))
             offset = NONE if found is None else found.offset
             recorder.add("committed", group, f"{topic}/{partition}", offset, now_ns)
@@ -80,7 +81,7 @@ def read_the_end(
 
 
 def probe_all(cluster: Cluster, recorder: Recorder, settings: LoadSettings) -> None:
-    """One produce, one commit and one consume through every node."""
+    """Send one produce, one commit and one consume through every node."""
     partitions, replicas = len(cluster.node_ids), settings.replication_factor
     cluster.ask(
         lambda admin: admin.create_topic(PROBES, partitions=partitions, replication_factor=replicas)

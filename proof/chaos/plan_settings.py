@@ -1,4 +1,4 @@
-"""The settings of a run: its length, rate and kinds of faults. Pure; goes through JSON."""
+"""The settings of a run: its length, rate and kinds of faults. Pure; can be JSON."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,18 +9,18 @@ from .load.settings import LoadSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Everything that makes a run what it is; the same settings and seed make the same schedule."""
+    """All settings of a run. The same settings and seed make the same schedule."""
 
     seconds: float = 90.0
     seed: int = 1
     nodes: int = 3
-    faults_per_minute: float = 24.0  # the aim; a fault takes as long as it takes
-    workers: int = 2  # processes with our client; the last one's connections go through proxies
+    faults_per_minute: float = 24.0  # the intended rate; faults may take longer
+    workers: int = 2  # processes with our client; the last one's connections use proxies
     confluent_workers: int = 1
     transactional_clients: int = 4  # of `append`, in each process with our client
     kinds: tuple[str, ...] = KINDS
     keeps_data: bool = False
-    is_secured: bool = False  # as `up --secure`: a proxy cannot tell encrypted requests apart
+    is_secured: bool = False  # as `up --secure`; a proxy cannot tell encrypted requests apart
     load: LoadSettings = field(default_factory=LoadSettings)
 
     @classmethod

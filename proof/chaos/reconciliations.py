@@ -1,11 +1,11 @@
-"""The faults of a run that met a reconciliation in flight.
+"""The faults of a run that hit a reconciliation in progress.
 
-A fault counts when it was seen to happen and it began while some member of a consumer group
-(KIP-848) had not reached its target. A member has not reached its target from the answer that gave
-it other partitions than it had until the last heartbeat began that was answered well, up to the one
-that said that it had them. All of it is what members know for certain: a member that waits for
-partitions of others without having been told, that died, or that was fenced meanwhile counts for
-less time than its coordinator's records would.
+A fault counts when its effect was seen and it began while some member of a consumer group (KIP-848)
+had not reached its target. This time begins with the answer that assigned other partitions than the
+member had. It ends with the start of the last answered heartbeat, up to the one that reported the
+partitions. So only certain knowledge of members counts. A member that waits for partitions of
+others without being told, that died, or that was fenced meanwhile counts for less time than in its
+coordinator's records.
 """
 
 import numpy as np

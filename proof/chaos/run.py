@@ -1,13 +1,13 @@
 """One run of chaos, from an empty directory to a verdict.
 
-RUN/run.json        seed, settings, versions, how to replay it, and what came out
-RUN/history/        what clients did and saw, what was broken, what stood on the disks
-RUN/report.json     what `oncelog ui RUN` shows, and report.html is the same as a page
-RUN/nodes/          the words of the nodes; RUN/workers/ those of the clients' processes
-RUN/cluster/        the nodes' data: while the run lasts, and afterwards if something is wrong
+RUN/run.json seed, settings, versions, how to replay it, and the results RUN/history/ what clients
+did and saw, faults, the contents of the disks RUN/report.json the data of `oncelog ui RUN`;
+report.html is the same as a page RUN/nodes/ the logs of the nodes; RUN/workers/ those of the
+clients' processes RUN/cluster/ the nodes' data: during the run, and afterwards if something is
+wrong
 
-Nothing is written anywhere else but the peers' sockets, which have a short path of their own and
-go with the cluster. Whatever happens, also `kill -9`, no process is left (guardian.py).
+Only the sockets between brokers are outside of this directory, since their path must be short; they
+are removed with the cluster. No process is left, even after `kill -9` (guardian.py).
 """
 
 import contextlib
@@ -115,7 +115,7 @@ class ChaosRun:
             secure=settings.is_secured,
         )
         workers, recorder = ClientProcesses(self.out), Recorder.open(self.out)
-        with contextlib.ExitStack() as last:  # each step runs, whatever the others raise
+        with contextlib.ExitStack() as last:  # each step runs, even if others raise
             last.callback(self._end, cluster)
             last.callback(recorder.close)
             last.callback(workers.close)
@@ -276,7 +276,7 @@ class ChaosRun:
 
 
 def settings_of(run: Path) -> RunSettings:
-    """Return the settings of a run; Failure when the directory is not one of a run."""
+    """Return the settings of a run. Raise Failure if the directory is not that of a run."""
     try:
         about = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
         return RunSettings.from_json(about["settings"])

@@ -1,4 +1,4 @@
-"""The schedulers of a run: faults of nodes, links and clients, side by side, at an even pace."""
+"""The schedulers of a run: faults of nodes, links and clients, side by side, at an even rate."""
 
 import time
 from collections.abc import Callable

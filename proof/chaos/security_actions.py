@@ -1,8 +1,8 @@
-"""Faults of certificates, logins and rights, which are then restored: on a secured cluster alone.
+"""Faults of certificates, logins and permissions on a secured cluster, which are then restored.
 
-The clients of the load are no super user: USER logs in by SCRAM, again and again (KIP-368), with
-the rights that ACLs grant. A fault is verified by a client of its own; the clients of the load meet
-it, too, and their refusals are in the history as errors.
+The clients of the load are no super users. USER logs in by SCRAM, repeatedly (KIP-368), with the
+permissions that ACLs grant. A separate client verifies each fault. The clients of the load are
+affected, too, and their refusals are in the history as errors.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ Change = Callable[[Admin], Awaitable[object]]
 
 
 def admit_user(cluster: "Cluster") -> str:
-    """Make the user; return the path of the file with which its clients log in."""
+    """Create the user; return the path of the file with which its clients log in."""
     password = secrets.token_urlsafe(18)
     cluster.ask(partial(_set_password, password=password))
     cluster.ask(lambda admin: admin.acls.create(ACLS))
@@ -76,7 +76,7 @@ def admit_user(cluster: "Cluster") -> str:
 
 
 async def _set_password(admin: Admin, password: str | None) -> None:
-    """Give the user a password; None takes it away."""
+    """Set the user's password; None deletes it."""
     changes: dict[str, list[dict[str, Any]]] = {"deletions": [], "upsertions": []}
     of_user = {"name": USER, "mechanism": MECHANISM_NUMBER}
     if password is None:
@@ -98,9 +98,9 @@ async def _set_password(admin: Admin, password: str | None) -> None:
 
 
 async def _give_back(give: Change, admin: Admin) -> None:
-    """Restore what a fault has taken, retrying while there is no controller.
+    """Restore what a fault has removed, retrying while there is no controller.
 
-    Without it every request of the load would be refused. Raises KafkaError after GIVEN_BACK_S.
+    Otherwise every request of the load would be refused. Raises KafkaError after GIVEN_BACK_S.
     """
     loop = asyncio.get_running_loop()
     end_s = loop.time() + GIVEN_BACK_S
@@ -149,7 +149,7 @@ def _password_change(context: ChaosContext, fault: Fault) -> None:
     password = client_config(context.connection)["sasl.password"]
 
     async def logs_in(_: Admin) -> bool | None:
-        """Return whether a broker takes the old password; None where none answers."""
+        """Return whether a broker accepts the old password; None if no broker answers."""
         with contextlib.suppress(KafkaError):
             try:
                 async with Admin(client_config(context.connection), timeout_ms=1_000) as admin:

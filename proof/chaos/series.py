@@ -13,7 +13,7 @@ BINS_MAX = 600
 
 
 class Line(NamedTuple):
-    """One curve: a value for each bin, nan where nothing is known."""
+    """One curve: a value for each bin, nan for unknown values."""
 
     name: str
     values: Array
@@ -29,7 +29,7 @@ class FaultBar(NamedTuple):
 
 
 class Series(NamedTuple):
-    """`bin_s`: how long a bin is; the first begins with the first operation."""
+    """`bin_s`: the length of a bin; the first begins with the first operation."""
 
     bin_s: float
     seconds: float

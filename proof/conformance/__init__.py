@@ -1,1 +1,1 @@
-"""conformance: a Kafka-compatible cluster's features beside another's; begin with survey.py."""
+"""conformance: compares the features of two Kafka-compatible clusters. Begin with survey.py."""

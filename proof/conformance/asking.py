@@ -1,8 +1,8 @@
-"""Send a broker one request after another, and survive anything that it does.
+"""Send a broker one request after another, and handle any reaction.
 
-A broker may close the connection, stay silent, or send garbage: each is an outcome, and the next
-request uses a new connection. Everything has a bound: the wait for an answer and its size, the
-failed connections, and the unanswered requests, after which nothing more is asked.
+A broker may close the connection, stay silent, or send garbage. Each of these is an outcome, and
+the next request uses a new connection. Everything has a limit: the wait for an answer and its size,
+the failed connections, and the unanswered requests, after which the survey stops.
 """
 
 import socket
@@ -43,7 +43,7 @@ class AskedBroker:
 
     @property
     def stopped(self) -> str:
-        """Return why nothing more is asked; empty while asking goes on."""
+        """Return why the survey stopped; empty while it continues."""
         return self._over
 
     @property

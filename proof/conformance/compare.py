@@ -1,4 +1,4 @@
-"""Two surveys side by side: features that this cluster lacks or answers otherwise."""
+"""Comparison of two surveys: features that this cluster lacks or answers differently."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,9 +22,9 @@ class Reason(NamedTuple):
 
 
 class ConformanceRow(NamedTuple):
-    """One feature of the other cluster. `reason`: why the two differ, where it is known.
+    """One feature of the other cluster. `reason`: why the two differ, if known.
 
-    is_asked: False where one of the two was not asked; `reason` says why.
+    is_asked: False if the request was not sent to both clusters; `reason` says why.
     """
 
     kind: Kind

@@ -2,7 +2,7 @@
 
 It has an unused name, an empty list, or a read instead of a change. `tests/proof/conformance`
 compares the topics and groups of a cluster before and after. Fields that a version lacks are left
-out, and those without a value here take the schema's default.
+out, and fields without a value here have the schema's default.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _NO_VOTER: dict[str, Any] = {"cluster_id": ELSEWHERE_CLUSTER, "voter_id": NOBODY
 _NOTHING_ACKNOWLEDGED: dict[str, Any] = {
     **_NO_GROUP,
     "member_id": "",
-    "share_session_epoch": NOBODY,  # ends a session, which is not there; 0 would open one
+    "share_session_epoch": NOBODY,  # ends a session that does not exist; 0 would open one
     "topics": [],
 }
 
@@ -101,7 +101,7 @@ HARMLESS: Mapping[int, Any] = {
     66: {"state_filters": [], "producer_id_filters": []},
     68: {**_NO_GROUP, "member_id": ""},
     69: {"group_ids": []},
-    71: {"client_instance_id": NO_ID},  # whatever the id: the broker notes a client for a while
+    71: {"client_instance_id": NO_ID},  # with any id, the broker remembers a client for a while
     72: {"client_instance_id": NO_ID, "subscription_id": NOBODY, "metrics": b""},
     74: {"resource_types": []},
     75: {"topics": [], "response_partition_limit": 1},

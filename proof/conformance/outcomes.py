@@ -1,4 +1,4 @@
-"""The outcome of one request: a word, and the name of an error."""
+"""The outcome of one request: a kind, and the name of an error."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -7,7 +7,7 @@ from ...wire.error_codes import ErrorCode
 from ...wire.printable import printable
 
 Came = Literal["served", "refused", "elsewhere", "closed", "silent", "garbage", "not asked"]
-# Another broker, or this one a moment later, would answer: clusters rarely agree in these.
+# Another broker, or this one a moment later, would answer; clusters rarely agree in these.
 ELSEWHERE = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -20,7 +20,7 @@ ANSWERED = frozenset({"served", "refused", "elsewhere"})
 
 
 class AskOutcome(NamedTuple):
-    """The outcome of one request. `detail`: the error's name, or why nothing was asked."""
+    """The outcome of one request. `detail`: the error's name, or why no request was sent."""
 
     came: Came
     detail: str = ""
@@ -33,7 +33,7 @@ SERVED, CLOSED, SILENT = AskOutcome("served"), AskOutcome("closed"), AskOutcome(
 
 
 def outcome_of(body: Any) -> AskOutcome:
-    """Return the outcome of a decoded answer; its first error counts, wherever it stands."""
+    """Return the outcome of a decoded answer; its first error counts, at any position."""
     error = first_error(body)
     if not error:
         return SERVED

@@ -1,7 +1,7 @@
-"""The reasons why a cluster of ours differs from Apache Kafka 4.4: the first that fits counts.
+"""The reasons why a cluster of ours differs from Apache Kafka 4.4. The first that matches counts.
 
-docs/protocol.md is made from it. A row that no reason fits fails `oncelog conformance`, so that an
-unintended gap is seen.
+docs/protocol.md is made from it. A row without a reason fails `oncelog conformance`, so that an
+unintended gap is noticed.
 """
 
 from .compare import Reason

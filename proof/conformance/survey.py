@@ -1,7 +1,7 @@
-"""One cluster's description of itself and the outcomes of its APIs, for print and comparison.
+"""One cluster's features and the outcomes of its APIs, for printing and comparison.
 
-The files beside: `harmless` has the requests, `asking` sends them, `compare` puts two surveys side
-by side, `reasons` says why ours differs from Apache Kafka, `report` is the text for a person.
+`harmless` has the requests, `asking` sends them, `compare` compares two surveys, `reasons` says why
+ours differs from Apache Kafka, and `report` is the text for a person.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ CONFIG_TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 
 @dataclass(frozen=True, slots=True)
 class SurveyedApi:
-    """An API's advertised versions and outcomes. `came`: by version; empty if nothing was asked."""
+    """An API's advertised versions and outcomes. `came`: by version; empty without requests."""
 
     oldest: int
     newest: int
@@ -27,7 +27,7 @@ class SurveyedApi:
 
 
 class SurveyedFeature(NamedTuple):
-    """A feature's levels. `finalized`: the level in force in the cluster, None without one."""
+    """A feature's levels. `finalized`: the level in effect in the cluster, None without one."""
 
     lowest: int
     highest: int
@@ -40,9 +40,9 @@ class SurveyedFeature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One cluster. `address`: of the broker that was asked. Keys of `configs`: CONFIG_TYPES.
+    """One cluster. `address`: of the broker that answered. Keys of `configs`: CONFIG_TYPES.
 
-    stopped: why the survey ended early, so that the rest is not known.
+    stopped: why the survey ended early, so that the rest is unknown.
     """
 
     address: str

@@ -22,7 +22,7 @@ API_VERSIONS, METADATA, CREATE_TOPICS, DESCRIBE_CONFIGS = 18, 3, 19, 32
 SOFTWARE = {"client_software_name": "oncelog", "client_software_version": "1"}
 FEATURES_FROM = 3
 CONFIGS_TOLD_FROM = 5  # of CreateTopics
-APIS_MAX, VERSIONS_MAX = 500, 100  # advertised by a broker: APIs, versions of one API
+APIS_MAX, VERSIONS_MAX = 500, 100  # limits of what a broker advertises: APIs, versions of one API
 OFFSETS_TOPIC = "__consumer_offsets"
 OF_THE_LOGIN = (17, 36)  # SaslHandshake, SaslAuthenticate
 NO_TOPIC = NO_GROUP = NO_SUBSCRIPTION = "oncelog-conformance"
@@ -31,7 +31,7 @@ BROKERS_TRIED_MAX = 20
 
 
 def survey(config: Mapping[str, Any], tell: Any, *, answer_s: float = ANSWER_S) -> Survey:
-    """Ask a cluster; `tell` gets a sentence about every two seconds. Raises Failure."""
+    """Survey a cluster; `tell` gets a sentence about every two seconds. Raises Failure."""
     broker, answer = _first_contact(config, answer_s)
     try:
         return _survey(broker, answer, tell)

@@ -1,6 +1,5 @@
-"""demo: `oncelog demo`: real data through a cluster of failing nodes, and the verdict.
+"""demo: `oncelog demo` processes real data on a cluster with failing nodes, and gives a verdict.
 
-What it is: the flights, two engines that process them (plain workers, a Spark job), faults aimed at
-work in flight. What it is not: a library; no other room but the command line imports it. Begin with
-run.py.
+It has the flights, two engines that process them (plain workers, a Spark job), and faults aimed at
+work in flight. Only the command line imports it. Begin with run.py.
 """

@@ -1,10 +1,10 @@
 """The fate of each batch, from librdkafka's own log (its debug context `msg`).
 
 Pure. librdkafka logs when it sends a batch (PRODUCE), when the batch is acknowledged and when it
-ends without an answer (both MSGSET). That is the exact way to count the batches in flight when a
-broker died, and those that were sent again; the statistics come at intervals and do not count a
-repeated batch. A batch of an idempotent producer is known by its first sequence number; without
-idempotence batches have no name, and those that were put back into the queue count as sent again.
+ends without an answer (both MSGSET). So the batches in flight when a broker died, and the repeated
+batches, can be counted exactly. librdkafka's statistics come at intervals and do not count repeated
+batches. A batch of an idempotent producer is recognised by its first sequence number. Without
+idempotence, batches that were put back into the queue count as repeated.
 """
 
 import re
@@ -19,7 +19,7 @@ _ENDED = re.compile(
 
 
 class TraceCounts(NamedTuple):
-    """Totals since the start; the difference of two is what happened between."""
+    """Totals since the start; the difference of two is what happened in between."""
 
     sent: int = 0
     acknowledged: int = 0

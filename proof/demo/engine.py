@@ -1,7 +1,7 @@
 """The interface of the application between the demo's topics: two plain workers, or a Spark job.
 
-An engine reads the flights, writes enriched flights and sums, and can be struck. The demo starts
-it, strikes it and the cluster, waits until it has done everything, and judges its outputs.
+An engine reads the flights and writes enriched flights and sums. The demo starts it, makes faults
+in it and in the cluster, waits until it has processed everything, and judges its outputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -54,7 +54,7 @@ class EngineProcesses(Generic[Processes]):
     def failover_ms(
         self, when: Callable[[], Iterable[float | None]], from_s: float, missing: str
     ) -> float:
-        """Return the milliseconds until all of these committed again; Failure when not all do."""
+        """Return the milliseconds until all of these commit again, or raise Failure."""
         if not self.processes.wait(lambda: None not in when(), self.failover_timeout_s):
             raise Failure(
                 f"{missing} committed anything for {self.failover_timeout_s:.0f} s after the "
@@ -64,5 +64,5 @@ class EngineProcesses(Generic[Processes]):
 
 
 def last_ms(times: Iterable[float | None], from_s: float) -> float:
-    """Milliseconds until the last of these times; 0 when there is none."""
+    """Return the milliseconds until the last of these times; 0 without any."""
     return (max((at for at in times if at), default=from_s) - from_s) * 1000

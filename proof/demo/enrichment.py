@@ -2,16 +2,16 @@
 
 An enriched flight is a line of five fields, separated by tabs:
 
-  partition@offset   the place of its input: each input must be here exactly once
+  partition@offset   the position of its input: each input must be here exactly once
   transaction        the name that the worker gave to the transaction it was written in
   flight             the input's value, unchanged
   airline            the carrier's name
-  mph                miles per hour in the air, NA where it is not known
+  mph                miles per hour in the air, NA if unknown
 
 The running sums of a partition (flights, miles, minutes of arrival delay) are kept by carrier for
-the month in hand: flights come in order of months, so a month's sums are final when the next one
-begins. They are small enough to travel in the metadata of the committed offset. So the offset
-and the sums of all flights before it are one record, and cannot diverge.
+the current month. Flights come in order of months, so a month's sums are final when the next one
+begins. The sums are small enough for the metadata of the committed offset. So the offset and the
+sums of all flights before it are one record, and cannot contradict each other.
 """
 
 import json
@@ -27,7 +27,7 @@ ROW_NUMBER = 1  # fields that stand before the CSV's own
 
 
 class Flight(NamedTuple):
-    """The fields of a flight for the sums; miles and minutes are 0 where they are not known."""
+    """The fields of a flight for the sums; miles and minutes are 0 if unknown."""
 
     carrier: str
     month: int
@@ -107,7 +107,7 @@ class RunningSums:
 
     @classmethod
     def from_text(cls, text: str | None) -> "RunningSums":
-        """Parse the metadata of a committed offset; empty where nothing was committed."""
+        """Parse the metadata of a committed offset; empty without one."""
         if not text:
             return cls()
         month, by_carrier = json.loads(text)
@@ -115,7 +115,7 @@ class RunningSums:
 
 
 class SumRecord(NamedTuple):
-    """A record of the topic of sums, taken apart: the sum of all inputs below `until`."""
+    """A parsed record of the topic of sums: the sum of all inputs below `until`."""
 
     group: Group
     until: int

@@ -1,37 +1,38 @@
-"""The demo's faults, drawn from a seed; the same for every guarantee, kept or taken away.
+"""The demo's faults, drawn from a seed; the same with and without --break.
 
 Pure. The kinds, each with the guarantee that it tests. On brokers, while batches are in flight:
 
-  kill        -9 of a partition's leader. The batch is replicated, but the answer died with the
-              broker: the producer sends again. (idempotence; acks at all)
-  stall       a follower stands still for longer than the producer's timeout: acks=all waits, the
-              producer gives up waiting and sends again what was appended. (idempotence)
-  stall-kill  both followers stand still, the leader goes on, then it is killed and they go on: what
-              the leader had alone is gone, acknowledged or not. (acks=all)
-  blackout    one replica dies and misses something; the other two die at once; the first comes back
-              before they do. Will it lead? (min.insync.replicas 2 and clean election)
+  kill        kill -9 of a partition's leader. The batch is replicated, but its answer is lost: the
+              producer sends it again. (idempotence; acks at all)
+  stall       a follower is paused for longer than the producer's timeout: acks=all waits, the
+              producer stops waiting and sends the appended batch again. (idempotence)
+  stall-kill  both followers are paused, the leader continues, then it is killed and they resume:
+              what only the leader had is lost, acknowledged or not. (acks=all)
+  blackout    one replica dies and misses some records; the other two die at the same time; the
+              first is restarted before they are. Will it lead? (min.insync.replicas 2 and clean
+              election)
   two         two kills with no pause between them but the first node's restart
 
 On the plain workers, while a transaction is open:
 
-  transaction -9 of the node that coordinates a worker's transactions: before the decision, or in
-              the middle of it. The next one completes the decision. (two phases)
-  group       -9 of the node that coordinates the group and holds its offsets. (offsets in the
+  transaction kill -9 of the node that coordinates a worker's transactions: before the decision, or
+              in the middle of it. The next one completes the decision. (two phases)
+  group       kill -9 of the node that coordinates the group and holds its offsets. (offsets in the
               transaction)
-  worker      -9 of a worker: another takes its partitions over from the last committed offset, and
-              its successor ends its transaction. (the transactional id)
-  zombie      a worker stands still past its session; another has done its work when it wakes and
-              goes on where it was. (the group's metadata with the offsets)
+  worker      kill -9 of a worker: another takes over its partitions from the last committed offset,
+              and its successor ends its transaction. (the transactional id)
+  zombie      a worker is paused beyond its session; another has done its work when it resumes and
+              continues where it was. (the group's metadata with the offsets)
 
 On the Spark job, while a transaction is open:
 
-  sink        -9 of the node that coordinates one of the sink's transactions. (prepared
-              transactions, and a decision that is written down)
-  driver-jvm  -9 of the driver's Java: the job is started again from its checkpoint, finishes what
-              was decided and drops what was not. (the decision, in a transaction of its own)
-  driver-python  -9 of the driver's Python; Java ends with it. The same.
-  python-worker  -9 of the Python process that runs a task: Spark runs it once more,
-              and the first attempt's transaction is abandoned. (one transaction an attempt)
+  sink        kill -9 of the node that coordinates one of the sink's transactions. (prepared
+              transactions, and a recorded decision)
+  driver-jvm  kill -9 of the driver's Java: the job is started again from its checkpoint, commits
+              what was decided and aborts the rest. (the decision, in a transaction of its own)
+  driver-python  kill -9 of the driver's Python; Java ends with it. The same.
+  python-worker  kill -9 of the Python process that runs a task: Spark runs the task again, and the
+              first attempt's transaction is abandoned. (one transaction for each attempt)
 """
 
 from collections.abc import Sequence
@@ -47,7 +48,7 @@ BURST_S, OUTAGE_S = (0.05, 0.25), (0.2, 0.8)
 
 
 def plan(seed: int, kinds: Sequence[str]) -> list[Fault]:
-    """Each of these kinds once, in an order drawn from the seed.
+    """Return each of these kinds once, in an order drawn from the seed.
 
     Number 0 of a fault: which partition, worker or query. 1: how far the worker's transaction is,
     or how long full speed lasts before the kill. 2: how long the node stays down.

@@ -1,7 +1,7 @@
-"""The demo's faults of brokers: each is aimed at work in flight, and seen to happen.
+"""The demo's faults of brokers. Each is aimed at work in flight, and its effect is verified.
 
-Kinds and their purpose stand in fault_plan.py. After each fault every replica comes into sync again
-before the next, so that one fault does not become another.
+fault_plan.py describes the kinds and their purpose. After each fault, every replica is in sync
+again before the next, so that one fault does not become another.
 """
 
 import time

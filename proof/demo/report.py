@@ -1,4 +1,4 @@
-"""The screen of the demo: a line of progress, a line a fault, the verdict."""
+"""The screen of the demo: progress, a line for each fault, the verdict."""
 
 import sys
 import threading

@@ -1,10 +1,10 @@
-"""`oncelog demo`: the flights go through a cluster of failing nodes, and two judges look.
+"""`oncelog demo` processes the flights on a cluster of failing nodes, and judges twice.
 
-Three nodes, topics of 6 partitions, RF 3, min.insync 2. A plain producer hands over the flights. An
-engine (engine.py) reads them, and writes enriched flights and running sums of delays: a Spark job,
-or two plain workers of one group. The faults are drawn from a printed seed. Then everything is read
-back and judged. `--break` takes one guarantee away from the producer or the workers and changes
-nothing else.
+The cluster has three nodes, and topics of 6 partitions, RF 3, min.insync 2. A plain producer sends
+the flights. An engine (engine.py) reads them, and writes enriched flights and running sums of
+delays: a Spark job, or two plain workers of one group. The faults are drawn from a printed seed.
+Then everything is read back and judged. `--break` removes one guarantee of the producer or the
+workers and changes nothing else.
 """
 
 import time
@@ -38,7 +38,7 @@ IDEMPOTENT: dict[str, Any] = {"acks": "all", "enable.idempotence": True}
 SAFE_TOPIC = {"min.insync.replicas": "2"}
 UNCLEAN_TOPIC = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 FENCE_OFF = "fence=off"
-# What each --break changes: the producer's settings, the settings of the topic of flights.
+# The effect of each --break: the producer's settings, the settings of the topic of flights.
 BREAKS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "none": (IDEMPOTENT, SAFE_TOPIC),
     "acks=1": ({"acks": "1", "enable.idempotence": False}, SAFE_TOPIC),
@@ -72,7 +72,7 @@ class DemoReport:
 
     @property
     def hit_batches(self) -> bool:
-        """Whether a kill hit a batch in flight (acks=0 has none: nothing is awaited)."""
+        """Return whether a kill hit a batch in flight (with acks=0 there is none)."""
         kills = (f for f in self.faults if f.effect.failover_ms is not None)
         return self.broken == "acks=0" or any(f.batches.unanswered for f in kills)
 
@@ -104,7 +104,7 @@ class Demo:
         *,
         doing: Callable[[str], None] = lambda words: None,
     ) -> None:
-        """Prepare a run. doing: called with what is waited for."""
+        """Prepare a run. doing: called with a sentence about the current wait."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.report = DemoReport(seed, broken, engine)
         self._started_s = 0.0
@@ -117,7 +117,7 @@ class Demo:
         kinds: tuple[str, ...] | None = None,
         rows: int | None = None,
     ) -> DemoReport:
-        """Stream, work, break, read back, judge; `kinds` and `rows` make it shorter."""
+        """Stream, work, make faults, read back, judge; `kinds` and `rows` make it shorter."""
         self._started_s = started = time.monotonic()
         lines = flights.lines()[:rows]
         engine = self._engine()
@@ -253,7 +253,7 @@ class Demo:
         report.account = engine.account()
 
     def _judge_end(self, engine: Engine) -> tuple[Finding, ...]:
-        """Judge the end; markers follow decisions, so they are allowed a moment."""
+        """Judge the end. Markers follow decisions, so they are allowed a moment."""
         found: tuple[Finding, ...] = ()
 
         def is_settled() -> bool:

@@ -1,7 +1,6 @@
 """The demo's engine on Spark: one job with two queries, and its faults.
 
-The open transactions are listed by the cluster, by the sinks' transactional ids, right before the
-fault.
+The cluster lists the open transactions, by the sinks' transactional ids, right before the fault.
 """
 
 import shutil
@@ -79,7 +78,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
             raise Failure(f"The Spark job did not start. Its log: {self.processes.log(JOB)}")
 
     def wait_until_at_work(self) -> str | None:
-        """Wait until each query has committed a batch; return a failed wait in words."""
+        """Wait until each query has committed a batch; return a sentence about a failed wait."""
         if self.processes.wait(lambda: len(self.processes.last) == len(QUERIES), START_TIMEOUT_S):
             return None
         return f"{sorted(self.processes.last) or 'no query'} of Spark committed a batch"
@@ -96,7 +95,9 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return {p: min(one[p], other[p]) for p in one.keys() & other.keys()}
 
     def outputs(self) -> int:
-        """Return the rows of committed batches; a skipped batch is reported twice, counted once."""
+        """Return the rows of committed batches. A skipped batch is reported twice, and counted
+        once.
+        """
         seen = {t.number: t.rows for t in list(self.processes.batches) if t.query == QUERIES[0]}
         return sum(seen.values())
 
@@ -106,7 +107,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
             shutil.rmtree(folder, ignore_errors=True)
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
-        """Judge inputs and outputs alone: Spark reports no transactions."""
+        """Judge only inputs and outputs, since Spark reports no transactions."""
         made = ((p, offset, value) for p, offset, _, value in enriched)
         return judge_outputs(
             inputs, made, sums, None, flights.airlines(), judge_sums=judge_window_sums

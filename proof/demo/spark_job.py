@@ -1,7 +1,7 @@
 """The Spark job as a process, its reported micro-batches, and the kills of its processes.
 
-This folder knows nothing of Spark: the job is `python -m oncelog.pipeline.jobs.flights --tell PID`,
-and only its reports are known. After a restart the job finds its place in its checkpoint.
+This folder does not import Spark. The job is `python -m oncelog.pipeline.jobs.flights --tell PID`,
+and only its reports are known. After a restart the job continues from its checkpoint.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class ReportedBatch:
 
 
 class SparkJobProcess(Supervisor):
-    """The driver of the job; `arguments`: those of the job."""
+    """The driver of the job. `arguments`: those of the job."""
 
     restarts_max = 20
     stop_timeout_s = 60.0
@@ -91,7 +91,7 @@ class SparkJobProcess(Supervisor):
         return pid
 
     def kill_a_worker(self) -> int:
-        """Send SIGKILL to the busiest Python process that carries out tasks; return its pid."""
+        """Send SIGKILL to the busiest Python process that executes tasks; return its pid."""
         before = {p: p.cpu_times() for p in self.task_workers()}
         time.sleep(BUSY_SAMPLE_S)
         used: list[tuple[float, int, psutil.Process]] = []

@@ -1,8 +1,8 @@
-"""The demo's producer: streams the flights through confluent-kafka and notes what it was told.
+"""The demo's producer: it streams the flights through confluent-kafka and records the answers.
 
-One thread. It goes at a steady pace that leaves enough rows for the faults still to come (each
-horizon_s takes two thirds of what is left), and at full speed while `bursting`, so that a kill
-finds batches in flight.
+It is one thread. It sends at a steady rate that leaves enough rows for the remaining faults (each
+horizon_s takes two thirds of the rest), and at full speed while `bursting`, so that a kill hits
+batches in flight.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class _TraceHandler(logging.Handler):
 
 
 class Stream(threading.Thread):
-    """A thread that streams rows; read its fields at any time."""
+    """A thread that streams rows. Its fields may be read at any time."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Stream(threading.Thread):
                 else:
                     flush_until = flush_until or time.monotonic() + FLUSH_TIMEOUT_S
                     producer.poll(0.05)
-            except BufferError:  # the queue is full: let it drain
+            except BufferError:  # the queue is full: wait until it has room
                 time.sleep(0.005)
             except KafkaException as problem:
                 error = problem.args[0]
@@ -166,7 +166,9 @@ class Stream(threading.Thread):
         return self._new_producer()
 
     def _pace(self) -> float:
-        """Return the records a second: lower when rows run out before the faults do, never none."""
+        """Return the records per second: fewer if the rows would run out before the faults, never
+        none.
+        """
         left = len(self._lines) - self.handed_over
         trickle = left / (TRICKLE_HORIZONS * self._horizon_s)
         steady = (left - self._reserve) / self._horizon_s

@@ -12,7 +12,7 @@ STATE = {0: "ok", 1: "bad"}
 
 
 class Judged(Protocol):
-    """A run that was judged. is_proof: whether faults hit work in flight."""
+    """A judged run. is_proof: whether faults hit work in flight."""
 
     seed: int
     broken: str
@@ -26,12 +26,12 @@ class Judged(Protocol):
 
 
 def exit_code(report: Judged) -> int:
-    """Return 0 for exactly once; 1 for violated; 3 for not violated, but not a proof either."""
+    """Return 0 for exactly once; 1 for violated; 3 for neither a violation nor a proof."""
     return 1 if report.findings else 0 if report.is_proof else 3
 
 
 def sentence(report: Judged, *, without: str, no_proof: str, right: str) -> str:
-    """Return the verdict. without: the consequence of the part that was taken away."""
+    """Return the verdict. without: the effect of the removed part."""
     took = f"seed {report.seed}, {report.seconds:.0f} s"
     if report.findings:
         named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)

@@ -1,9 +1,9 @@
-"""Judge the Spark job's sums: by origin, carrier and month, one record a change.
+"""Judge the Spark job's sums: by origin, carrier and month, one record for each change.
 
 Pure. A record's key is ORIGIN/CARRIER/FIRST-DAY-OF-THE-MONTH, its value a JSON object with flights,
-arrivals (of known delay), minutes of arrival delay, miles. All records of a key stand in one
-partition, and each counts more flights than the one before: a batch that was written twice would be
-visible. The last one must be the sum of all inputs.
+arrivals (of known delay), minutes of arrival delay, miles. All records of a key are in one
+partition, and each counts more flights than the one before, so a batch that was written twice would
+be visible. The last one must be the sum of all inputs.
 """
 
 import json
@@ -58,7 +58,7 @@ def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int,
 
 
 def sums_of_csv(rows: int | None = None) -> Sums:
-    """Return the sums straight from the CSV, by the csv module: the independent computation."""
+    """Return the sums directly from the CSV, by the csv module, an independent computation."""
     return added_up(csv_rows(rows), ORIGIN, CARRIER)
 
 

@@ -2,19 +2,19 @@
 
     python -m oncelog.proof.demo.worker '{"connection": ..., "name": ..., ...}'
 
-Nothing here is special to oncelog. One transaction takes the polled flights, writes an enriched
-flight for each flight, the sums that changed, and the offsets, atomically. The
-worker's state (the sums so far) is read with the offsets, so it can die at any point.
+Nothing here is special to oncelog. One transaction writes an enriched flight for each polled
+flight, the changed sums, and the offsets, atomically. The worker's state (the sums so far) is read
+with the offsets, so the worker may die at any point.
 
-It reports each step on stdout, as a line of JSON, so that faults can be aimed and the
-judge knows the promises: began, sending (the offsets), committing, committed or aborted.
+It reports each step on stdout, as a line of JSON, so that faults can be aimed and the judge knows
+the outcomes: began, sending (the offsets), committing, committed or aborted.
 
-Three things that are easy to get wrong. The group metadata that goes with the offsets must be that
-of the generation in which the partitions were assigned: librdkafka forgets the member's id when the
-session is lost, and metadata without one is not verified. After an abort the consumer has
-to rewind: it has read on. And a call may never return: librdkafka 2.16 waits for ever when the
-group's coordinator was away for some seconds (its issue 5511), and ignores the timeout (5456). So a
-stuck worker ends itself; its successor finds a consistent state.
+Three things are easy to get wrong. The group metadata with the offsets must be that of the
+generation in which the partitions were assigned: librdkafka drops the member id when the session is
+lost, and metadata without one is not verified. After an abort the consumer has to rewind. And a
+call may never return: librdkafka 2.16 waits for ever when the group's coordinator was away for some
+seconds (its issue 5511), and ignores the timeout (5456). So a stuck worker ends itself, and its
+successor finds a consistent state.
 """
 
 import json
@@ -37,7 +37,7 @@ GROUP = "enrichment"
 BATCH_RECORDS_MAX = 600
 CONSUME_TIMEOUT_S = 0.1
 STUCK_S = 8
-FATAL = 3  # exit code: the parent starts it again
+FATAL = 3  # exit code that makes the parent restart it
 CONSUMER: dict[str, Any] = {
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
@@ -68,7 +68,7 @@ class WorkerSettings:
     source: str
     enriched: str
     sums: str
-    is_fenced: bool  # False: offsets go without the group's metadata, as before KIP-447
+    is_fenced: bool  # False: offsets are sent without the group's metadata, as before KIP-447
     name: str = ""  # of the worker: its transactional id
     incarnation: int = 0  # how often it has been started
     parent: int = 0  # pid of the parent, which may be gone before it can ask
@@ -94,7 +94,7 @@ class Worker:
         self._next: dict[int, int] = {}
         self._sums: dict[int, RunningSums] = {}
         self._membership: Any = None
-        if not settings.is_fenced:  # a consumer that never joins: it names the group, no member
+        if not settings.is_fenced:  # a consumer that never joins: it names the group, but no member
             self._membership = Consumer(group).consumer_group_metadata()
         self._count = 0
         self.idle_s = 0  # seconds since the last progress, those in state T left out
@@ -208,11 +208,12 @@ def watch(worker: Worker) -> None:
 
 def tell(*event: Any) -> None:
     """Report one line to the parent process."""
-    os.write(1, json.dumps(event).encode() + b"\n")  # at once: the process may be killed next
+    # immediately, since the process may be killed next
+    os.write(1, json.dumps(event).encode() + b"\n")
 
 
 def main() -> int:
-    """Work until SIGTERM; FATAL when the producer or the consumer is at its end."""
+    """Work until SIGTERM; FATAL when the producer or the consumer cannot continue."""
     worker = Worker(WorkerSettings(**json.loads(sys.argv[1])))
 
     def end(*_: Any) -> None:

@@ -1,6 +1,6 @@
 """The demo's engine of plain workers: two processes of one consumer group, and their faults.
 
-The faults are aimed by the workers' reports: a transaction that has just begun, one that is being
+The workers' reports aim the faults: at a transaction that has just begun, or one that is being
 committed.
 """
 
@@ -26,7 +26,7 @@ OPEN = ("began", "sending", "committing")
 
 
 class WorkerEngine(EngineProcesses[WorkerProcesses]):
-    """See the top of the file. is_fenced: False sends offsets without the group's metadata."""
+    """The engine of workers. is_fenced: False sends offsets without the group's metadata."""
 
     name = "two workers"
     kinds = fault_plan.OF_TRANSACTIONS
@@ -58,7 +58,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
             self.processes.start(name)
 
     def wait_until_at_work(self) -> str | None:
-        """Wait until every worker has begun a transaction; return a failed wait in words."""
+        """Wait until each worker has begun a transaction; return a sentence if one has not."""
         last = self.processes.last
         if self.processes.wait(lambda: len(last) == len(NAMES), START_TIMEOUT_S):
             return None
@@ -141,7 +141,8 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         finally:
             self.processes.resume(name)
 
-        def is_over() -> bool:  # by its own report, or fenced: then it ended, and was started again
+        # by its own report; or it was fenced: then it ended, and was restarted
+        def is_over() -> bool:
             return transaction.state not in OPEN or self.processes.last[name] is not transaction
 
         if not self.processes.wait(is_over, 30):
@@ -162,7 +163,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return self.failover_ms(when, killed_at, "Not all workers")
 
     def _await_transaction(self, name: str, moment: str) -> ReportedTransaction:
-        """Wait for a transaction of this worker to reach the moment; return it."""
+        """Wait for a transaction of this worker to reach the step; return it."""
         before = self.processes.last.get(name)
 
         def has_come() -> bool:

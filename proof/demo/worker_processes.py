@@ -15,7 +15,7 @@ DRAINED_WITHIN_S = 0.05  # the last reports of a stopped worker have been read b
 
 @dataclass(slots=True)
 class ReportedTransaction:
-    """A transaction as its worker reports it; one that had no records is not reported."""
+    """A transaction as its worker reports it; one without records is not reported."""
 
     name: str
     worker: str

@@ -90,7 +90,7 @@ CHECKS = (
         "W3",
         "files beside the logs agree with the logs",
         "file_findings",
-        "batches",  # a dump includes derived files; an empty table means that they are sound
+        "batches",  # a dump includes derived files, so an empty table means that they are right
     ),
     _check(l1_liveness, "L1", "everything works after the faults are repaired"),
 )

@@ -1,8 +1,8 @@
 """Compare a topic's records with the expected ones, by the key that each record contains.
 
-Pure: no history, no cluster, no clock, no numpy. A record bears a key: its row among those that one
-producer was handed, or the input that it was made of. Keys ascend within a partition. Records that
-were not acknowledged may be there or not; both are legal.
+Pure: no history, no cluster, no clock, no numpy. A record has a key: its row among those that one
+producer got, or the input from which it was made. Keys ascend within a partition. Records that were
+not acknowledged may be there or not; both are legal.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ Key = TypeVar("Key", int, Place)
 
 
 class Acknowledgement(NamedTuple):
-    """The acknowledged place of a record; NO_OFFSET without an offset (acks=0)."""
+    """The acknowledged position of a record; NO_OFFSET without an offset (acks=0)."""
 
     partition: int
     offset: int
@@ -55,7 +55,7 @@ class Acknowledgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentsVerdict:
-    """The counts and violations of a topic; `violations` holds only anomalies that occurred."""
+    """The counts and violations of a topic; `violations` has only anomalies that occurred."""
 
     read: int = 0
     distinct: int = 0
@@ -68,7 +68,7 @@ def look_at(
     name_of: Callable[[Key], str],
     found: Findings,
 ) -> tuple[int, dict[Key, Place]]:
-    """Return the number of records, and each key's first place; key None: an altered record."""
+    """Return the number of records, and each key's first position; key None: an altered record."""
     places: dict[Key, Place] = {}
     highest: dict[int, Key] = {}
     read = 0
@@ -97,10 +97,10 @@ def judge_stream(
     records: Records,
     row_of: Callable[[bytes], int],
 ) -> ContentsVerdict:
-    """Judge the records of one producer: `sent[row]` is the value handed over as row.
+    """Judge the records of one producer: `sent[row]` is the value that the producer got as row.
 
-    `acknowledged` maps rows to the producer's acknowledgements; `row_of` finds the row number in a
-    value, negative for none.
+    `acknowledged` maps rows to the producer's acknowledgements. `row_of` returns the row number in
+    a value, negative without one.
     """
     found = Findings()
     at_promised_place: set[int] = set()
@@ -142,7 +142,7 @@ def judge_end(
 ) -> tuple[Finding, ...]:
     """Judge the end: everything is decided and readable, and the group is at the end of the input.
 
-    open_transactions: transactional id -> state, of those that are not at their end. committed,
+    open_transactions: transactional id -> state, of those that are not complete. committed,
     input_ends: by partition of the input.
     """
     found = Findings()

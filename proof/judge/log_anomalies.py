@@ -1,7 +1,7 @@
 """The anomalies of a partition's log: names and sentences, for all judges of logs.
 
-A pure table, at the bottom because its users may not import one another: `oncelog check`
-(proof/judge) walks batch headers one by one, the audit on Spark (proof/audit) compares columns.
+A pure table. It is at the bottom because its users may not import one another: `oncelog check`
+(proof/judge) reads batch headers one by one, and the audit on Spark (proof/audit) compares columns.
 Sentences are in printf's form, which Spark's format_string shares.
 """
 

@@ -2,8 +2,8 @@
 
     python -m oncelog.proof.lesson.application '{"bootstrap": ..., "way": ..., ...}'
 
-It takes ten orders at a time and `pause_s` for each, so that a kill hits it in the midst of ten. It
-reports each finished step on stdout, as a line of JSON.
+It processes ten orders at a time with a pause of `pause_s` for each, so that a kill hits it within
+a batch. It reports each finished step on stdout, as a line of JSON.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 1 at most once, 2 at least once, 3 exactly once: the reader kills an application that writes an
 invoice for each order, and the lesson counts. 4: a fenced zombie. 5: a transaction that is left
-open. The reader causes each fault, in another terminal or by Enter; the lesson verifies that it
-has happened, and says where to look.
+open. The reader makes each fault, in another terminal or with Enter. The lesson verifies the fault,
+and says where to look.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ class Lesson:
         self._tell("That was the lesson. Ask the same of your application: oncelog prove --help")
 
     def _do(self, step: Callable[[], None]) -> None:
-        """Run a step; report a problem that ends it, and let the reader repeat it."""
+        """Run a step. Report a problem that ends it, and let the reader repeat it."""
         try:
             step()
         except (Failure, KafkaError) as problem:
@@ -250,7 +250,7 @@ class Lesson:
                 producer.send(self._orders, b"order %d" % number)
 
     def _counted(self, process: str) -> tuple[int, int]:
-        """Wait until all orders are taken; return the orders without and with several invoices."""
+        """Wait until all orders are processed; return those without and with several invoices."""
         with BlockingAdmin(self._cluster.client_config()) as admin:
             key = (self._orders, 0)
             (end,) = admin.list_offsets({key: LATEST}).values()

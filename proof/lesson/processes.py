@@ -20,7 +20,7 @@ ADDRESS = re.compile(r"oncelog ui: (http://\S+)")
 
 
 class LessonProcesses(Supervisor):
-    """The supervised processes; none is restarted by itself, since the reader kills them.
+    """The supervised processes. None is restarted automatically, since the reader kills them.
 
     invoiced: how many invoices each application has written. said: its last report.
     """

@@ -1,1 +1,1 @@
-"""HTML of a run's or a cluster's data: data in, text out; no server, no extra, no network."""
+"""HTML of a run's or a cluster's data. The functions need no server, no extra and no network."""

@@ -1,7 +1,7 @@
-"""A picture of a span of time: curves above, rows of events below; pure.
+"""A picture of a time range: curves above, rows of events below; pure.
 
-Each curve and each kind of event has a row of its own with its name, so no meaning depends on
-colour. Times are in milliseconds, since any beginning.
+Each curve and each kind of event has its own row with its name, so no meaning depends on colour.
+Times are in milliseconds, since any beginning.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class Curve:
 
 
 class AxisRow(NamedTuple):
-    """A row of a timeline: moments and spans with words, and marks of work."""
+    """A row of a timeline: moments and spans with texts, and marks of work."""
 
     name: str
     points: Sequence[tuple[int, str]] = ()
@@ -60,7 +60,7 @@ class AxisRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeAxis:
-    """One stretch of time. label: a time in words; address: where a time leads, if anywhere."""
+    """A time range. label: a time as text; address: the link of a time, if any."""
 
     start_ms: int
     end_ms: int
@@ -68,7 +68,7 @@ class TimeAxis:
     address: Callable[[int], str] | None = None
 
     def picture(self, title: str, curves: Sequence[Curve], rows: Sequence[AxisRow]) -> Html:
-        """Return all of it as one picture; title: the same in words."""
+        """Return all of it as one picture; title: the same as text."""
         below = TOP + len(curves) * CURVE
         height = below + len(rows) * ROW + 4
         drawn = element(

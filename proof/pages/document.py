@@ -14,7 +14,7 @@ STYLE_FILE = Path(__file__).parent / "style.css"
 
 
 def document(title: str, header: Child, main: Child, *head: Child, **attributes: str) -> str:
-    """Return a whole document; head: what its head has besides; attributes: of the body."""
+    """Return a whole document. head: further elements of its head; attributes: of the body."""
     first = element(
         "head",
         element("meta", charset="utf-8"),

@@ -1,4 +1,4 @@
-"""HTML that escapes by itself: text of clusters cannot become markup; pure.
+"""HTML that escapes automatically, so text of clusters cannot become markup; pure.
 
 `element` escapes every child and every attribute value that is not `Html` already, and nothing else
 makes `Html`.

@@ -72,7 +72,7 @@ def as_of(words: str, as_of_ms: int) -> Html:
 
 
 def state(name: str) -> Html:
-    """Return a state as sign and word, so that the colour adds no information."""
+    """Return a state as sign and text, so that the colour adds no information."""
     kind = "good" if name in GOOD else "bad" if name in BAD else "calm" if name in CALM else "busy"
     glyph = element("span", GLYPHS.get(name, "◆"), aria_hidden="true")
     return element("span", glyph, " ", name, class_=f"state {kind}")
@@ -175,5 +175,5 @@ def _sentence(text: str) -> Child:
 
 
 def advice(text: str) -> Child:
-    """Return a next step: a command as code, words as words."""
+    """Return a next step: a command as code, a sentence as text."""
     return _sentence(text) if text else "-"

@@ -16,7 +16,7 @@ DATA, PAGE = "report.json", "report.html"
 
 
 def keep_report(report: RunReport, folder: Path, page: Path | None = None) -> Path:
-    """Write the data and its page; return the page. page: elsewhere than in the folder."""
+    """Write the data and its page; return the page. page: another path than in the folder."""
     make_private_directory(folder)
     report = replace(report, made_ms=time.time_ns() // 1_000_000)
     write_private(folder / DATA, report.as_json())
@@ -26,7 +26,7 @@ def keep_report(report: RunReport, folder: Path, page: Path | None = None) -> Pa
 
 
 def report_in(folder: Path) -> RunReport:
-    """Return the report of a folder; Failure with a sentence where there is none to show."""
+    """Return the report of a folder; raise Failure with a sentence without a valid one."""
     file = folder / DATA
     try:
         # Opening a pipe would wait for its writer.

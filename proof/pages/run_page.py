@@ -1,4 +1,4 @@
-"""The views of a run: verdict, story of one record, faults on the timeline, figures; pure."""
+"""The views of a run: verdict, events of one record, timeline of faults, figures; pure."""
 
 from collections.abc import Sequence
 
@@ -151,7 +151,7 @@ def _left_out(count: int) -> Html | None:
 
 
 def _shown(value: Cell) -> str:
-    """Return a value with two decimals: latencies are often below a millisecond."""
+    """Return a value with two decimals, since latencies are often below a millisecond."""
     if isinstance(value, str):
         return value
     return number(value) if value is None or value == round(value) else f"{value:,.2f}"

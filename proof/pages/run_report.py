@@ -1,6 +1,6 @@
 """The report of a run as plain data: report.json, which `oncelog ui RUN/` reads back; pure.
 
-A report may be of any origin: each part is checked against its shape and its bounds.
+A report may come from anywhere, so each part is checked for its form and its size.
 """
 
 import json
@@ -17,7 +17,7 @@ Cell = str | int | float | None
 
 
 class StoryLine(NamedTuple):
-    """A step of one record's story; at_s is None where its time is unknown."""
+    """A step of one record's story; at_s is None if its time is unknown."""
 
     at_s: float | None
     who: str
@@ -65,7 +65,7 @@ class RunTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The report of a run. state: of the verdict, "" where nothing was to be proved."""
+    """The report of a run. state: of the verdict, "" if nothing was tested."""
 
     command: str
     made_ms: int = 0
@@ -94,7 +94,7 @@ class RunReport:
 
 
 def read_report(text: str | bytes) -> RunReport:
-    """Parse a report.json; ValueError with a sentence for anything else."""
+    """Parse a report.json; raise ValueError with a sentence for anything else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as problem:

@@ -1,1 +1,1 @@
-"""`oncelog prove`: test whether any application is exactly once; begin with `run.py`."""
+"""`oncelog prove` tests whether any application is exactly once. Begin with `run.py`."""

@@ -1,8 +1,7 @@
 """Inputs that never become visible: written in transactions, and aborted each time.
 
-A reader of committed records never sees them, so any output of theirs is an error. They do not
-delay the other inputs: a transaction is open for some milliseconds only, since committed records
-behind it are held back as long.
+A read_committed consumer never sees them, so any output for them is an error. A transaction is open
+only for some milliseconds, since committed records behind it are delayed as long.
 """
 
 import contextlib

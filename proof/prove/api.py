@@ -35,9 +35,9 @@ def prove(
 ) -> ProveOutcome:
     """Run an application under faults, and return the outcome.
 
-    application: a command, or a function of a module, which runs in a process of its own with the
-    environment of a command. settings: as the command's options, see `ProveSettings`. Failure when
-    it did not work before the first fault.
+    application: a command, or a function of a module, which runs in its own process with the
+    environment of a command. settings: as the command's options, see `ProveSettings`. Raise Failure
+    when it did not work before the first fault.
     """
     directory = None if keep is None else Path(keep)
     wanted = ProveSettings(
@@ -93,10 +93,10 @@ def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str,
 
 
 def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
-    """Return the smallest plan that still breaks it: names of faults, with commas.
+    """Return the smallest plan that still breaks it: names of faults, separated by commas.
 
-    Single faults that struck before the end of the story are tried first, the last ones first, then
-    halves. A violation by chance may not come again: then the plan stays as it was.
+    Single faults before the end of the story are tried first, the last ones first, then halves. A
+    violation that depends on chance may not come again; then the plan stays as it was.
     """
     names = [struck.name for struck in outcome.made]
     words = {what for _, _, what in outcome.story}

@@ -1,11 +1,11 @@
 """The application: its instances as supervised processes, in any language.
 
 Each gets `KAFKA_BOOTSTRAP_SERVERS`, `ONCELOG_IN`, `ONCELOG_OUT` and `ONCELOG_INSTANCE` in its
-environment, or as {bootstrap}, {in}, {out}, {instance} in its arguments. On a secured cluster
+environment, and {bootstrap}, {in}, {out}, {instance} in its arguments. On a secured cluster
 `ONCELOG_CLIENT_CONFIG` and {client} name a file with librdkafka's settings, and
-`ONCELOG_JAVA_CONFIG` and {java} one for Java's client. An instance that ends by itself is started
-again, as its supervisor in production would do. A fault hits all processes of an instance, those
-started by a shell or a launcher included.
+`ONCELOG_JAVA_CONFIG` and {java} one for Java's client. An instance that ends by itself is
+restarted, as its supervisor in production would do. A fault hits all processes of an instance,
+including those started by a shell or a launcher.
 """
 
 import os
@@ -112,7 +112,7 @@ class Application(Supervisor):
         return [name for name in self.names if name not in self._removed]
 
     def add(self, known_as: str | None = None) -> str:
-        """Start one more; `known_as`: in the place of one that is thought to be gone."""
+        """Start one more instance; `known_as`: it replaces one that seems to be dead."""
         with self._numbers:
             number = len(self._known_as) + 1
             name = f"instance-{number}"
@@ -130,7 +130,7 @@ class Application(Supervisor):
 
     def close(self) -> None:
         with self._changed:
-            self._is_closed = True  # a fault that is still under way starts nothing after it
+            self._is_closed = True  # after this, a fault in progress starts no instance
         super().close()
 
     def has_ended(self, name: str) -> bool:
@@ -147,7 +147,8 @@ class Application(Supervisor):
         """Send SIGKILL to all its processes."""
         child = self.unwanted(name)
         with suppress(ProcessLookupError):
-            os.killpg(child.process.pid, signal.SIGKILL)  # at once; then those outside the group
+            # first the whole group, then those outside the group
+            os.killpg(child.process.pid, signal.SIGKILL)
         end_session(child.process.pid)
         child.process.wait()
         return child.process.pid
@@ -155,7 +156,8 @@ class Application(Supervisor):
     def pause(self, name: str) -> int:
         process = self.running(name)
         self._paused.add(name)
-        os.killpg(process.pid, signal.SIGSTOP)  # at once; then processes that left the group
+        # first the group, then processes that left the group
+        os.killpg(process.pid, signal.SIGSTOP)
         signal_session(process.pid, signal.SIGSTOP)
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
         return process.pid
@@ -167,7 +169,7 @@ class Application(Supervisor):
             self._awake_since_s[name] = time.monotonic()
 
     def end(self, name: str) -> str:
-        """Send SIGTERM, and SIGKILL 10 s later; return the kind of its end, in words."""
+        """Send SIGTERM, and SIGKILL 10 s later; return how it ended, as text."""
         child = self.unwanted(name)
         self.ask_to_end(child.process)
         try:
@@ -190,7 +192,7 @@ class Application(Supervisor):
         return codes
 
     def replaced(self, name: str) -> None:
-        """Note that another one has its place: it is not started again when it ends."""
+        """Note that another instance replaces it, so it is not restarted when it ends."""
         self.unwanted(name)
         self._removed.add(name)
 
@@ -199,7 +201,7 @@ class Application(Supervisor):
         return self.end(name)
 
     def restart(self, name: str | None = None) -> None:
-        """Send SIGTERM to it, or to all, and start it anew, as a liveness probe would."""
+        """Restart one instance, or all, by SIGTERM, as a liveness probe would."""
         if name is not None:
             self.end(name)
             self.start(name)

@@ -1,4 +1,4 @@
-"""How a run, its proxy and the application connect to a cluster: to ours, or to any other."""
+"""How a run, its proxy and the application connect to our cluster, or to any other."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""The facts of a record's story: each at a time (monotonic), of an instance."""
+"""The facts of a record's story, each at a time (monotonic), of an instance."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -87,7 +87,7 @@ class Struck:
     """A fault that was made. met: how much work was in flight at its target; 0: none."""
 
     at_s: float
-    instance: str  # empty: it meets all of them
+    instance: str  # empty: it affects all of them
     name: str
     what: str
     met: int = 0

@@ -1,8 +1,8 @@
 """The feeder: unique inputs at a rate, each exactly once, by our idempotent client.
 
-It goes to the cluster directly, past the proxy: the faults are the application's alone. An input's
-id stands in its key, in the header `oncelog-id` and as "id" in its value, a JSON object, unless a
-function of the user's makes key and value. Some further inputs are aborted: see
+It connects to the cluster directly, not through the proxy, so faults hit only the application. An
+input has its id in its key, in the header `oncelog-id` and as "id" in its value, a JSON object,
+unless a function of the user makes key and value. Some further inputs are aborted: see
 `aborted_inputs.py`.
 """
 
@@ -26,7 +26,7 @@ Feed = Callable[[int, str], Any]
 
 
 class Feeder(threading.Thread):
-    """Runs until `stop`; `fed` counts the inputs handed over. aborts: some inputs are aborted."""
+    """Runs until `stop`; `fed` counts the sent inputs. aborts: some inputs are aborted."""
 
     def __init__(
         self,

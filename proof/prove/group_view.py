@@ -1,8 +1,8 @@
-"""The view of a group without the proxy: from repeated answers of Describe and List APIs.
+"""The view of a group without the proxy, from repeated answers of Describe and List APIs.
 
-Pure; `cli/observe.py` asks. An open transaction lists its partitions, so a few looks link a group
-(by its partition of `__consumer_offsets`) with the ids that commit its offsets, and with their
-output.
+Pure; `cli/observe.py` sends the requests. An open transaction lists its partitions. So a few
+answers connect a group (by its partition of `__consumer_offsets`) with the ids that commit its
+offsets, and with their output.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupLook:
-    """One look. open: the partitions of each open transaction, by its id; offsets: of the group."""
+    """An answer. open: the partitions of each open transaction; offsets: of the group."""
 
     open: Mapping[str, frozenset[Partition]]
     offsets: Mapping[Partition, int]
@@ -24,8 +24,8 @@ class GroupLook:
 class WatchedGroup:
     """A watched group.
 
-    offsets_partitions: of `__consumer_offsets`; min_insync: by topic; open: seen in all looks;
-    first, last: offsets.
+    offsets_partitions: of `__consumer_offsets`; min_insync: by topic; open: in all answers; first,
+    last: offsets.
     """
 
     group: str

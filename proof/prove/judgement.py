@@ -7,7 +7,7 @@
     PROVES NOTHING: no fault met work in flight
     PROVES NOTHING: instance-2 never came to rest
 
-Only inputs that the application has passed count as lost: inputs behind its committed offsets are
+Only inputs that the application has passed count as lost. Inputs behind its committed offsets are
 `pending`, and a stalled application is reported as stalled.
 """
 
@@ -23,7 +23,7 @@ from .relation import Expect, Final, LogRecord, Matcher, text_of
 VerdictName = Literal["EXACTLY ONCE", "AT LEAST ONCE", "AT MOST ONCE", "NEITHER", "PROVES NOTHING"]
 PROVED, VIOLATED, PROVES_NOTHING = 0, 1, 3
 JSON_NULL = "null"
-Wanted = tuple[str | None, str]  # topic, None where any will do; id
+Wanted = tuple[str | None, str]  # topic (None if any is right); id
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ def judge_ids(
 ) -> Judgement:
     """Judge outputs by ids.
 
-    inputs: with their ids. is_passed: whether the application is through with an input. aborted:
-    ids of inputs in aborted transactions.
+    inputs: with their ids. is_passed: whether the application has finished an input. aborted: ids
+    of inputs in aborted transactions.
     """
     ids = {each for each, _ in inputs}
     wanted = _wanted(inputs, ids, fanout, expect)
@@ -200,9 +200,9 @@ def verdict_of(
 ) -> ProveVerdict:
     """Return the verdict.
 
-    stands_still: why inputs pend, in words. restless: a sentence about an instance that never came
-    to rest: it stands beside a violation, and proves nothing without one. is_faultless: no fault
-    was requested.
+    stands_still: why inputs are pending, as text. restless: a sentence about an instance that never
+    came to rest. It is added to a violation; without a violation the run proves nothing.
+    is_faultless: no fault was requested.
     """
     j = judgement
     parts = [

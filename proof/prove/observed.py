@@ -1,8 +1,8 @@
-"""The proxy's listener, which observes an application by the protocol while it runs.
+"""The proxy's listener, which observes an application by its requests while it runs.
 
-It notes the facts of a record's story (its fetches, its outputs' producers, its commits), the open
-work, and the progress of others during a pause. Called in the proxy's loop, read from other
-threads.
+It records the facts of a record's story (its fetches, its outputs' producers, its commits), the
+open work, and the progress of other instances during a pause. Called in the proxy's loop, read from
+other threads.
 """
 
 import threading
@@ -27,7 +27,7 @@ WORK = PRODUCE | END_TXN | COMMITS
 ENDS = END_TXN | {"OffsetCommit"}  # the ends of work on some inputs
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
 TRIES = WORK | {"InitProducerId"}
-TRIES_MIN = 5  # without progress; a client tries again by itself while a coordinator moves
+TRIES_MIN = 5  # without progress; a client retries by itself while a coordinator moves
 
 
 @dataclass(slots=True)
@@ -61,12 +61,12 @@ class Observed:
         self._apis = set[str]()
         # Unanswered requests: connection and correlation id -> instance and API.
         self._open: dict[tuple[int, int], tuple[str, str]] = {}
-        self._heard_s = dict[str, float]()  # by instance: its last request, or answer
+        self._heard_s = dict[str, float]()  # by instance: its last request or answer
         self._members = set[str]()  # instances that have been in a group
         self._ended_s = dict[str, float]()  # by instance: its last answer to one of ENDS
         self._committed_s = dict[str, float]()  # by transactional id: its last commit
-        self._through_s = dict[str, float]()  # by instance: the same
-        # Transactional id -> instance, where one is open; the oldest first.
+        self._through_s = dict[str, float]()  # by instance: its last commit
+        # Transactional id -> instance, of open transactions; the oldest first.
         self._transactions = dict[str, str]()
         self._2pc = set[str]()  # transactional ids with two-phase commit
         self._fetched, self._committed = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
@@ -139,7 +139,7 @@ class Observed:
     def open_transactions(self) -> dict[str, str]:
         """Return the ids of open transactions, the oldest first, and the instance of each.
 
-        The transaction of a dead instance may be listed still: coordinators end it silently.
+        The transaction of a dead instance may still be listed, since coordinators end it silently.
         """
         with self._lock:
             return dict(self._transactions)
@@ -147,8 +147,8 @@ class Observed:
     def silent_since_s(self, instance: str) -> float | None:
         """Return since when a group member has sent no request and waits for no answer.
 
-        None while it waits for an answer: a JoinGroup is answered when all others have come. None,
-        too, for an instance that was in no group: only members send heartbeats.
+        None while it waits for an answer, as a JoinGroup is answered when all others have joined.
+        None, too, for an instance that was in no group, as only members send heartbeats.
         """
         with self._lock:
             if instance not in self._members or any(instance == i for i, _ in self._open.values()):
@@ -194,7 +194,9 @@ class Observed:
     # --- what it is told
 
     def __call__(self, event: Event) -> None:
-        """Process an event; malformed bodies and batches are ignored: the broker refuses them."""
+        """Process an event. Malformed bodies and batches are ignored, since the broker refuses
+        them.
+        """
         try:
             if isinstance(event, Request):
                 self._request(event)
@@ -367,7 +369,7 @@ def _error_name(code: int) -> str:
 
 
 def wait_for(holds: Any, timeout_s: float, pause_s: float = 0.02) -> bool:
-    """Wait until it holds; return False at the timeout."""
+    """Wait until the condition holds; return False at the timeout."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:

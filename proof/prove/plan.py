@@ -1,11 +1,11 @@
-"""The plan: which faults, in which order.
+"""The plan: which faults are made, in which order.
 
-Pure: it follows from the seed and from the observed protocol, never from which application it is. A
-fault at a random time proves little: it meets the application while it waits. So faults are aimed
-at the next requests of an application, by the APIs that it uses. The first deck begins with the
-faults that break most applications: answers that are lost after the request was executed, and an
-end, or a pause beyond its session, at the commit of its offsets. Between these come requests that
-are merely slow, or refused: the sure ones, which a run makes in any case.
+Pure. It depends on the seed and on the observed requests, and never on which application it is. A
+fault at a random time proves little, since the application may be waiting. So faults are aimed at
+the next requests of an application, by the APIs that it uses. The plan begins with the faults that
+break most applications: answers that are lost after the request was executed, and a kill, or a
+pause beyond the session, at the commit of offsets. Between these come requests that are only slow,
+or refused: the sure ones, which a run makes in any case.
 """
 
 import random
@@ -45,7 +45,7 @@ class Act(Enum):
 
 class Point(Enum):
     BEFORE = "before"  # the broker has not seen the request
-    DONE = "done"  # executed, and the client does not know: a killed client cannot act on it
+    DONE = "done"  # executed, and the client does not know; a killed client cannot react to it
     AFTER = "after"  # answered
 
 
@@ -56,11 +56,11 @@ IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFT
 class AimedFault:
     """A kind of fault and its aim.
 
-    apis: it strikes at a request of one of them; none: whenever work is open. unless: not at an
-    application that uses one of these; needs: only at one that uses all of these. needs_brokers: of
-    a cluster of our own. seconds: how long it lasts; side: the late message; refusal: name of an
-    error code. Where they are not given, the striker draws. sure_tries: so often it is tried until
-    it meets a request, also when the time for faults is over.
+    apis: it is made at a request of one of them; none: whenever work is open. unless: not for an
+    application that uses one of these; needs: only for one that uses all of these. needs_brokers:
+    of our own cluster. seconds: how long it lasts; side: the late message; refusal: name of an
+    error code. Values that are not given are drawn. sure_tries: how often it is tried until a
+    request matches, also when the time for faults is over.
     """
 
     act: Act
@@ -81,7 +81,7 @@ class AimedFault:
 
     @property
     def where(self) -> str:
-        """Return where it strikes at the request, in words."""
+        """Return the point at the request, as text."""
         return IN_WORDS[self.point or Point.BEFORE]
 
     @property
@@ -170,7 +170,7 @@ MIDDLE_S = (4.5, 8.0)
 STALL_MIN_S, STALL_MAX_S, STALL_FROM_S = 12.0, 40.0, 30.0
 LASTING = (Act.SLOW, Act.STALL)
 SURE_TRIES = 2
-SURE_BETWEEN = 2  # groups behind each drawn fault, so that the time suffices for all of them
+SURE_BETWEEN = 2  # groups after each drawn fault, so that the time is enough for all of them
 SURE_EXTRA_S = 45.0  # beyond --seconds, which the sure ones may take
 FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
@@ -185,7 +185,7 @@ SETTLE_S = 2.0  # the time of a rebalance by a new instance
 class Timeouts:
     """The timeouts of the application's clients, as the proxy forwards them to brokers.
 
-    start_s: how long it took until it worked, which it may take again after each end.
+    start_s: how long it took to begin its work, and may take again after each end.
     """
 
     session_s: float = SHORT_SESSION_S
@@ -207,7 +207,7 @@ class Timeouts:
 
     @property
     def aim_s(self) -> float:
-        """Return the wait for a request: a group may wait for a killed member's session."""
+        """Return the wait for a request, as a group may wait for a killed member's session."""
         return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S, self.session_s + 2 * SETTLE_S)
 
     @property
@@ -258,8 +258,8 @@ def plan(
 ) -> Iterator[AimedFault]:
     """Yield the drawn faults with the sure ones between them while there is time, then the rest.
 
-    `sure` is emptied meanwhile: a caller appends the sure faults that met no request, so that they
-    are tried again.
+    `sure` is emptied meanwhile. A caller appends the sure faults that found no request, so that
+    they are tried again.
     """
     drawn = draw(seed)
     following = next(drawn)
@@ -278,10 +278,9 @@ def plan(
 def sure_ones(
     seed: int, seconds: float, traits: Traits, instances_wanted: int = 1
 ) -> list[list[AimedFault]]:
-    """Return the slow and refused requests, in groups that come at once.
+    """Return the slow and refused requests, in groups that are made together.
 
-    From `ALL_FROM_S` on they are all that can meet the application, else a few that the seed
-    chooses.
+    From `ALL_FROM_S` on they are all that match the application, else a few that the seed chooses.
     """
     chance = random.Random(f"oncelog prove sure {seed}")
     kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
@@ -306,8 +305,8 @@ def _several(
 ) -> list[AimedFault]:
     """Return the faults of a kind that a plan has: one in a short plan.
 
-    A whole plan has answers to Produce beyond the usual timeouts of ten, four and two seconds, both
-    sides of EndTxn, and Produces that are refused in two ways.
+    A whole plan has answers to Produce that are later than the usual timeouts of ten, four and two
+    seconds, both sides of EndTxn, and Produces that are refused in two ways.
     """
     if kind is STALL:
         most_s = STALL_MIN_S + 3 if is_short else min(STALL_MAX_S, max(15.0, seconds / 5))
@@ -339,10 +338,10 @@ def _slow(
 
 
 def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
-    """Yield the faults, those at work right behind a kill.
+    """Yield the faults, those at work right after a kill.
 
     While a group waits for the session of a killed member, input piles up, so that all of it is at
-    work afterwards. Behind a pause at a commit comes one where a transaction begins.
+    work afterwards. A pause at a commit is followed by one where a transaction begins.
     """
     at_work = [fault for fault in deck if fault is AT_WORK]
     for fault in deck:
@@ -356,7 +355,7 @@ def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
 
 
 def named(text: str) -> list[AimedFault]:
-    """Return the faults of a list with commas. Failure: there is no such fault."""
+    """Return the faults of a list with commas. Raise Failure for an unknown fault."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in FAULTS]:
         raise Failure(
@@ -367,7 +366,7 @@ def named(text: str) -> list[AimedFault]:
 
 
 def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> bool:
-    """Return whether it can meet this application now."""
+    """Return whether it can be made in this application now."""
     if fault.needs_brokers and not traits.has_brokers:
         return False
     if fault.act is Act.ADD and traits.instances >= instances_wanted + INSTANCES_MORE_MAX:

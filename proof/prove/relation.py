@@ -1,7 +1,7 @@
-"""How outputs belong to inputs: the id that the feeder gives, and the application carries on.
+"""How outputs belong to inputs: the feeder gives an id, and the application copies it.
 
-Pure. `--match` says where an output has the id of its input: `key`, `header:NAME`, `json:FIELD`
-(of the value, dots lead inwards) or `regex:RE` (in the value; its first group, if it has one).
+Pure. `--match` says where an output has the id of its input: `key`, `header:NAME`, `json:FIELD` (of
+the value, dots are nested fields) or `regex:RE` (in the value; its first group, if it has one).
 """
 
 import importlib
@@ -34,7 +34,7 @@ class LogRecord:
 
     @property
     def place(self) -> str:
-        """Return the place of the record: `orders/0@17`."""
+        """Return the position of the record: `orders/0@17`."""
         return f"{self.topic}/{self.partition}@{self.offset}"
 
     def header(self, name: str) -> str | None:
@@ -48,7 +48,9 @@ def text_of(data: bytes | None) -> str | None:
 
 
 def matcher(how: str) -> Matcher:
-    """Return a function from an output to its input's id or None. Failure: no such way."""
+    """Return a function from an output to its input's id or None. Raise Failure for an unknown
+    form.
+    """
     kind, colon, rest = how.partition(":")
     if kind == "key" and not colon:
         return lambda record: text_of(record.key)

@@ -102,8 +102,8 @@ class Run:
     def go(self) -> ProveOutcome:
         """Run it.
 
-        Failure with exit code 2 when there is no verdict: the application did not work before the
-        first fault, or something of ours did not.
+        Raise Failure with exit code 2 when there is no verdict: the application did not work before
+        the first fault, or a part of ours failed.
         """
         if self._out is None:
             guardian.keep("directory", self.directory)
@@ -112,7 +112,7 @@ class Run:
             try:
                 outcome = self._closed_behind()
             except (Failure, KafkaError, OSError) as problem:
-                raise Failure(str(problem), exit_code=2) from problem  # 1 says: violated
+                raise Failure(str(problem), exit_code=2) from problem  # exit code 1 means violated
             except Exception as problem:  # a mistake of ours
                 traceback.print_exc()
                 told = f"{type(problem).__name__}: {problem}"
@@ -282,7 +282,7 @@ class Run:
         feeder: Feeder,
         observed: Observed,
     ) -> None:
-        """Wait until the application works: faults prove nothing before."""
+        """Wait until the application works, because faults prove nothing before."""
         begun_s = time.monotonic()
 
         def is_at_work() -> bool:
@@ -300,7 +300,8 @@ class Run:
         if wait_for(is_at_work, self.settings.start_timeout_s):
             start_s = time.monotonic() - begun_s
             self._timeouts = replace(self._timeouts, start_s=start_s)
-            # Clients with auto-commit commit every 5 s; applications with offsets elsewhere, never.
+            # Clients with auto-commit commit every 5 s; applications with offsets elsewhere,
+            # never.
             wait_for(lambda: observed.apis & COMMITS and is_at_work(), FIRST_COMMIT_TIMEOUT_S)
             self._say(f"at work: {len(reader.records)} outputs of {feeder.fed} inputs")
             return
@@ -314,7 +315,7 @@ class Run:
         )
 
     def _defaults(self) -> str:
-        """Name the topics that were not given: the application may read and write others."""
+        """Name the topics that were not given, as the application may read and write others."""
         s = self.settings
         named = [
             f"{option} was not given: {variable} is {given[0]}"
@@ -449,7 +450,7 @@ class _Time:
         return time.monotonic() + seconds < end_s
 
     def lasts(self, act: Callable[[], T], is_extra: bool = True) -> T:
-        """Do it; extend the time by its duration if it is extra."""
+        """Run a fault; extend the time by its duration if it is extra."""
         begun_s = time.monotonic()
         done = act()
         if is_extra:

@@ -19,7 +19,8 @@ RATE_MAX, SECONDS_MAX, INSTANCES_MAX, PARTITIONS_MAX = 5_000.0, 3_600.0, 16, 64
 class ProveSettings:
     """The settings.
 
-    expect, final, feed: module:function. faults: their names with commas, instead of a plan.
+    expect, final, feed: module:function. faults: their names separated by commas, instead of a
+    plan.
     """
 
     command: tuple[str, ...]

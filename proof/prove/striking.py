@@ -1,6 +1,6 @@
-"""Make faults: each is aimed at a request that the proxy holds while it strikes.
+"""Make faults, each aimed at a request that the proxy holds meanwhile.
 
-A fault that never met its request is reported as missed, and counts for nothing.
+A fault that never found its request is reported as missed, and does not count.
 """
 
 import random
@@ -61,7 +61,7 @@ JUST_NOW_S, STALL_S = 2.0, 1.0
 
 
 class Striker:
-    """A maker of faults; see the top of the file. cluster: None for brokers of others."""
+    """Makes faults; see the top of the file. cluster: None for another cluster than ours."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Striker:
                 self._application.restart(name)
 
     def _wait(self, holds: Callable[[], bool], timeout_s: float, paused: str = "") -> bool:
-        """Wait until it holds, restarting silent instances; return False at the timeout."""
+        """Wait for the condition, restarting silent instances; return False at the timeout."""
         end_s = time.monotonic() + timeout_s
         while not wait_for(holds, min(LOOK_EACH_S, max(0.0, end_s - time.monotonic()))):
             if time.monotonic() > end_s:
@@ -208,7 +208,7 @@ class Striker:
         rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s), times=times)
         self._proxy.add(rule)
         try:
-            # `first` decides: a request that takes it late passes.
+            # `first` decides; a request that arrives later is forwarded.
             if not self._wait(begun.is_set, self._timeouts.aim_s) and first.acquire(blocking=False):
                 return self._missed(fault)
             over.wait(deadline_s)
@@ -300,7 +300,9 @@ class Striker:
         return None, self._paused(request.instance, where, least_s)
 
     def _paused(self, name: str, where: str, least_s: float = 0.0) -> str:
-        """Pause it until the others have its work; then wake it, and its held request arrives."""
+        """Pause an instance until the others have its work. Then resume it, and its held request
+        arrives.
+        """
         self._application.pause(name)
         at_s = time.monotonic()
         had = self._observed.had(name, at_s)
@@ -338,9 +340,9 @@ class Striker:
     def _kill_at_work(self, fault: AimedFault) -> Struck:
         """Kill an instance between two commits, while input has piled up.
 
-        An application that mostly waits for input would be met waiting: so input piles up, by a
-        kill just before, or by a pause of one instance. Two commits then show how long the work
-        between them takes.
+        An application that mostly waits for input would be killed while it waits. So input piles up
+        first, by a kill just before, or by a pause of one instance. Two commits then show how long
+        the work between them takes.
         """
         names, since_s = sorted(self._application.instances), self._killed_s
         if time.monotonic() - since_s > JUST_NOW_S:
@@ -408,6 +410,6 @@ class Striker:
 
 
 def after_a_stall(times_s: list[float]) -> list[float]:
-    """Return the times behind the last gap in which input has piled up; none without a gap."""
+    """Return the times after the last gap in which input has piled up; none without a gap."""
     gaps = [n for n, (a, b) in enumerate(pairwise(times_s), 1) if b - a > STALL_S]
     return times_s[gaps[-1] :] if gaps else []

@@ -1,5 +1,5 @@
-"""pytest_plugin: a real cluster in tests, and faults while they run; begin with plugin.py.
+"""pytest_plugin: a real cluster in tests, and faults while they run. Begin with plugin.py.
 
-pytest imports plugin.py in every project where oncelog is installed: nothing else is imported
-before a test asks for a cluster. docs/testing.md is the page for users.
+pytest imports plugin.py in every project where oncelog is installed, so nothing else is imported
+before a test uses a cluster. docs/testing.md is the page for users.
 """

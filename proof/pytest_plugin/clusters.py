@@ -1,7 +1,7 @@
 """The clusters of one pytest process: shared ones by size, and others that end with a test.
 
-Nothing outlives the process. All clusters live in one temporary directory, which the guardian of
-this process (guardian.py) removes with them, however it ends: also by `kill -9` or a second Ctrl-C.
+Nothing outlives the process. All clusters are in one temporary directory. The guardian of this
+process (guardian.py) removes it with them, even after `kill -9` or a second Ctrl-C.
 """
 
 import contextlib
@@ -34,14 +34,14 @@ class Clusters:
         self.numbers = itertools.count(1)  # of the tests that use a shared cluster
 
     def shared(self, nodes: int, clock: str | None = None) -> Cluster:
-        """Return the shared cluster of this kind; start it when there is none."""
+        """Return the shared cluster of this kind; start it if it does not run."""
         kind = nodes, clock
         if kind not in self._shared:
             self._shared[kind] = self.start(nodes, clock=clock)
         return self._shared[kind]
 
     def start(self, nodes: int, **settings: Any) -> Cluster:
-        """Start a new cluster; Failure with the log of the node, and no leftovers of it."""
+        """Start a new cluster. Raise Failure with the log of the node, and leave nothing behind."""
         if settings.pop("data", None) is not None:
             raise Failure("Clusters of tests lie in a directory of their own: leave `data` out.")
         if not self.is_kept:

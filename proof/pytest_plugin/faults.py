@@ -1,10 +1,11 @@
-"""Faults that strike a cluster while a test runs: one after another, drawn from a seed.
+"""Faults in a cluster while a test runs, one after another, drawn from a seed.
 
-One node is struck at a time, and the next fault waits until every replica is in sync again, so the
-cluster can always go on: what it acknowledged must be there afterwards. A fault counts when it is
-proved (a kill: the pid is gone and the port refuses; a pause: the process is in state T; a link:
-the node has said so). A fault that cannot be proved, or a cluster that does not become whole again,
-fails the test. The same seed and test draw the same faults; when they strike depends on processes.
+Only one node has a fault at a time, and the next fault waits until every replica is in sync again,
+so the cluster can always continue: acknowledged records must be there afterwards. A fault counts
+when it is proved (a kill: the pid is gone and the port refuses; a pause: the process is in state T;
+a link: the node has confirmed it). A fault that cannot be proved, or a cluster that does not become
+whole again, fails the test. The same seed and test draw the same faults; their times depend on
+processes.
 """
 
 import time
@@ -32,7 +33,7 @@ LASTS_S: dict[str, tuple[float, float]] = {
 
 
 def read_kinds(text: str) -> tuple[str, ...]:
-    """Return the kinds that a marker lists; Failure for others."""
+    """Return the kinds that a marker lists; raise Failure for others."""
     kinds = tuple(part.strip() for part in text.split(",") if part.strip())
     for kind in kinds:
         if kind not in LASTS_S:
@@ -51,8 +52,8 @@ class ScheduledFaults(FaultContext[Cluster]):
         note: Callable[[str], None],
         lock: AbstractContextManager[object],
     ) -> None:
-        """Prepare the thread. `lock` is held during each change to a node: the test changes nodes,
-        too.
+        """Prepare the thread. `lock` is held during each change to a node, since the test changes
+        nodes, too.
         """
         super().__init__(cluster)
         self._note, self._lock = note, lock
@@ -61,9 +62,9 @@ class ScheduledFaults(FaultContext[Cluster]):
         self._to_mend: set[tuple[int, int]] = set()  # node, its peer
 
     def stop(self, *, undo: bool = True) -> None:
-        """Make no more; `undo` the faults in effect, however long that takes.
+        """Make no more faults; `undo` those in effect, however long that takes.
 
-        Without `undo` no unanswering node is waited for: all are about to be killed.
+        Without `undo` it does not wait for silent nodes, as all are about to be killed.
         """
         self._undoes = undo
         self.stopping.set()
@@ -73,7 +74,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             self.changed.notify_all()
 
     def wait(self, count: int, timeout_s: float) -> None:
-        """Return when `count` faults were made and are over; Failure when they do not come."""
+        """Return when `count` faults were made and are over; raise Failure if they were not."""
         with self.changed:
             self.changed.wait_for(
                 lambda: self.ended >= count or self.problem is not None or self._is_over, timeout_s
@@ -103,7 +104,7 @@ class ScheduledFaults(FaultContext[Cluster]):
                 self.undo(fault)
 
     def _make(self, fault: Fault) -> bool:
-        """Make the fault; return False if the test struck a node since the cluster was whole."""
+        """Make the fault; return False if the test changed a node since the cluster was whole."""
         node_id = _node_of(self.cluster, fault)
         with self._lock:
             if not self.is_running():
@@ -133,7 +134,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             return True
 
     def undo(self, fault: Fault) -> None:
-        """Undo only this fault: the test may have made more."""
+        """Undo only this fault, since the test may have made others."""
         node_id = _node_of(self.cluster, fault)
         state = self.cluster.node(node_id).status().state
         if fault.kind in ("kill", "stop"):
@@ -153,7 +154,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             self._note(f"mended the links of node {node_id}")
 
     def _mend(self) -> None:
-        """Mend our links where a node answers; a node that the test has paused comes later."""
+        """Restore our links if a node answers; a node that the test has paused comes later."""
         states = {status.node_id: status.state for status in self.cluster.status()}
         for node_id, peer in sorted(self._to_mend):
             if states[node_id] == "running":

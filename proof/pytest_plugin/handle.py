@@ -1,8 +1,8 @@
-"""The fixture `oncelog`: one test's hold on a cluster that other tests use, too.
+"""The fixture `oncelog`: one test's use of a cluster that other tests use, too.
 
 Before the test the cluster is made whole. Afterwards it is made whole again, transactions that the
-test left open are found and ended, and its topics are removed; names are fresh, so nothing else
-needs to be. Every action on a node is in a timeline, which a failure shows.
+test left open are found and ended, and its topics are removed. Names are fresh, so nothing else
+remains. Every action on a node is in a timeline, which a failure shows.
 """
 
 import shlex
@@ -40,7 +40,7 @@ class Wanted:
 
 
 def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wanted:
-    """Return the marker's arguments; Failure when they are not understood."""
+    """Return the marker's arguments; raise Failure when they are invalid."""
     values = dict(keywords)
     known = [field.name for field in fields(Wanted)]
     if unknown := [name for name in values if name not in known]:
@@ -53,9 +53,9 @@ def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wan
 
 
 class ClusterInTest:
-    """The cluster, as one test sees it; targets are node numbers or role texts.
+    """The cluster, as one test sees it; targets are node numbers or texts of roles.
 
-    `cluster` has all other methods. Verbs return the node that they struck, when it is proved.
+    `cluster` has all other methods. Faults return the node when they are proved.
     """
 
     def __init__(
@@ -97,7 +97,9 @@ class ClusterInTest:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> str:
-        """Create a topic with a fresh name, and return the name; the topic ends with the test."""
+        """Create a topic with a fresh name, and return the name; the topic is deleted after the
+        test.
+        """
         name = self.name(text)
         self.ask(
             lambda admin: admin.create_topic(
@@ -150,14 +152,14 @@ class ClusterInTest:
         return self._do(word, target, lambda t: self.cluster.slow(t, delay_ms))
 
     def partition(self, one: Iterable[int], other: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut the links between two groups of nodes; `one_way`: only from `one` to `other`."""
+        """Cut the links between two groups of nodes. `one_way`: only from `one` to `other`."""
         left, right = list(one), list(other)
         with self._verbs:
             self.cluster.partition(left, right, one_way=one_way)
             self.note(f"cut {left} off from {right}{' in this direction' if one_way else ''}")
 
     def heal(self) -> None:
-        """Mend links, resume what is paused, start what is down."""
+        """Restore links, resume paused nodes, start stopped nodes."""
         with self._verbs:
             self.cluster.heal()
             self.note("healed: all nodes serve, all links are whole")
@@ -193,7 +195,7 @@ class ClusterInTest:
             self._faults.stop(undo=False)
 
     def stop_faults(self) -> None:
-        """End the faults after the test: a report needs a cluster that can answer."""
+        """End the faults after the test, because a report needs a cluster that can answer."""
         if self._faults is not None:
             self._end(self._faults)
 
@@ -269,7 +271,7 @@ class ClusterInTest:
             return node_id
 
     def _opened_in_words(self) -> str:
-        """Describe open transactions by the nodes that answer: the cluster may be broken."""
+        """Describe open transactions from the nodes that answer, as the cluster may be broken."""
         with blocking_admin(self.client_config(), timeout_ms=REPORT_TIMEOUT_MS) as admin:
             opened = admin.run(lambda a: open_transactions(a, needs_all_brokers=False))
             left = sorted(opened - self._open_before)

@@ -1,7 +1,7 @@
 """Transactions that a test left open: found, described, and ended.
 
-A decided transaction (Prepare*) ends by itself: its markers are waited for. One that is Ongoing
-after the test holds up every reader of committed data until its timeout.
+A decided transaction (Prepare*) ends by itself, so the plugin waits for its markers. One that is
+Ongoing after the test blocks every reader of committed data until its timeout.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def wait_for_decided(
 ) -> list[OpenTransaction]:
     """Wait for the markers of decided transactions; return the undecided ones except `known`.
 
-    Failure when they are not written in time.
+    Raise Failure when they are not written in time.
     """
     deadline = time.monotonic() + DECIDED_TIMEOUT_S
     while waiting := await admin.transactions.list_transactions(states=DECIDED):

@@ -1,4 +1,4 @@
-"""The pytest plugin: a real cluster in tests, faults while they run, and words when they fail.
+"""The pytest plugin: a real cluster in tests, faults while they run, and reports when they fail.
 
     @pytest.mark.oncelog(faults="kill,pause", seed=7)
     def test_nothing_is_lost(oncelog):
@@ -6,11 +6,11 @@
         ...
 
 pytest imports this file in every project where oncelog is installed, so it imports nothing but
-pytest: the parts that cost something are imported by the fixtures. Fixtures:
+pytest. The fixtures import the slow parts. Fixtures:
 
   oncelog_cluster  a `Cluster` of three nodes for the whole session, one in each worker of xdist
-  oncelog          one test's hold on it: fresh names, whole at the start, nothing left open
-  oncelog_factory  makes further clusters, with settings of their own, that end with the test
+  oncelog          one test's use of it: fresh names, whole at the start, nothing left open
+  oncelog_factory  starts further clusters, with their own settings, that end with the test
 
 docs/testing.md is the page for users.
 """
@@ -82,7 +82,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """End the faults with the test: its report needs a cluster that can answer."""
+    """End the faults with the test, because its report needs a cluster that can answer."""
     try:
         yield
     except BaseException as problem:
@@ -135,7 +135,7 @@ def _outcomes(problem: pytest.ExceptionInfo[BaseException]) -> list[tuple[str, s
 
 @pytest.fixture(scope="session")
 def oncelog_clusters(request: pytest.FixtureRequest) -> Iterator["Clusters"]:
-    """Return the clusters of this process, by size; started when first asked for."""
+    """Return the clusters of this process, by size; started at the first use."""
     from .clusters import Clusters
 
     clusters = Clusters(
@@ -157,7 +157,7 @@ def oncelog_cluster(oncelog_clusters: "Clusters") -> "Cluster":
 
 @pytest.fixture
 def oncelog_factory(oncelog_clusters: "Clusters") -> Iterator[Callable[..., "Cluster"]]:
-    """`oncelog_factory(nodes=5, config={...})`: a `Cluster` of its own that ends with the test."""
+    """Return `oncelog_factory(nodes=5, config={...})`, which starts a `Cluster` for this test."""
     made: list[Cluster] = []
 
     def make(nodes: int = 3, **settings: Any) -> "Cluster":
@@ -175,7 +175,7 @@ def oncelog_factory(oncelog_clusters: "Clusters") -> Iterator[Callable[..., "Clu
 def oncelog(
     request: pytest.FixtureRequest, oncelog_clusters: "Clusters"
 ) -> Iterator["ClusterInTest"]:
-    """Return this test's hold on a shared cluster; see `ClusterInTest`."""
+    """Return this test's handle of a shared cluster; see `ClusterInTest`."""
     from ...deploy.cluster.failure import Failure
     from .handle import ClusterInTest, read_marker
 

@@ -1,5 +1,5 @@
-"""chaos/load: clients of a chaos run: workloads, and the processes that they run in.
+"""chaos/load: clients of a chaos run: workloads, and their processes.
 
-Every operation goes into the history (judge/history). Begin with workloads.py; worker.py is the
-process.
+Every operation is recorded in the history (judge/history). Begin with workloads.py; worker.py is
+the process.
 """

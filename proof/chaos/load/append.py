@@ -1,7 +1,8 @@
-"""Append: records are sent and polled, plainly or in transactions of one to four steps.
+"""Append: records are sent and polled, outside of transactions or in transactions of 1 to 4 steps.
 
-Jepsen's workload, with one addition: a new client sometimes takes the transactional id of another
-live client, so that both believe it theirs. A client ends after a while, or when it may be broken.
+It is Jepsen's workload, with one addition: a new client sometimes uses the transactional id of
+another live client, so that two clients use the same id. A client ends after a while, or when it
+may be broken.
 """
 
 from typing import Literal
@@ -28,7 +29,7 @@ async def append(
 ) -> None:
     """Append until `stop()`, client after client.
 
-    name: the transactional id; others: other clients' ids that may be taken. unread: shared by the
+    name: the transactional id; others: other clients' ids that may be used. unread: shared by the
     clients that read for one another.
     """
     rng = context.rng
@@ -54,7 +55,7 @@ class _Client(WorkloadClient):
         )
         self._unread, self._mode = unread, mode
         self._has_assignment = False
-        self._polled: list[tuple[str, int]] = []  # by this operation: partition, offset
+        self._polled: list[tuple[str, int]] = []  # of this operation: partition, offset
 
     async def work(self) -> None:
         if not self._has_assignment or self._rng.random() < self._settings.reassign_share:
@@ -82,7 +83,7 @@ class _Client(WorkloadClient):
             for step in range(1, steps + 1):
                 if step == abort_before:
                     break
-                # an empty transaction proves nothing: the first step sends
+                # an empty transaction proves nothing, so the first step sends
                 if step == 1 or rng.random() < 1 / 2:
                     await self._send()
                 else:

@@ -1,9 +1,9 @@
 """Bank: transfers between partitions, each one transaction that reads and writes.
 
-A transfer takes from one account and gives to others; an account is a partition, a record is one
-side of a transfer. How much moves depends on what was read before. All sides of all transfers
-together make zero: that is the invariant (`BankCheck`), and it fails when a transaction is torn,
-doubled or read although it was aborted.
+A partition is an account, and a record is one side of a transfer. A transfer takes from one account
+and gives to others; the amount depends on what was read before. The sum of all sides of all
+transfers is zero. This invariant (`BankCheck`) fails when a transaction is torn, doubled or read
+although it was aborted.
 """
 
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ EXAMPLES_MAX = 5
 
 @dataclass(slots=True)
 class BankCheck:
-    """Checks the invariant on every record that the last reading shows; pure.
+    """Checks the invariant on every record of the last reading; pure.
 
-    Only transfers that do not add up yet are kept.
+    Only transfers whose sum is not zero yet are kept.
     """
 
     sides: int = 0

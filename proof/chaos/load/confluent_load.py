@@ -1,9 +1,9 @@
 """The append workload with confluent-kafka, an independent client library.
 
-One client after the other, blocking; transactional ones in the old protocol (V1), which is the one
-of librdkafka. It does not report how often it repeats an EndTxn, so a commit that fails is always
-in doubt. Calls of librdkafka may never return (its issues 5456, 5511): then the process ends itself
-with STUCK, and its parent starts it again.
+It uses one client after another, with blocking calls. Transactional clients use librdkafka's older
+protocol (V1). The library does not report how often it repeats an EndTxn, so a failed commit always
+has an unknown outcome. Calls of librdkafka may never return (its issues 5456, 5511). Then the
+process ends itself with STUCK, and its parent restarts it.
 """
 
 import contextlib
@@ -87,14 +87,14 @@ class _Load:
             self.tally.errors[_name(problem.args[0])] += 1
             time.sleep(0.1)
         except SystemError:
-            # a fatal error that the library raises within a callback: it stays in doubt
+            # a fatal error that the library raises within a callback: the outcome stays unknown
             self.tally.errors["SystemError"] += 1
         finally:
             client.close()
 
 
 class _Client:
-    """One incarnation: a producer and a consumer of assigned partitions."""
+    """A client: a producer and a consumer of assigned partitions."""
 
     def __init__(self, load: _Load) -> None:
         self._load, self._recorder, self._rng = load, load.recorder, load.rng

@@ -43,7 +43,7 @@ class LoadContext(NamedTuple):
 
 
 class Incarnation(Protocol):
-    """One client, as long as it lives. All of these raise KafkaError."""
+    """One client, as long as it lives. All methods raise KafkaError."""
 
     @property
     def is_over(self) -> bool: ...
@@ -53,9 +53,9 @@ class Incarnation(Protocol):
 
 
 class WorkloadClient:
-    """One incarnation: a producer and a consumer, one operation after the other.
+    """A client: a producer and a consumer, one operation after the other.
 
-    A workload says what `work` is: one operation, with the pause after it. Raises KafkaError.
+    A workload implements `work`: one operation, with the pause after it. Raises KafkaError.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class WorkloadClient:
 
     @property
     def is_over(self) -> bool:
-        """Return whether it may be broken, so that a new one must take its place."""
+        """Return whether it may be broken, so that a new client must replace it."""
         return self._producer.is_over
 
     async def open(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from .settings import LoadSettings
 
-STUCK = 75  # exit code: a library's call did not return; start it again
+STUCK = 75  # exit code: a library's call did not return, so the process must be restarted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,8 @@ class WorkerOrder:
     workloads: tuple[str, ...] = ("append", "job", "bank", "readers")
     transactional_clients: int = 2
     library: str = "oncelog"
-    proxies: dict[int, int] = field(default_factory=dict[int, int])  # port of a broker: ours
+    # port of a broker -> port of our proxy
+    proxies: dict[int, int] = field(default_factory=dict[int, int])
     settings: LoadSettings = field(default_factory=LoadSettings)
     parent: int = 0  # pid of the parent, which may be gone before it can ask
 

@@ -1,7 +1,8 @@
 """The contents of a load's records. Pure.
 
-Eight bytes of value, by which the judge knows a record; then the data of its workload: the bank
-adds the number of the transfer and the amount, the others filler, so that sizes differ.
+A record begins with eight bytes of value, by which the judge recognises it. The data of its
+workload follows: the bank adds the number of the transfer and the amount, the others add filler, so
+that sizes differ.
 """
 
 import struct
@@ -17,7 +18,7 @@ def plain(value: int, filler_bytes: int) -> bytes:
 
 
 def leg(value: int, transfer: int, amount: int) -> bytes:
-    """Return one side of a transfer: `amount` comes (above 0) or goes (below 0)."""
+    """Return one side of a transfer: `amount` is received (above 0) or given (below 0)."""
     return _LEG.pack(value, transfer, amount)
 
 

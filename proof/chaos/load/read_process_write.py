@@ -1,9 +1,9 @@
 """Read, process, write: each input becomes one output, and the transaction commits the offsets.
 
-Members of one group read the records of `append`; a transaction takes the records of one poll,
+Members of one group read the records of `append`. A transaction takes the records of one poll,
 writes one record for each to the partition of the same number (so the order can be judged), and
-commits the offsets with it (KIP-447). After a transaction that did not commit the consumer rewinds.
-Other members read and commit without transactions.
+commits the offsets with it (KIP-447). After a transaction that did not commit, the consumer
+rewinds. Other members read and commit without transactions.
 """
 
 from functools import partial

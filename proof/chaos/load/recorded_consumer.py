@@ -1,7 +1,7 @@
 """A consumer of ours that records every poll.
 
-It reads partitions that it is given, or as a member of a group. `rewind` goes back to where the
-polls of a failed transaction began: that is the same session, and there the next poll has to begin.
+It reads assigned partitions, or as a member of a group. `rewind` seeks back to the start of a
+failed transaction's polls. The session stays the same, and the next poll has to begin there.
 """
 
 import random
@@ -29,7 +29,7 @@ class Polled(NamedTuple):
 
 
 class RecordedConsumer:
-    """A recorded consumer: one object is one incarnation, or the half of one."""
+    """A recorded consumer. One object is one client, or half of one."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """A producer of ours that records every operation.
 
-One object is one incarnation: once `is_over`, a new one has to be made, as after a fence, or when
-the outcome of a commit is unknown. Errors of records go into the history; those of calls are raised
-unchanged.
+One object is one client. When `is_over`, a new one has to be created, as after a fence, or when the
+outcome of a commit is unknown. Errors of records are recorded in the history; errors of calls are
+raised unchanged.
 """
 
 from ....client.produce.delivery import Delivery
@@ -19,11 +19,11 @@ from ...judge.history.rows import Handle
 from ...judge.history.schema import OpOutcome
 from .settings import LoadSettings
 
-COMMIT_CALLS_MAX = 2  # a commit whose deadline passed may be asked for again
+COMMIT_CALLS_MAX = 2  # a commit whose deadline passed may be requested again
 
 
 class RecordedProducer:
-    """A recorded producer; without a transactional id it is idempotent, or not even that."""
+    """A recorded producer. Without a transactional id it is idempotent, or not even that."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class RecordedProducer:
         return self.transaction
 
     async def send(self, topic: str, partition: int, value: int, content: bytes) -> None:
-        """Hand a record over; `settle`, `commit` or `abort` report its outcome.
+        """Send a record; `settle`, `commit` or `abort` report its outcome.
 
-        Raises KafkaError when it was not taken.
+        Raises KafkaError when it was not accepted.
         """
         name = f"{topic}/{partition}"
         row = self._recorder.send_invoked(
@@ -129,7 +129,7 @@ class RecordedProducer:
         self._unsettled.clear()
 
     async def commit(self) -> OpOutcome:
-        """Commit; return the known outcome. After INFO, and after a fatal error, `is_over`."""
+        """Commit. Return the known outcome. After INFO, and after a fatal error, `is_over`."""
         transaction = self.transaction
         assert transaction is not None
         before = self._producer.ends_sent
@@ -165,7 +165,7 @@ class RecordedProducer:
     async def end(
         self, problem: KafkaError | None, *, is_aborted: bool, is_flushed: bool = False
     ) -> OpOutcome:
-        """Commit, or abort: because that is wanted, or after the `problem` of an operation.
+        """Commit, or abort: if requested, or after the `problem` of an operation.
 
         Only flushed records are certain to be in the log, hidden from readers.
         """
@@ -181,7 +181,7 @@ class RecordedProducer:
         return OpOutcome.FAIL
 
     async def abort(self, why: KafkaError | None = None) -> None:
-        """Abort; the transaction has certainly failed, since its commit was never requested."""
+        """Abort. The transaction has certainly failed, since its commit was never requested."""
         await self._has_aborted()
         self._end(OpOutcome.FAIL, why)
 
@@ -217,5 +217,5 @@ class RecordedProducer:
 
 
 def name_of(problem: KafkaError) -> str:
-    """Return the error's name: few names, so that they can be counted."""
+    """Return the error's name; there are few names, so that they can be counted."""
     return f"{type(problem).__name__} ({problem.number})"

@@ -1,10 +1,10 @@
-"""The assignments that a member of a consumer group (KIP-848) was given, for checks G1 to G3.
+"""Records the assignments of a member of a consumer group (KIP-848), for checks G1 to G3.
 
 While the member lacks partitions of its assignment, it reconciles (`reconciliations.py`).
 
-A partition is the member's from the answer that brought its assignment: from a moment between the
-heartbeat and its answer. The member takes it in a later poll. If it was stopped before it read the
-answer, or before that poll, others may have the partition already.
+The partition belongs to the member from a moment between the heartbeat and the answer that assigned
+it. The member uses it from a later poll on. If the member was stopped before it read the answer, or
+before that poll, other members may have the partition already.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class RecordedTenures:
             self._reconciliation = None
 
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
-        """Note its successful answer; see `HeartbeatWatcher`."""
+        """Record a successful answer; see `HeartbeatWatcher`."""
         if is_given:
             self._given = self._said_ns, self._recorder.now_ns()
         if epoch >= 0 and (epoch != self._epoch or self._said == 0):
@@ -69,6 +69,6 @@ class RecordedTenures:
                 self._recorder.tenure_ended(tenure[0])
 
     def epoch_of(self, partition: TopicPartition) -> int:
-        """Return the epoch at which it took a partition; its current epoch without a tenure."""
+        """Return the epoch at which it got a partition; its current epoch without a tenure."""
         tenure = self._open.get(partition)
         return self._epoch if tenure is None else tenure[1]

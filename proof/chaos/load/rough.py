@@ -1,9 +1,8 @@
-"""Rough clients: short timeouts for replicas, and batches with false headers.
+"""Clients with short timeouts for replicas, and clients whose batches have wrong headers.
 
-A Produce waits 0 to 8 ms at the broker: most are in the log when the answer says that they timed
-out. The headers of others are false: about their time, their place, or the number of records.
-Either the broker refuses such a batch, or the record stays in the log for as long as its own time
-says.
+A Produce waits 0 to 8 ms at the broker, so most batches are in the log when the answer says that
+they timed out. Other batches have a wrong time, position or number of records in the header. Either
+the broker refuses such a batch, or the record stays in the log for as long as its own time says.
 """
 
 import random
@@ -89,7 +88,7 @@ class _Rough:
         await pause(2 * settings.pause_ms, rng)
 
     async def _produce(self, partition: int, batch: bytes, wait_ms: int) -> int:
-        """Send a batch; return the base offset. Raises KafkaError."""
+        """Send a batch. Return the base offset. Raises KafkaError."""
         wanted = ProduceTopic(APPEND, None, [ProducePartition(partition, batch)])
         request = ProduceRequest(None, -1, wait_ms, [wanted])
         body = produce.encode_request(request, PRODUCE_VERSION)
@@ -139,6 +138,7 @@ LIES: tuple[Lie, ...] = (
     _patched(LAST_OFFSET_DELTA_AT, 4, lambda delta, rng: delta + rng.choice([-1, 1])),
     _patched(COUNT_AT, 4, lambda count, rng: count + rng.choice([-1, 1, 3])),
     _patched(0, 8, lambda _, rng: rng.randint(1, 9)),  # the base offset
-    _patched(12, 4, lambda _, rng: rng.randint(-1, 99)),  # the leader epoch: the leader's counts
+    # the leader epoch is ignored, since the leader sets its own
+    _patched(12, 4, lambda _, rng: rng.randint(-1, 99)),
     _wrong_crc,
 )

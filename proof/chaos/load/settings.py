@@ -1,4 +1,4 @@
-"""The operations of a load and their rate. Pure; JSON keeps them for a repetition."""
+"""The operations of a load and their rate. Pure; saved as JSON for a repetition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,8 @@ class LoadSettings:
     """Times are milliseconds of the event loop; shares are probabilities of one operation."""
 
     append_partitions: int = 6
-    output_partitions: int = 6  # as many as append_partitions: order is kept from one to the other
+    # as many as append_partitions, since the order is kept from one to the other
+    output_partitions: int = 6
     bank_partitions: int = 4
     replication_factor: int = 3
     group: str = JOB
@@ -29,21 +30,22 @@ class LoadSettings:
     job_records_max: int = 200  # inputs of one transaction of the job
     abort_share: float = 0.1
     reassign_share: float = 1 / 64
-    stolen_share: float = 1 / 4  # of new clients: those that take another one's transactional id
-    life_ms_max: int = 12_000  # of a client; then a new one takes its place
+    stolen_share: float = 1 / 4  # share of new clients that use another client's transactional id
+    life_ms_max: int = 12_000  # lifetime of a client, until a new one replaces it
     behind_max: int = 200  # how many records before the end a new reader begins
     request_timeout_ms: int = 2_500
     patience_ms: int = 6_000  # for one call, and for the delivery of a record
-    patient_share: float = 0.25  # of transactional clients: those that wait longer than brokers do
+    patient_share: float = 0.25  # share of transactional clients that wait longer than brokers do
     patient_ms: int = 25_000
     transaction_timeout_ms: int = 5_000
     session_timeout_ms: int = 3_000
-    assignor: str = "range"  # of the job's members; or cooperative-sticky
-    visitors: int = 0  # of a process: further members of each consumer group that stay briefly
+    assignor: str = "range"  # share of the job's members; the others use cooperative-sticky
+    visitors: int = 0  # further members of each consumer group in a process that stay briefly
     visit_ms_max: int = 2_000
-    visit_pause_ms: int = 200  # as pause_ms: a member that polls seldom takes and gives up late
-    static_share: float = 0.25  # of the job's members: those that keep their place (KIP-345)
-    v1_share: float = 0.25  # of transactional clients: those that speak as before KIP-890
+    # as pause_ms; a member that polls seldom takes and revokes partitions late
+    visit_pause_ms: int = 200
+    static_share: float = 0.25  # share of the job's members that are static (KIP-345)
+    v1_share: float = 0.25  # share of transactional clients that use the protocol before KIP-890
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "LoadSettings":

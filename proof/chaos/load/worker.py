@@ -1,7 +1,7 @@
 """One process of clients: `python -m oncelog.proof.chaos.load.worker JSON`.
 
-It runs a load until SIGTERM, or until its parent is gone, and reports on stdout the errors of its
-clients. Where proxies are given, its connections go through them: broker port by broker port.
+It runs a load until SIGTERM, or until its parent is gone, and reports the errors of its clients on
+stdout. If proxies are given, its connections use them, one for each broker port.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The load of one process: several clients of every workload, as coroutines of one event loop.
 
-Everything is given: where the cluster is, the recorder, the settings, when to stop, the rng. A
+Everything is an argument: the cluster, the recorder, the settings, the end, the random numbers. A
 number makes names different, so that any number of loads can run side by side.
 """
 

@@ -1,7 +1,7 @@
-"""The writer of the demo's services: it reports its moments, and `--break` removes a part of it.
+"""The writer of the demo's services. It reports its steps, and `--break` removes a part of it.
 
-A subclass overrides the removed part of the released class; nothing else changes. The reported
-moments are those at which the demo lets a service die, or pause.
+A subclass overrides the removed part of the released class, and nothing else. At the reported steps
+the demo lets a service die, or pause.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ CLAIMED, INITIALIZING, PREPARED, DECIDED = MOMENTS = (
 
 
 class TellingWriter(BlockingDualWriter):
-    """meet: called at each moment."""
+    """meet: called at each step."""
 
     meet: Callable[[str], None]
 
@@ -42,7 +42,7 @@ class TellingWriter(BlockingDualWriter):
 
 
 class DecidesBeforeItPrepares(TellingWriter):
-    """Commits the database while records are on their way; they are flushed afterwards."""
+    """Commits the database while records are not acknowledged; they are flushed afterwards."""
 
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
         if not isinstance(effect, steps.Prepare):
@@ -73,7 +73,7 @@ class CompletesBeforeItCommits(TellingWriter):
 
 
 class HasOneIdForAllSessions(TellingWriter):
-    """A writer with one id for all sessions, as in KIP-939: each start takes the id over."""
+    """A writer with one id for all sessions, as in KIP-939: each start takes over the id."""
 
     def _new_session(self) -> Flow[steps.Event]:
         database = yield from self._run(decision_table.database_id("0" * 8))

@@ -86,7 +86,7 @@ class TransferDatabase:
             return Contents(transfers, {int(a): int(b) for a, b in cursor.fetchall()})
 
     def cut_off(self) -> int:
-        """End the demo's sessions in an external PostgreSQL; return how many there were."""
+        """End the demo's sessions in an external PostgreSQL; return their number."""
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(
@@ -104,11 +104,11 @@ class TransferDatabase:
 
 
 def database_at(url: str) -> TransferDatabase:
-    """Return the database of an address; Failure for a malformed or silent one.
+    """Return the database of an address. Raise Failure if it is malformed or does not answer.
 
-    A password in it goes into the environment, where libpq looks: arguments of processes are
-    visible to all users of the machine. The environment also holds a name, by which the sessions of
-    this run are known.
+    A password in the address is moved to the environment, where libpq reads it, because arguments
+    of processes are visible to all users. The environment also has a name, by which the sessions of
+    this run are recognised.
     """
     parts = urlsplit(url)
     os.environ["PGAPPNAME"] = f"oncelog-demo-{os.getpid()}"

@@ -1,19 +1,19 @@
-"""The faults of `--job transfers`, each aimed at transactions that are under way.
+"""The faults of `--job transfers`, each aimed at open transactions.
 
-kill         -9 of a partition's leader while a transaction is prepared
-coordinator  -9 of the node that coordinates a service's transactions, likewise
-all-nodes    -9 of all three nodes at once
-prepared     a service dies when its records are prepared and nothing is decided; it comes back
+kill         kill -9 of a partition's leader while a transaction is prepared
+coordinator  kill -9 of the node that coordinates a service's transactions, likewise
+all-nodes    kill -9 of all three nodes at the same time
+prepared     a service dies when its records are prepared and nothing is decided; it is restarted
 decided      a service dies when its database has committed and Kafka has not
-sleeper      a service stands still before its commit, for longer than the check-back waits; then
-             it resumes. (the row `aborted`)
-takeover     another process of the same name starts, while the first one stands still before its
-             commit; then that wakes. (the generation)
-late-start   another process of the same name stands still before its first request of Kafka;
-             when it wakes the first one, started anew, has decided. (the id of a session)
-check-back   a service dies prepared, and stays away; the check-back is killed, and comes back
-database     -9 of the database's server while a transaction is prepared (a server that is not the
-             demo's own: its sessions are ended; sqlite: does not come)
+sleeper      a service is paused before its commit, for longer than the check-back waits; then it
+             resumes. (the row `aborted`)
+takeover     another process of the same name starts, while the first one is paused before its
+             commit; then the first resumes. (the generation)
+late-start   another process of the same name is paused before its first request to Kafka; when it
+             resumes, the restarted first one has decided. (the id of a session)
+check-back   a service dies prepared, and stays away; the check-back is killed, and restarted
+database     kill -9 of the database's server while a transaction is prepared (on a server that is
+             not the demo's own, its sessions are ended; not with sqlite)
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class TransferFaultReport(NamedTuple):
 
 
 class TransferFaults(FaultContext[Cluster]):
-    """Faults, made one at a time. away: spans without a node, the database or the check-back."""
+    """Faults, made one at a time. away: times without a node, the database or the check-back."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class TransferFaults(FaultContext[Cluster]):
         return f"another {name} slept before its first request, and woke when a commit was decided"
 
     def _stopped(self, name: str, moment: str) -> str:
-        """Pause the service at the moment; return its open session."""
+        """Pause the service at the step; return its open session."""
         self.services.stop_at(name, moment)
         self._hit += 1
         return self.services.reported[name].session

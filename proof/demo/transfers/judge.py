@@ -1,7 +1,7 @@
-"""Rows against events: each committed transfer is one event, and each event a committed transfer.
+"""Compare rows with events: each committed transfer is one event, and the reverse.
 
-Pure. It is given the database's contents, the topic as a reader of committed data saw it, what the
-services were told of each transfer, and for how long readers stood still.
+Pure. It gets the database's contents, the topic as a read_committed consumer saw it, the answers
+that the services got for each transfer, and the time for which readers waited.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ def judge_transfers(
 ) -> TransfersVerdict:
     """Compare rows, events and the services' answers.
 
-    told: number -> committed, failed, or another word where no outcome was reported. away: spans
+    told: number -> committed, failed, or another word if no outcome was reported. away: times
     without a broker, the database or the check-back.
     """
     found, rows = Findings(), {each.number: each for each in found_rows.transfers}

@@ -115,7 +115,7 @@ class TransferServices(Supervisor):
         self.wait(lambda: self.reported[name].event == moment, CAUGHT_TIMEOUT_S)
 
     def open_transactions(self) -> int:
-        """Count the open transactions of live services: the last reports of others are stale."""
+        """Count the open transactions of live services; the last reports of others are outdated."""
         return sum(
             each.event in OPEN and name in self._children and not self.has_ended(name)
             for name, each in self.reported.items()

@@ -15,10 +15,10 @@ WAITS_MAX = 100_000
 
 
 class ReaderWatch(threading.Thread):
-    """A record of waits, with the last stable offset stuck below the high watermark.
+    """A record of waits, in which the last stable offset stays below the high watermark.
 
-    Shorter waits are left out. An offset that is not answered for counts as unchanged: a wait goes
-    on meanwhile.
+    Shorter waits are left out. If an offset is unknown, it counts as unchanged, so a wait
+    continues.
     """
 
     def __init__(

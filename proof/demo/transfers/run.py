@@ -1,9 +1,9 @@
-"""`oncelog demo --job transfers`: rows and events, one transaction after another, under faults.
+"""`oncelog demo --job transfers` writes rows and events in transactions, under faults.
 
-Three nodes, a topic of 3 partitions, RF 3, min.insync 2. Two services make transfers between
-accounts of a database, each with an event. A check-back ends abandoned transactions. Faults are
-drawn from a printed seed. Then rows and events are read and compared. `--break` takes one part away
-and changes nothing else.
+The cluster has three nodes and a topic of 3 partitions, RF 3, min.insync 2. Two services make
+transfers between accounts of a database, each with an event. A check-back ends abandoned
+transactions. Faults are drawn from a printed seed. Then rows and events are read and compared.
+`--break` removes one part and changes nothing else.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ class TransfersDemo:
         database: TransferDatabase,
         server: PostgresServer | None = None,
     ) -> None:
-        """Prepare a run. doing: called with what is waited for."""
+        """Prepare a run. doing: called with a sentence about the current wait."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.database, self._server = database, server
         name = "sqlite" if database.is_sqlite else "PostgreSQL"
@@ -119,7 +119,7 @@ class TransfersDemo:
     def run(
         self, seconds: float = SECONDS, *, kinds: tuple[str, ...] | None = None
     ) -> TransfersReport:
-        """Work, break, read, judge; run longer, until each kind of fault came.
+        """Work, make faults, read, judge. The run is longer if a kind of fault has not come.
 
         kinds: only these, each once.
         """

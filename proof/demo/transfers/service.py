@@ -2,8 +2,8 @@
 
     python -m oncelog.proof.demo.transfers.service '{"connection": ..., "writer": ..., ...}'
 
-It reports its steps on stdout, as lines of JSON. Where a file NAME.trap names a moment and a
-signal, it sends itself that signal at that moment, so that faults hit their aim.
+It reports its steps on stdout, as lines of JSON. If a file NAME.trap names a step and a signal, the
+service sends itself that signal at that step, so that faults hit the right moment.
 """
 
 import json
@@ -24,11 +24,11 @@ from .broken import WRITERS, TellingWriter
 from .database import TransferDatabase
 from .transfer import PER_INCARNATION, AccountTransfer, drawn
 
-FATAL = 3  # exit code: the parent starts it again
+FATAL = 3  # exit code that makes the parent restart it
 REFUSED_SHARE = 0.05  # blocks that raise, as programs do
 AFTER_FAILURE_S, SQLITE_PAUSE_S = 0.05, 0.03
 PRODUCER: dict[str, Any] = {
-    "linger_ms": 200,  # ended by a flush: records leave when they are prepared
+    "linger_ms": 200,  # ended by a flush: records are sent when they are prepared
     "max_block_ms": 8_000,
     "retry_backoff_ms": 20,
 }
@@ -118,11 +118,12 @@ class Service:
 
 def tell(*event: Any) -> None:
     """Report one line to the parent process."""
-    os.write(1, json.dumps(event).encode() + b"\n")  # at once: the process may be killed next
+    # immediately, since the process may be killed next
+    os.write(1, json.dumps(event).encode() + b"\n")
 
 
 def main() -> int:
-    """Work until SIGTERM; FATAL when the writer is at its end."""
+    """Work until SIGTERM; FATAL when the writer cannot continue."""
     service = Service(ServiceSettings(**json.loads(sys.argv[1])))
 
     def end(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""A transfer between two accounts: its row and its event, which say the same. Pure."""
+"""A transfer between two accounts: its row and its event, with the same contents. Pure."""
 
 import json
 from random import Random
@@ -10,7 +10,7 @@ PER_SERVICE, PER_INCARNATION = 10**12, 10**6  # ranges of numbers, of BIGINT
 
 
 class AccountTransfer(NamedTuple):
-    """A transfer. number: unique over all services and incarnations."""
+    """A transfer. number: unique over all services and restarts."""
 
     number: int
     source: int

@@ -1,7 +1,7 @@
 """Find the aborted offsets in the raw logs: the next marker of their producer is an abort.
 
-A replica that fell behind may hold an end that the others never had, with a marker of its own: an
-offset is aborted when no replica that has it says otherwise.
+A replica that fell behind may have records and a marker that the others never had. So an offset is
+aborted only if no replica that has the offset contradicts.
 """
 
 import numpy as np

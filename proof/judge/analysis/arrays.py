@@ -1,8 +1,8 @@
-"""Small tools for columns: places for (group, number) pairs, grouping without sorting.
+"""Small tools for columns: positions for (group, number) pairs, grouping without sorting.
 
-Histories are large and nearly dense: values count up within a recorder, offsets within a
-partition. So a pair gets a *place* by addition in a table as long as the numbers are dense, and
-only a history with wild numbers (an offset of 10^15 in a log of a thousand) pays for sorting.
+Histories are large and nearly dense: values count up within a recorder, offsets within a partition.
+So a pair gets its *place* by addition in a table as long as the numbers are dense. Only a history
+with very sparse numbers (an offset of 10^15 in a log of a thousand) needs sorting.
 """
 
 from typing import Any
@@ -101,7 +101,7 @@ class RowsByNumber:
 def stable_order(*keys: Array) -> Array:
     """Return the order of rows by the keys, most significant first; the sort is stable.
 
-    Keys are small non-negative numbers: a pass of 16 bits costs no comparison.
+    Keys are small non-negative numbers, so a pass of 16 bits needs no comparison.
     """
     order: Array | None = None
     for key in reversed(keys):

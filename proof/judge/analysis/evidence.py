@@ -43,7 +43,7 @@ class Evidence:
         return None if time_ns < 0 else round((time_ns - self.start_ns) / 1e9, 6)
 
     def row(self, table: str, number: int) -> Facts:
-        """Return a row: times in seconds, outcomes in words, unknown values left out."""
+        """Return a row: times in seconds, outcomes as words, unknown values left out."""
         found: Facts = {}
         for name, value in self.history.row(table, number).items():
             if value is None or value == NONE:
@@ -84,7 +84,7 @@ class Evidence:
         return {"transaction": self.row("transactions", row)} if is_known else {}
 
     def reading(self, reads: Reads, number: int) -> Facts:
-        """Return one of the readings: value and place, its writer, its reader, the markers."""
+        """Return one of the readings: value and offset, its writer, its reader, the markers."""
         send, partition = int(reads.writer[number]), int(reads.partition[number])
         offset = int(reads.offset[number])
         return {
@@ -165,7 +165,7 @@ class Evidence:
         *,
         is_of_all: bool = False,
     ) -> Iterator[Finding]:
-        """Yield findings of readings under read_committed, or of all; `is_bad` judges them."""
+        """Yield findings of read_committed readings, or of all; `is_bad` judges them."""
         for reads in [*self.view.committed, *(self.view.uncommitted if is_of_all else ())]:
             rows = np.flatnonzero(is_bad(reads))
             yield from finding(anomaly, rows, told(sentence, partial(self.reading, reads)))
@@ -187,7 +187,7 @@ class Evidence:
 
 
 def told(sentence: str, facts_of: Callable[[T], Facts]) -> Callable[[T], Case]:
-    """Return a maker of cases; the sentence names facts, `?` stands for unknown ones."""
+    """Return a function that makes cases; the sentence names facts, `?` means unknown."""
 
     def case(one: T) -> Case:
         facts = facts_of(one)

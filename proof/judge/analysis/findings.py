@@ -15,7 +15,7 @@ CASES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A kind of finding. Legal ones are information: Kafka makes no promise about them."""
+    """A kind of finding. Legal ones are information, since Kafka makes no promise about them."""
 
     name: str
     check: str
@@ -59,7 +59,7 @@ def finding(anomaly: Anomaly, found: list[T], case: Callable[[T], Case]) -> Iter
 def finding(
     anomaly: Anomaly, found: "Array | list[Any]", case: Callable[[Any], Case]
 ) -> Iterable[Finding]:
-    """Yield a finding of these rows (or other items), or nothing when there are none.
+    """Yield a finding of these rows (or other items), or nothing without any.
 
     `case` makes a case of one of them.
     """
@@ -70,7 +70,7 @@ def finding(
 
 
 class Findings:
-    """A collector of findings that are met one by one, in place of `finding`."""
+    """A collector of findings that are found one by one, instead of `finding`."""
 
     def __init__(self) -> None:
         self._found: dict[Anomaly, tuple[int, list[Case]]] = {}
@@ -91,7 +91,9 @@ class Findings:
 
 
 def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Merge findings into one an anomaly: the counts of several readers or partitions are added."""
+    """Merge findings into one for each anomaly: the counts of several readers or partitions are
+    added.
+    """
     by_name: dict[str, Finding] = {}
     for one in findings:
         before = by_name.get(one.name, Finding(one.anomaly, 0, ()))

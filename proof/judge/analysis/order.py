@@ -1,8 +1,8 @@
 """The value at each offset of each partition, as far as acknowledgements and readers show it.
 
-Every place has at most one *holder*, the send that is believed to stand there; another send that
-claims the place is among the *rivals*: a sound history has none. Indexes count the places with a
-holder within their partition.
+Every place has at most one *holder*, the send that is assumed to be there. Another send that claims
+the place is among the *rivals*; a correct history has none. An index is the number of a place among
+the places with a holder in its partition.
 """
 
 from functools import cached_property

@@ -1,15 +1,16 @@
 """The common data of all checks of client histories: writers of readings, and log orders.
 
-A send is known by its row. A value that was read and never sent gets a row behind the last one, so
-that every reading has a writer. The outcome of a send within a transaction is the transaction's.
+A send is identified by its row. A value that was read and never sent gets a row behind the last
+one, so that every reading has a writer. The outcome of a send within a transaction is the
+transaction's.
 
 A send is *proven* when it succeeded, or when its outcome is unknown and one of the values of its
-transaction was read by a reader that succeeded: Kafka shows only committed records.
+transaction was read by a reader that succeeded, because Kafka shows only committed records.
 
-`places` are the known (partition, offset) pairs; `order` has the value at each of them, by the
-proven sends and by everything that was read under read_committed, also in transactions that failed
-(a consumer is shown safe data only, whatever becomes of its transaction). The *index* of a place
-counts the places of its partition that hold a value: offsets without gaps.
+`places` are the known (partition, offset) pairs. `order` has the value at each place, from the
+proven sends and from everything that was read with read_committed, also in transactions that failed
+(a consumer gets only committed data, whatever becomes of its transaction). The *index* of a place
+is its number among the places of its partition that have a value: an offset without gaps.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from .order import Order
 
 @dataclass(slots=True)
 class Reads:
-    """The rows of a history table read under one isolation level; `rows` are their numbers."""
+    """The rows of a history table read with one isolation level; `rows` are their numbers."""
 
     table: str
     rows: Array
@@ -60,7 +61,7 @@ class TransactionRows:
 
 
 class View:
-    """A history as the checks see it. Everything is computed when it is first asked for."""
+    """A history as the checks see it. Everything is computed at its first use."""
 
     def __init__(self, history: History) -> None:
         self.history = history

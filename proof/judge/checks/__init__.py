@@ -1,1 +1,1 @@
-"""judge/checks: one file a promise; catalogue.py beside this folder lists them."""
+"""judge/checks: one file for each promise; catalogue.py in the parent folder lists them."""

@@ -1,9 +1,9 @@
-"""A1: of a transaction all records are visible at the end, or none; its offsets move with them.
+"""A1: at the end, all records of a transaction are visible or none; its offsets move with them.
 
-A transaction that succeeded shows all; one of unknown outcome all or none; one that failed none (J3
-reports that). Only records that the last reading would have met are counted. A transaction's effect
-on a group's offsets is judged by A5, which follows their chain; this check asks whether the last
-committed offset is one that the visible transactions left.
+A transaction that succeeded shows all records; one of unknown outcome all or none; one that failed
+none (J3 reports that). Only records in the range of the last reading count. A5 judges the effect of
+a transaction on a group's offsets. This check tests only whether the last committed offset is one
+that the visible transactions committed.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
-"""A3: a reader never passes an open transaction: the last stable offset holds it back.
+"""A3: a committed reader never reads beyond an open transaction (the last stable offset).
 
-For each transaction a time is known before which it was certainly open: the commit call of one that
-committed, otherwise the last moment at which it sent a record that was acknowledged. Along a
-partition, a reading at an offset may not precede the largest such time so far. Readings that A2
-reports are left to it.
+For each transaction a time is known before which it was certainly open: the commit call of a
+committed one, otherwise the last time at which it sent a record that was acknowledged. Along a
+partition, a reading at an offset may not be earlier than the largest such time so far. Readings
+that A2 reports are left out.
 """
 
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _open_until(view: View) -> Array:
-    """Return for each transaction a time at which it was certainly open; 0 when none is known."""
+    """Return for each transaction a time at which it was certainly open; 0 if none is known."""
     transactions = view.transactions
     found = np.zeros(transactions.count + 1, np.int64)
     invoked = view.history.column("sends", "invoked_ns")

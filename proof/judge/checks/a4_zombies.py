@@ -1,9 +1,9 @@
 """A4: no write of a superseded producer ever becomes visible.
 
-By the clients: the initialization of a later incarnation of a transactional id had returned, and
-after that an older one invoked a send of a value that became visible, or its commit: when an id is
-granted, its open transaction has been aborted. By the logs: a batch or marker stands behind one of
-the same producer id with a higher epoch.
+By the clients: the initialization of a later client with the transactional id had returned, and
+after that an older client called a send whose value became visible, or its commit. When an id is
+granted, its open transaction has been aborted, so this must not happen. By the logs: a batch or
+marker follows one of the same producer id with a higher epoch.
 """
 
 from collections.abc import Iterable

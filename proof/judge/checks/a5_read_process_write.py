@@ -1,12 +1,12 @@
-"""A5: a read-process-write job uses every input once, in order, and commits true offsets.
+"""A5: a read-process-write job uses every input once, in order, and commits the right offsets.
 
-Inputs are the records of the last reading in the partitions that a group has committed offsets of,
-from the first offset that it began at to the one it committed last; a transaction that failed began
-there, too: it moves nothing, and a group without offsets begins at the start of the log. The
-intervals of offsets that its visible transactions committed must follow one another: an overlap is
-work done twice, a hole with records in it is work left out. A transaction of unknown outcome that
-shows no record may have moved the offsets or not; a hole that such ones would fill, or an end where
-one would leave them, is not judged.
+Inputs are the records of the last reading in the partitions whose offsets a group has committed,
+from the first offset at which it began to the last committed one. A failed transaction began there,
+too, and moves no offset; a group without offsets begins at the start of the log. The intervals of
+offsets that its visible transactions committed must follow one another. An overlap is work done
+twice, and a hole with records in it is omitted work. A transaction of unknown outcome without a
+visible record may have moved the offsets or not. So a hole that such transactions would fill, or an
+end where one would leave them, is not judged.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""J1: one offset of a partition holds one value for all readers and writers."""
+"""J1: an offset of a partition has one value for all readers and writers."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     places = np.unique(order.rival_places)
     by_uncommitted: dict[int, set[int]] = {}
     if view.uncommitted:
-        # these see uncommitted records, too: compared with the holders, and with one another
+        # these see uncommitted records, too; compared with the holders, and with one another
         holder = order.holder.copy()
         for reads in view.uncommitted:
             is_free = holder[reads.place] < 0

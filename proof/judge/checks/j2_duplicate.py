@@ -1,4 +1,4 @@
-"""J2: a value has one place, in the partition that it was sent to."""
+"""J2: a value has one offset, in the partition to which it was sent."""
 
 from collections.abc import Iterable
 

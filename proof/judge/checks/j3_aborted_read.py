@@ -1,6 +1,6 @@
-"""J3: failed and never-sent records are never read under read_committed.
+"""J3: failed and never-sent records are never read with read_committed.
 
-Where the client does not know the outcome of its transaction, the marker in the log decides.
+If the client does not know the outcome of its transaction, the marker in the log decides.
 """
 
 from collections.abc import Iterable

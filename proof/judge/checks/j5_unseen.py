@@ -1,7 +1,7 @@
 """J5: at the end all acknowledged records are there, and every log is readable to its end.
 
-The last reading is the judge. Where a partition was not read at last, a value counts as seen when
-any reader that succeeded saw it (it may then be late, not lost).
+The last reading decides. If a partition was not read at the end, a value counts as seen when any
+reader that succeeded saw it (it may then be late, not lost).
 """
 
 from collections.abc import Iterable

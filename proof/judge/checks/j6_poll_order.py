@@ -1,11 +1,11 @@
 """J6: a consumer reads a partition in order, without omissions or repetitions.
 
-Two readings that follow one another within a session of a process are compared by index. Between
-operations (`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation that
-succeeded: the polls of a failed transaction are polled again. Where none has yet, the session must
-begin at the offset that it was assigned, unless that was deleted meanwhile. Where a partition is
-compacted, readers may leave values out. Within an operation, a transaction or a poll call, the
-names begin with `int-`.
+Two consecutive readings within a session of a process are compared by index. Between operations
+(`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation that succeeded,
+since the polls of a failed transaction are repeated. If none has succeeded yet, the session must
+begin at the offset that it was assigned, unless that was deleted meanwhile. In a compacted
+partition, readers may skip values. Within an operation, a transaction or a poll call, the names
+begin with `int-`.
 """
 
 from collections.abc import Iterable
@@ -93,7 +93,7 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
 
 
 def _assigned(view: View, reads: Reads, rows: Array) -> tuple[Array, Array]:
-    """Return the assigned (index, offset) starts of the readings' sessions; -1 where not known."""
+    """Return the assigned (index, offset) starts of the readings' sessions; -1 if unknown."""
     index, starts = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     if reads.table == "scan":
         return index, starts

@@ -1,8 +1,8 @@
-"""J7: a producer's records stand in a partition in the order in which they were sent.
+"""J7: a producer's records are in a partition in the order in which they were sent.
 
-Two sends that follow one another within a session of a process are compared by index, those that
-failed left out. Within one transaction the names begin with `int-`. Values of others between two
-sends of a transaction are legal (Kafka does not isolate writers), and counted as information.
+Two consecutive sends within a session of a process are compared by index, without those that
+failed. Within one transaction the names begin with `int-`. Values of others between two sends of a
+transaction are legal (Kafka does not isolate writers), and counted as information.
 """
 
 from collections.abc import Iterable

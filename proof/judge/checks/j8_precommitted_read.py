@@ -1,4 +1,4 @@
-"""J8: a transaction never reads its own writes: they are invisible until it commits."""
+"""J8: a transaction never reads its own writes, since they are invisible until it commits."""
 
 from collections.abc import Iterable
 

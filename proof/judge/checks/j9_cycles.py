@@ -1,10 +1,10 @@
-"""J9: information flows one way: no two transactions have each seen the other (G1c).
+"""J9: no two transactions have each seen the other's values (G1c).
 
-An edge leads from the writer of a value to a transaction that read it. Each transaction has a
-potential, the time of its commit call (a plain send: when it was invoked, a plain poll: when it
-returned). Where every edge goes upwards there can be no cycle, also not one that leads over the
-order of real time; so only the edges that do not go upwards, normally none, are searched: an edge u
--> v lies on a cycle when u can be reached from v. (Those edges are dirty reads, too: A2.)
+An edge leads from the writer of a value to a transaction that read it. Each transaction has a time:
+that of its commit call (a plain send: when it was called, a plain poll: when it returned). If every
+edge goes forward in time, there can be no cycle, not even one that uses the order of real time. So
+only the edges that do not go forward, normally none, are searched: an edge u -> v is part of a
+cycle when u can be reached from v. (These edges are dirty reads, too: A2.)
 
 Cycles that need the order of writes are legal in Kafka: G0, and G1c with such edges. Pairs of
 transactions are searched for them and counted as information.
@@ -98,7 +98,7 @@ def _on_cycle(writers: Array, readers: Array, suspect: Array) -> list[int]:
 def _write_cycles(
     view: View, evidence: Evidence, writers: Array, readers: Array
 ) -> Iterable[Finding]:
-    """Report pairs of transactions with edges both ways, at least one of them of writes."""
+    """Report pairs of transactions with edges in both directions, at least one of writes."""
     held = np.flatnonzero(view.order.holder >= 0)
     owner = view.transaction[view.order.holder[held]]
     partition = view.places.group_of(held)

@@ -1,4 +1,4 @@
-"""L1: after the healing everything works: leaders, in-sync sets, decisions, and every broker."""
+"""L1: after the repair everything works: leaders, ISRs, decisions, and every broker."""
 
 from collections.abc import Iterable
 

@@ -1,10 +1,10 @@
-"""W1: the raw log of every partition keeps Kafka's rules, and markers match the decisions.
+"""W1: the raw log of every partition follows Kafka's rules, and markers match the decisions.
 
 One replica of each partition is read (W2 compares them): the log that its leader served, or else
 the copy with the most batches. Across partitions, the markers of one transaction are of one kind,
-and of the kind that the coordinator's log has for that producer id and epoch. Where epochs do not
-tell transactions apart (before KIP-890), their clients do: a marker of its producer between two
-records of one transaction was meant for another transaction.
+and of the kind in the coordinator's log for that producer id and epoch. If epochs do not
+distinguish transactions (before KIP-890), their clients do: a marker of its producer between two
+records of one transaction was meant for another one.
 """
 
 from bisect import bisect_right
@@ -78,7 +78,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
         what = log.OPEN_TRANSACTION.sentence % (facts["producer_id"], facts["producer_epoch"])
         return Case(f"{facts['partition']}@{facts['first_offset']}: {what}", facts)
 
-    # a run ends healed and quiet; a cluster in use need not be
+    # at its end, a run has no faults and no load; a cluster in use may have open transactions
     is_at_rest = bool(view.history.settings.get("is_at_rest", True))
     yield from finding(OPEN_TRANSACTION, opened if is_at_rest else [], open_case)
     yield from _across(view, evidence, ended)

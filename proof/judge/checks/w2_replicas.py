@@ -1,10 +1,10 @@
 """W2: replicas are equal where all of them must have the records.
 
-Partitions that are not compacted: batch for batch from the highest log start to the high watermark
-of the leader, if it reported all in sync (an in-sync replica had all of it), otherwise to the
-lowest of the replicas', which may have been written late; by offsets, size, leader epoch and
-CRC-32C, which together cover every byte. Compacted ones are cleaned by each replica for itself: the
-newest record of each key must be the same.
+Partitions that are not compacted are compared batch for batch, from the highest log start to the
+high watermark. This is the leader's, if it reported all replicas in sync (an in-sync replica had
+all of it), otherwise the lowest of the replicas', which may have been written late. Offsets, size,
+leader epoch and CRC-32C are compared, which together cover every byte. Replicas compact their logs
+separately, so for compacted partitions the newest record of each key must be the same.
 """
 
 from collections.abc import Iterable

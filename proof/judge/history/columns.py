@@ -1,9 +1,9 @@
 """A history as columns, for the checks.
 
-Columns are numpy arrays, read when they are first asked for and kept until `release`; names are
-numbers into `names`, the same for all tables and recorders. Rows of one recorder keep their order;
-recorders follow one another by number. Recordings are read whether they were sealed as Parquet,
-left as they were written, or torn by the death of the writer: incomplete rows are left out.
+Columns are numpy arrays, read at their first use and kept until `release`. Names are numbers into
+`names`, the same for all tables and recorders. Rows of one recorder keep their order; recorders
+follow one another by number. Recordings are read if they were sealed as Parquet, if they were not
+sealed, and if their writer died: incomplete rows are left out.
 """
 
 import json
@@ -81,7 +81,7 @@ class History:
         return self._name_ids[text]
 
     def row(self, table: str, number: int) -> dict[str, int | str | None]:
-        """Return one row in plain values, names as strings: for evidence."""
+        """Return one row as plain values, names as strings, for evidence."""
         found: dict[str, int | str | None] = {}
         for column in TABLES[table].columns:
             value = int(self.column(table, column.name)[number])

@@ -1,12 +1,12 @@
-"""The files of a recording: rows as they are written, and Parquet once they are sealed.
+"""The files of a recording: rows as they are written, and Parquet after sealing.
 
-RUN/history/0000/recorder.json  format, number, process id
-RUN/history/0000/names.jsonl    the strings, one JSON text a line; the n-th line is number n
-RUN/history/0000/TABLE.rows     packed rows (schema.Table.dtype), zeros at the end
-RUN/history/0000/TABLE.parquet  the same, sealed: names as strings, for any other tool
+RUN/history/0000/recorder.json format, number, process id RUN/history/0000/names.jsonl the strings,
+one JSON text a line; the n-th line is number n RUN/history/0000/TABLE.rows packed rows
+(schema.Table.dtype), zeros at the end RUN/history/0000/TABLE.parquet the same, sealed: names as
+strings, for any other tool
 
-Sealing goes a million rows at a time, so its memory is bounded; the rows are removed when the
-Parquet file is whole.
+Sealing converts a million rows at a time, so its memory is limited. The rows are removed when the
+Parquet file is complete.
 """
 
 import json
@@ -28,7 +28,7 @@ class FolderSource:
         self.folder = folder
         self.names = read_names(folder)
         self._ids = {name: number for number, name in enumerate(self.names)}
-        self._valid: dict[str, Array | None] = {}  # table -> numbers of whole rows; None: all
+        self._valid: dict[str, Array | None] = {}  # table -> numbers of complete rows; None: all
 
     def column(self, table: str, column: Column) -> Array:
         sealed = self.folder / f"{table}.parquet"
@@ -65,7 +65,7 @@ class FolderSource:
 
 
 def read_names(folder: Path) -> list[str]:
-    """Return the strings of a recorder; a torn last line is left out."""
+    """Return the strings of a recorder; an incomplete last line is left out."""
     file = folder / "names.jsonl"
     lines = file.read_bytes().split(b"\n") if file.exists() else []
     try:

@@ -1,12 +1,12 @@
 """The meaning of a client's error for the operation: it certainly failed, or is in doubt.
 
-Pure. This decides what is a bug, so each row has its reason. Only EndTxn(commit) can commit: an
-error that came before the commit call was made is definite. At the commit call an error leaves
-three cases: the abort that followed succeeded (definite), it was refused because there was no
-transaction to end (definite), or the outcome is unknown. Two corrections to other testers: a fence
-as the answer to a *repeated* EndTxn(commit) is ambiguous, since the first attempt may have
-committed; and libraries repeat it silently, so without a count of attempts a fence at commit is
-ambiguous, too.
+Pure. This decides what is a bug, so each row has its reason. Only EndTxn(commit) can commit, so an
+error before the commit call is definite. At the commit call an error leaves three cases. The abort
+that followed succeeded (definite). It was refused because there was no transaction to end
+(definite). Otherwise the outcome is unknown. There are two corrections to other testers. A fence as
+the answer to a *repeated* EndTxn(commit) is ambiguous, since the first attempt may have committed.
+And libraries repeat it silently, so without a count of attempts a fence at commit is ambiguous,
+too.
 """
 
 from .schema import OpOutcome
@@ -34,17 +34,17 @@ DEFINITE_OF_A_SEND = frozenset(
 )
 # Or the member's end; 82: FENCED_INSTANCE_ID, 110: FENCED_MEMBER_EPOCH
 GENERATION_IS_OVER = frozenset({22, 25, 82, 110})
-# After these a client cannot be used any more: its process ends, a new one is made.
+# After these errors a client is unusable, so its process ends and a new one is created.
 ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
 
 
 def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
     """Return the outcome of a plain send.
 
-    NOT_LEADER_OR_FOLLOWER is ambiguous: the write may still succeed (KAFKA-13574); so is every
-    refusal of a repeated request, except of the record itself: a record that was appended before is
-    answered as a duplicate, whatever the clock and the limits are by now. Apache Kafka checks these
-    first, so while they change its refusals prove less.
+    NOT_LEADER_OR_FOLLOWER is ambiguous, because the write may still succeed (KAFKA-13574). So is
+    every refusal of a repeated request, except of the record itself: a record that was appended
+    before is answered as a duplicate, whatever the clock and the limits are by then. Apache Kafka
+    checks these first, so while they change its refusals prove less.
     """
     if error is None:
         return OpOutcome.OK
@@ -57,8 +57,8 @@ def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
 def outcome_of_group_commit(error: int | None, attempts: int) -> OpOutcome:
     """Return the outcome of a plain OffsetCommit.
 
-    Only the end of the generation refuses one for certain, and only one that was requested once: an
-    earlier request of several may have been carried out, or may still be.
+    Only the end of the generation certainly refuses a commit, and only one that was requested once:
+    an earlier request of several may have been executed, or may still be.
     """
     if error is None:
         return OpOutcome.OK

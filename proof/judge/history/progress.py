@@ -1,8 +1,8 @@
 """The known end of each partition, and the partitions that are not polled to their ends.
 
-Pure. A load that moves on to new partitions leaves records behind that were sent and never read,
-and with them the anomalies that only a reading shows. `UnreadPartitions` lists those partitions, so
-that a workload can give them to a consumer again.
+Pure. A load that continues with new partitions leaves records that were sent and never read, and
+with them the anomalies that only a reading shows. `UnreadPartitions` lists these partitions, so
+that a workload can assign them to a consumer again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class UnreadPartitions:
-    """Highest offsets by partition; a partition leaves when it was polled to its end."""
+    """Highest offsets by partition; a partition is removed when it was polled to its end."""
 
     sent: dict[str, int] = field(default_factory=dict[str, int])
     polled: dict[str, int] = field(default_factory=dict[str, int])

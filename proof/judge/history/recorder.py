@@ -9,11 +9,11 @@
     recorder.transaction_ended(transaction, OpOutcome.OK)
     recorder.close()
 
-Any number of operating-system processes may record into one run at once: each takes a number of
-its own, and with it ranges of process, transaction and value numbers of its own. Needs
-nothing but the standard library. Threads may share a recorder. `invoked` methods come before the
-request leaves, the others after its answer; an operation in between when the process is killed
-stays INFO. Rows of tables that are written at the end are added by `add`.
+Any number of operating-system processes may record into one run at the same time. Each gets its own
+number, and with it ranges of process, transaction and value numbers. The recorder needs only the
+standard library. Threads may share it. `invoked` methods are called before the request is sent, the
+others after its answer. If the process is killed in between, the operation stays INFO. Rows of
+tables that are written at the end are added by `add`.
 """
 
 import json
@@ -34,7 +34,7 @@ NAME_CHARACTERS_MAX = 1_000
 
 
 class Begun(NamedTuple):
-    """A transaction that is under way; other rows refer to it by `number`."""
+    """A transaction in progress; other rows refer to it by `number`."""
 
     number: int
     handle: Handle
@@ -169,13 +169,13 @@ class Recorder:
         )
 
     def poll_invoked(self, process: int, transaction: Begun | None = None) -> tuple[int, Handle]:
-        """Record a poll call; return the number that its records are recorded under."""
+        """Record a poll call; return the number under which its records are recorded."""
         call = next(self._numbers["call"])
         row = (_number(transaction), process, call, self._clock_ns(), NONE)
         return call, self.add("poll_calls", *row)
 
     def poll_returned(self, handle: Handle) -> int:
-        """Record its return; return the time, to be given to `polled` for each record."""
+        """Record its return; return the time for the `polled` call of each record."""
         now_ns = self._clock_ns()
         self._rows["poll_calls"].change(handle, returned_ns=now_ns)
         return now_ns

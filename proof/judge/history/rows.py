@@ -1,9 +1,9 @@
-"""Rows that survive the death of their writer: a file mapped into memory, chunk by chunk.
+"""Rows that survive the death of their writer, in a file mapped into memory, chunk by chunk.
 
-A row is packed straight into the mapping, which costs about a microsecond and no system call, and
-it is in the page cache at once: `kill -9` loses nothing of it. A row can be changed in place as
-long as its handle exists. Only chunks that are being filled, or that a handle refers to, are
-mapped, so the memory is bounded by the operations under way.
+A row is packed directly into the mapping, which takes about a microsecond and no system call. It is
+in the page cache immediately, so `kill -9` loses none of it. A row can be changed in place as long
+as its handle exists. Only chunks that are being filled, or to which a handle refers, are mapped, so
+the memory is limited by the operations in progress.
 """
 
 import mmap

@@ -1,22 +1,22 @@
 """The schema of a history: operations of clients, contents of logs, faults.
 
 A history is a set of tables of fixed-width rows. All times are nanoseconds of one clock
-(CLOCK_MONOTONIC is common to all processes of a machine; a simulation has its own), columns that
-end in `_ns`; -1 stands for "none", "never" and "not known". A column of the type NAME is a string,
-kept as a number in the rows. A partition is the name `topic/number`.
+(CLOCK_MONOTONIC is common to all processes of a machine; a simulation has its own), in columns that
+end in `_ns`. -1 means "none", "never" or "unknown". A column of the type NAME is a string, stored
+as a number in the rows. A partition is the name `topic/number`.
 
-Rules that recorders keep and checks rely on:
-  * a *process* is one incarnation of one client (a producer, a consumer, or both in turn); it does
-    one thing after another, and its rows stand in that order;
-  * a row is written before its request leaves, with the outcome INFO, and completed in place: what
-    a killed process was doing is therefore there, with its outcome unknown;
-  * a *value* is an integer that is sent once in a history; an application that tries a failed
-    transaction again gives its records new values;
-  * a *session* numbers the stretches within which order is promised: of a consumer a new one begins
-    when it is assigned, subscribed, rebalanced or sought to another place (not when it goes back to
-    where a failed transaction of its own began); of a producer when it is made anew;
+Rules that recorders follow and checks rely on:
+  * A *process* is one client object (a producer, a consumer, or both in turn). It does one thing
+    after another, and its rows are in that order.
+  * A row is written before its request is sent, with the outcome INFO, and completed in place. So
+    the last operation of a killed process is in the history, with its outcome unknown.
+  * A *value* is an integer that is sent once in a history. An application that repeats a failed
+    transaction sends new values.
+  * A *session* numbers the periods in which order is promised. A consumer begins a new one when it
+    is assigned, subscribed, rebalanced or sought to another offset, except when it seeks back to
+    the start of its own failed transaction. A producer begins a new one when it is created.
   * `commit_invoked_ns` is taken before the commit call, `returned_ns` after the poll call.
-docs/judge.md says more, and which tables each check needs.
+docs/judge.md has more details, and the tables that each check needs.
 """
 
 import struct
@@ -74,7 +74,7 @@ _CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "name": "i"}
 class Table:
     """The columns of a table and the layout of its rows: little endian, packed, a last byte 1.
 
-    The last byte is written last: a row that a dying writer left incomplete does not count.
+    The last byte is written last, so a row that a dying writer left incomplete does not count.
     """
 
     def __init__(self, name: str, what: str, columns: str) -> None:

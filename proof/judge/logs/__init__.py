@@ -1,1 +1,1 @@
-"""judge/logs: logs and the files beside them, judged without any client's history."""
+"""judge/logs: checks of logs and the files beside them, without a history of clients."""

@@ -1,15 +1,15 @@
 """Compare the files beside a log with the log (check W3). Reads files, writes nothing.
 
-The log is replayed by the judge's own rules (raw_log.py): none of the broker's code that made the
-files is used, so that one mistake is not made twice. It reads
+The log is replayed by the judge's own rules (raw_log.py), and not by the broker's code that made
+the files, so that one mistake is not made twice. It reads
 
-  .index, .timeindex        each entry names a batch that is there, and a timestamp that holds
+  .index, .timeindex        each entry names an existing batch, and a right timestamp
   .txnindex                 the aborted transactions with markers in the segment
   .snapshot                 the state of every producer, as of its offset
   leader-epoch-checkpoint   which leader epoch wrote which part
 
-A file may lack its newest entries (they are written late), a snapshot may lack producers that
-expired. Of a log whose beginning was deleted, or that was compacted, producers and transactions
+A file may lack its newest entries (they are written late), and a snapshot may lack expired
+producers. If the beginning of a log was deleted, or if it was compacted, producers and transactions
 are judged only as far as the remaining records show.
 """
 
@@ -174,7 +174,7 @@ def _epoch_starts(folder: Path) -> list[tuple[int, int]]:
 
 
 def _epoch_at(starts: list[tuple[int, int]], offset: int) -> tuple[int, bool]:
-    """Return the epoch of an offset by the file, -1 for none; and whether it is the last."""
+    """Return the epoch of an offset in the file, -1 for none; and whether it is the last."""
     before = [epoch for start, epoch in starts if start <= offset]
     return before[-1] if before else -1, len(before) == len(starts)
 

@@ -1,10 +1,10 @@
-"""One partition of a live topic, judged from the protocol alone: no history, no client.
+"""One partition of a live topic, judged by the protocol alone, without a history or a client.
 
-Pure. It is given the partition twice. First as a reader under read_committed gets it: each batch,
-and whether the broker's list of aborted transactions hides it. Then, up to an end that was taken
-later, every batch as it stands in the log. A batch shown to the first reader must by then belong to
-a transaction that a commit marker has ended, and a hidden one to an aborted transaction.
-Transactions without a marker are listed: on a topic in use that is no violation.
+Pure. It gets the partition twice. First as a read_committed consumer gets it: each batch, and
+whether the broker's list of aborted transactions hides it. Then, up to an end that was taken later,
+every batch in the log. A batch that the first reader got must by then belong to a transaction with
+a commit marker, and a hidden one to an aborted transaction. Transactions without a marker are
+listed, since on a topic in use they are not a violation.
 """
 
 from array import array
@@ -65,7 +65,7 @@ class PartitionAudit:
             return
         if len(self._log.ended) > ended:
             self._transaction_ended(batch)
-            self._log.ended.clear()  # a long log has many; their markers are checked by now
+            self._log.ended.clear()  # a long log has many; their markers have been checked by now
         self._running.pop(batch.producer_id, None)
 
     def _transaction_ended(self, marker: LoggedBatch) -> None:

@@ -1,15 +1,15 @@
 """The rules of Kafka's log (KIP-98, 890) for one partition's batches, on any broker.
 
-A `RawLog` is fed batch headers in the order of the log and reports problems of each at once.
-It knows only the log: no client, no clock. Rules:
-  * offsets ascend; leader epochs do not fall;
-  * a producer id's epoch does not fall, in data and in markers;
-  * within an epoch sequences follow one another (after 2^31-1 comes 0), a new epoch begins at 0;
-    in a log with a deleted start an epoch that may have begun there may continue anywhere;
-  * one transaction of a producer is open at a time; a marker ends it; the coordinator epoch of a
-    producer's markers does not fall. A marker that ends nothing is legal (a repeated one).
-A transaction is told from others by (producer id, epoch of its marker) when the marker's epoch is
-above the data's: transactions V2, and V1 after a fence.
+A `RawLog` gets batch headers in the order of the log and reports problems of each immediately. It
+knows only the log: no client, no clock. Rules:
+  * Offsets ascend. Leader epochs do not decrease.
+  * A producer id's epoch does not decrease, in data and in markers.
+  * Within an epoch sequences are consecutive (2^31-1 is followed by 0), and a new epoch begins at
+    0. In a log with a deleted start, an epoch that may have begun there may continue anywhere.
+  * One transaction of a producer is open at a time, and a marker ends it. The coordinator epoch of
+    a producer's markers does not decrease. A marker that ends nothing is legal (a repeated one).
+A transaction is identified by (producer id, epoch of its marker) when the marker's epoch is above
+the data's: transactions V2, and V1 after a fence.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Record the end of a run: the last reading, the ends, every replica's log.
 
-`scan_topics` goes through the protocol, `dump_logs` through the files of the nodes. Both only
-record; the checks judge.
+`scan_topics` uses the protocol, `dump_logs` the files of the nodes. Both only record; the checks
+judge.
 """
 
 import time
@@ -30,9 +30,9 @@ async def scan_topics(
     *,
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> bool:
-    """Read topics from start to end into `scan`; under read_committed record the `ends`, too.
+    """Read topics from start to end into `scan`; with read_committed record the `ends`, too.
 
-    Return False when a partition gave nothing for a minute: the records until then are kept.
+    Return False when a partition returned nothing for a minute; the records until then are kept.
     """
     is_committed = isolation is Isolation.READ_COMMITTED
     view = view_of(source)
@@ -66,7 +66,7 @@ async def scan_topics(
 def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPACTED) -> int:
     """Record batches, ends and derived files of all nodes' data; return the number of batches.
 
-    `compacted` names topics with batches that may differ from node to node.
+    `compacted` names topics whose batches may differ from node to node.
     """
     total = 0
     for node in sorted(data.glob("node-*")):

@@ -1,4 +1,4 @@
-"""Diagnose the mistakes of an application from the requests that it makes.
+"""Find the mistakes of an application in its requests.
 
 Begin with `diagnosis.py`; `catalogue.py` has the findings, `seen.py` their inputs.
 """

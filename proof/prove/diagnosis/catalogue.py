@@ -1,7 +1,7 @@
 """The findings: their meaning, and their remedy. docs/findings.md has a section for each.
 
-"wrong" breaks exactly-once by itself; "exposed" breaks it in unlucky cases of the cluster, and is
-reported for correct applications, too.
+"wrong" breaks exactly once by itself. "exposed" breaks it only in unlucky cases of the cluster, and
+is reported for correct applications, too.
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class FindingKind:
 class ApplicationFinding:
     """A finding.
 
-    instance: where it was seen first; subject: the topic, group or id; evidence: the observation in
-    words.
+    instance: where it was seen first; subject: the topic, group or id; evidence: the observation as
+    a sentence.
     """
 
     kind: FindingKind

@@ -16,7 +16,8 @@ from .seen import (
 class ReadUncommitted(FindingRule):
     """A consumer reads batches of transactions uncommitted, and its instance uses them.
 
-    It writes, or commits offsets. Input without transactions gives no finding.
+    The instance uses them if it writes, or commits offsets. Input without transactions gives no
+    finding.
     """
 
     def __init__(self) -> None:

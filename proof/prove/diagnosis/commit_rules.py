@@ -21,7 +21,7 @@ from .seen import (
 
 OUTSIDE_MIN = 2  # commits that moved offsets, with output in a transaction before each
 PERIODS_MIN, PERIOD_MIN_S, JITTER = 3, 0.8, 0.1
-BATCHES_BETWEEN_MIN = 2  # one batch, one commit: that is no timer
+BATCHES_BETWEEN_MIN = 2  # one batch, one commit: that is not a timer
 LATE_MIN = 5
 
 
@@ -38,7 +38,7 @@ class PlainCommits(FindingRule):
     """The rules offsets-outside-transaction and auto-commit.
 
     offsets-outside-transaction: each commit moved offsets, and transactional output came before it.
-    auto-commit: the commits follow a clock while output is written all the time: at equal distances
+    auto-commit: the commits follow a clock while output is written all the time: at equal intervals
     within a stay in the group, or by `commit_ticks`.
     """
 
@@ -62,7 +62,8 @@ class PlainCommits(FindingRule):
             self._written_since_s.pop(seen.instance, None)
             self._ticks.rebalanced(seen.instance, seen.at_s)
         elif isinstance(seen, SeenRequest) and seen.api in ("JoinGroup", "LeaveGroup"):
-            # At the request: the answer waits for the others, a session where one is dead.
+            # Taken at the request, as the answer may wait for other members, or for a dead one's
+            # session.
             self._ticks.rebalanced(seen.instance, seen.at_s)
         elif isinstance(seen, SeenOpened):
             self._ticks.opened(seen.instance, seen.at_s)
@@ -117,10 +118,10 @@ class PlainCommits(FindingRule):
 
 
 class CommitBeforeOutput(FindingRule):
-    """The key of an input is written by the same instance after the input was committed.
+    """An instance wrote the key of an input after the input was committed.
 
-    Keys that come in twice prove nothing, nor do those before a batch with unknown keys: they may
-    have come again. An output that came before the commit counts against it.
+    Keys that occur twice prove nothing, nor do those before a batch with unknown keys, since they
+    may have occurred again. An output before the commit counts against the finding.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Detect a timer of commits that continues through rebalances.
 
-A tick is a commit that comes whole defaults of 5 s behind another one of its instance, or behind
-the start of its client. Commits of a rebalance prove nothing, tick or not.
+A tick is a commit at a multiple of the default 5 s after another one of its instance, or after the
+start of its client. Commits of a rebalance prove nothing, tick or not.
 """
 
 from collections import defaultdict
@@ -12,7 +12,8 @@ EARLY_S, LATE_S = 0.1, 0.25  # a timer begins about when its client connects fir
 BEHIND_MAX = 2  # defaults
 TICKS_MIN, TICKS_SHARE, SPARSE_MAX = 3, 2 / 3, 5
 RECENT_MAX = 8  # including those of rebalances, of which each may bring several
-WRITTEN_MIN_S = 0.3  # before a tick; a commit after each batch comes at once
+# output this long before a tick counts; a commit after each batch follows it immediately
+WRITTEN_MIN_S = 0.3
 REVOKED_S = 1.0  # so close before a JoinGroup or LeaveGroup it is a commit of the rebalance
 
 
@@ -37,7 +38,7 @@ class CommitTicks:
     """The commits of all observed groups. Times are seconds of one clock."""
 
     def __init__(self) -> None:
-        # The last ones of an instance, across rebalances; by instance and group.
+        # The last commits of an instance, across rebalances; by instance and group.
         self._commits = defaultdict[str, dict[str, list[_Commit]]](dict[str, list[_Commit]])
         self._counts = defaultdict[str, _Counts](_Counts)
         self._connections = defaultdict[str, int](int)  # open ones, of an instance
@@ -56,7 +57,7 @@ class CommitTicks:
             self.rebalanced(instance, at_s)
 
     def rebalanced(self, instance: str, at_s: float) -> None:
-        """Note that it joins or leaves a group: its commits just before were part of it."""
+        """Note that it joins or leaves a group, so its commits just before were part of that."""
         for group, commits in self._commits[instance].items():
             for commit in reversed(commits):
                 if commit.is_revoked or at_s - commit.at_s > REVOKED_S:
@@ -67,9 +68,9 @@ class CommitTicks:
     def committed(
         self, instance: str, group: str, at_s: float, written_since_s: float | None = None
     ) -> str:
-        """Return evidence of a timer, in words; empty as long as there is none.
+        """Return evidence of a timer as a sentence; empty as long as there is none.
 
-        written_since_s: when the first output was written that this commit covers.
+        written_since_s: when the first output covered by this commit was written.
         """
         commits, counts = self._commits[instance].get(group, []), self._counts[group]
         oldest_s = at_s - BEHIND_MAX * DEFAULT_S - JITTER_S

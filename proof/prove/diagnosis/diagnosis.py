@@ -1,10 +1,10 @@
-"""A diagnosis: sightings in, findings out. Pure: no clock, no sockets.
+"""A diagnosis: it takes sightings and returns findings. Pure: no clock, no sockets.
 
     diagnosis = Diagnosis()
     for one in diagnosis.see(sighting): ...
     diagnosis.findings
 
-`listener.py` feeds it with the events of the protocol proxy.
+`listener.py` converts the events of the protocol proxy to sightings.
 """
 
 from .catalogue import CATALOGUE, ORDER, ApplicationFinding
@@ -24,7 +24,7 @@ FINDINGS_MAX = 1_000
 class Diagnosis:
     """Reports each kind once for each subject (topic, group, transactional id), when first seen.
 
-    is_aggregate: outputs are sums and their like, so state has to survive.
+    is_aggregate: outputs are sums or similar, so state has to survive.
     """
 
     def __init__(self, *, is_aggregate: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Rules of fencing: group metadata in transactions, transactional ids, and ignored refusals."""
+"""Rules about fencing: group metadata in transactions, transactional ids, and ignored refusals."""
 
 import re
 from collections import defaultdict
@@ -23,7 +23,7 @@ from .seen import (
 )
 
 UNFENCED_MIN = 2
-LIVE_WITHIN_S = 2.0  # below any session: a longer silence may be a zombie's
+LIVE_WITHIN_S = 2.0  # below any session timeout; a longer silence may be a zombie's
 USED_WITHIN_S = 15.0
 SILENT_S = 4.5  # members send a heartbeat every 3 s
 SHARED_MIN = 2
@@ -35,10 +35,10 @@ LAST_NUMBER = re.compile(r"(\d+)\D*$")
 class GroupFencing(FindingRule):
     """The rules no-group-fencing and unstable-offset-fetch.
 
-    Ids that belong to one input partition each are excluded (the way before KIP-447): there the new
-    owner of the partition fences the old one, and ends its transaction, by InitProducerId. So are
-    instances that have not joined the group: a consumer that assigns partitions itself has no
-    generation.
+    Excluded are ids that belong to one input partition each (the method before KIP-447): there the
+    new owner of the partition fences the old one, and ends its transaction, by InitProducerId. Also
+    excluded are instances that have not joined the group: a consumer that assigns partitions itself
+    has no generation.
     """
 
     def __init__(self) -> None:
@@ -220,14 +220,14 @@ class RandomIds(FindingRule):
     def _begun(self, seen: SeenInit) -> None:
         names, name = self._names[seen.instance], seen.transactional_id
         if name in self._everywhere:
-            names.lives.clear()  # it comes back: not random
+            names.lives.clear()  # the id is used again, so it is not random
         elif not names.connections:
             names.lives = [*names.lives[1 - LIVES_MAX :], name]
         self._everywhere.put(name, None)
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
-        """Judge when work is done, so that another way of fencing is known."""
+        """Judge when work is done, when another way of fencing would be known."""
         lives = self._names[seen.instance].lives
         random = [name for name in lives if LOOKS_RANDOM.search(name)]
         restarts = max(len(lives) - 1, 0)

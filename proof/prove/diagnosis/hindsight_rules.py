@@ -1,4 +1,4 @@
-"""Rules that need the judgement of the outputs: they apply only to wrong outputs."""
+"""Rules that need the judgement of the outputs; they apply only to wrong outputs."""
 
 from collections import defaultdict
 
@@ -60,9 +60,9 @@ class StateNotRebuilt(FindingRule):
 class PassedOver(FindingRule):
     """An instance committed an offset behind a lost input that it fetched and never wrote.
 
-    It was in a transaction, between two rebalances. It is abort-without-seek where the instance has
-    aborted, and commits only what it writes otherwise: the abort of such records cannot be seen
-    when nothing of their transaction had left the client.
+    This was in a transaction, between two rebalances. The finding is abort-without-seek if the
+    instance has aborted, and otherwise commits only what it writes: an abort cannot be seen if no
+    record of the transaction had been sent.
     """
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ class DiagnosisListener:
         wrong_finals: int,
         is_sink: bool,
     ) -> None:
-        """Add the judgement of the outputs: some mistakes are visible only then."""
+        """Add the judgement of the outputs, since some mistakes are visible only then."""
         self.see(
             SeenVerdict(
                 at_s=time.monotonic(),

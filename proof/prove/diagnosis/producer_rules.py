@@ -1,4 +1,6 @@
-"""Rules of writing output: acks, idempotence, beside the transactions, again by a new producer."""
+"""Rules about writing output: acks, idempotence, outside of transactions, repeated by a new
+producer.
+"""
 
 from collections import defaultdict
 
@@ -94,7 +96,8 @@ class PlainProducer(FindingRule):
 class FreshProducer(FindingRule):
     """Another producer of the same process sends unanswered records again.
 
-    The same process: a connection that was open before is still open. Another one is a restart.
+    It is the same process if a connection that was open before is still open. Otherwise it is a
+    restart.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The common part of the rules: the form of a finding, and memories with a bound."""
+"""The common part of the rules: the form of a finding, and limited memories."""
 
 from collections import OrderedDict
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """The sightings of an application: small facts, in the order in which they happened.
 
-at_s: monotonic; instance: the owner of the proxy's address. A record is known by a hash of its key
-(of its value where there is no key), and by one of key and value: `Keyed`. Timeouts are those that
-the client asked for, before any change by a proxy.
+at_s: monotonic; instance: the instance of the proxy's address. A record is identified by a hash of
+its key (of its value without a key), and by one of key and value: `Keyed`. Timeouts are those that
+the client requested, before any change by a proxy.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRequest(Sighting):
-    """A client sent a request; comes before the request's own sightings."""
+    """A client sent a request; it comes before the request's own sightings."""
 
     api: str
 
@@ -73,7 +73,7 @@ class SentBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduce(Sighting):
-    """A Produce goes to a broker. number: of the request on its connection."""
+    """A Produce is sent to a broker. number: of the request on its connection."""
 
     number: int = 0
     acks: int = -1
@@ -85,7 +85,7 @@ class SeenProduce(Sighting):
 class SeenProduced(Sighting):
     """A Produce was answered.
 
-    is_known: the client knows that it was written. has_error: it was not, or not for sure.
+    is_known: the client knows that it was written. has_error: it was not written, or not certainly.
     is_refused: no broker has seen it, and the client knows.
     """
 
@@ -104,7 +104,7 @@ class SeenFetch(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRecords(Sighting):
-    """A batch came to a consumer. keys: offset and hash of the key of each record."""
+    """A consumer got a batch. keys: offset and hash of the key of each record."""
 
     partition: Partition
     is_transactional: bool = False

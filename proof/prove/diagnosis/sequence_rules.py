@@ -1,4 +1,4 @@
-"""Rules of batches and sequence numbers: sent at the end of the transaction, or made anew."""
+"""Rules about batches and sequence numbers at the end of a transaction, and in repeated batches."""
 
 from collections import defaultdict
 from itertools import count
@@ -37,8 +37,8 @@ def key_of(batch: SentBatch) -> BatchKey | None:
 class CommitBeforeProduce(FindingRule):
     """A commit is sent while a batch of its transaction has no answer.
 
-    A batch counts as answered when any try of it was: the connection of an earlier one may still be
-    open. A zombie may write under the same id.
+    A batch counts as answered when any attempt was answered, since the connection of an earlier one
+    may still be open. A zombie may write under the same id.
     """
 
     def __init__(self) -> None:
@@ -79,8 +79,8 @@ class CommitBeforeProduce(FindingRule):
 class OtherBytes(FindingRule):
     """A retry has the same producer id, epoch and sequence number, with other records.
 
-    Not after an error: a refused batch has not taken its number. Only where the records of both are
-    known: the same ones may be encoded in another way.
+    There is no finding after an error, since a refused batch has not used its number. The records
+    of both must be known, since the same records may be encoded in another way.
     """
 
     def __init__(self) -> None:
@@ -120,8 +120,8 @@ class FreshTransaction(FindingRule):
 
     Records of a transaction with an unanswered commit are written again under a transactional id
     that the same process did not have then. Its other producers may write equal records, and a
-    restart knows nothing of the commit. Not when offsets were fetched in between: they show what
-    was committed.
+    restarted process does not know of the commit. There is no finding if offsets were fetched in
+    between, as they show what was committed.
     """
 
     def __init__(self) -> None:
@@ -173,8 +173,8 @@ class FreshTransaction(FindingRule):
 class _Ending(NamedTuple):
     """An unanswered commit.
 
-    number: its place among the first sights of transactional ids; others: the connections that its
-    process had then, but for its own.
+    number: its position among the first uses of transactional ids; others: the other connections of
+    its process at that time.
     """
 
     written: set[Keyed]

@@ -35,7 +35,7 @@ ABORTS_MAX = 20  # that are watched, of an instance
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction. is_excused: something else may have caused the suspicion."""
+    """A transaction. is_excused: the suspicion may have another cause."""
 
     since_s: float
     is_excused: bool = False
@@ -57,7 +57,7 @@ class _Open:
 class _Aborted:
     """An aborted transaction; delivered_to: behind the last record that had come before it.
 
-    lost_from: an offset that is committed there or further passes over aborted inputs.
+    lost_from: an offset committed at or beyond this one passes over aborted inputs.
     """
 
     keys: set[int]
@@ -77,9 +77,9 @@ class _Instance:
 class TooLong(FindingRule):
     """A transaction is open too long, twice.
 
-    That is longer than its timeout, than its consumer may stay away from poll, or than a session
-    without a heartbeat. Waits for a broker do not count. Nor does a transaction of an instance that
-    was silent or lost a connection of it meanwhile: it may have been paused, or have waited for
+    It is open longer than its timeout, than its consumer may go without a poll, or than a session
+    without a heartbeat. Waits for a broker do not count. A transaction is excused if its instance
+    was silent or lost a connection meanwhile, since it may have been paused, or have waited for
     another broker.
     """
 
@@ -157,9 +157,9 @@ class TooLong(FindingRule):
 class AbortWithoutSeek(FindingRule):
     """After an abort a later transaction commits offsets behind inputs that were not read again.
 
-    None of their keys was written again either. Commits of another partition with records at hand
-    prove nothing. Where none of the keys is known from the input no finding is made: values that
-    are written again may be others. A rebalance, or offsets fetched anew, end the watch.
+    None of their keys was written again either. Commits of another partition with available records
+    prove nothing. If none of the keys is known from the input, there is no finding, since the
+    values written again may be others. A rebalance, or offsets fetched again, end the watch.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class AbortWithoutSeek(FindingRule):
             read_to[partition] = offset
 
     def _excuse(self, instance: str) -> None:
-        """Excuse open transactions: an abort of them loses no input."""
+        """Excuse open transactions, whose abort loses no input."""
         for (own, _), each in self._open.items():
             each.is_excused |= own == instance
 

@@ -1,6 +1,6 @@
-"""Translate the proxy's requests and answers to sightings. Pure, but for the state of a decoder.
+"""Translate the proxy's requests and answers to sightings. Pure, except for a decoder's state.
 
-Records are decoded as far as a budget goes: an observer must not slow down the application.
+Records are decoded as far as a budget allows, as an observer must not slow down the application.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from ....wire.record_batch import BatchHeader, iterate_batches
 from ....wire.records import decode_batch
 from . import seen as s
 
-BATCH_BYTES_MAX = 64 * 1024  # of one whose records are looked at
+BATCH_BYTES_MAX = 64 * 1024  # limit of a batch whose records are examined
 RECORDS_PER_S_MAX = 4_000
 NO_MEMBER_GENERATION = -1
 REQUIRE_STABLE_FROM = 7

@@ -1,1 +1,1 @@
-"""The outputs of an application: topics or a table, read until nothing moves any more."""
+"""The outputs of an application: topics or a table, read until they no longer change."""

@@ -77,7 +77,7 @@ class DatabaseOutputs(threading.Thread):
             self.join(10)
 
     def check(self) -> None:
-        """Do not fail for a missing table: the application may create it."""
+        """Do not fail for a missing table, since the application may create it."""
 
     @property
     def problem(self) -> str:

@@ -1,4 +1,4 @@
-"""After the faults: wait until nothing moves any more, then report what is through."""
+"""After the faults, wait until nothing changes any more, then report which inputs are finished."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from .reading import READ_TIMEOUT_S, OutputReader, in_order
 
 LATEST = -1
 TELL_EACH_S, REST_S = 5.0, 3.0
-QUIET_S = 1.5  # when nothing is missing: later outputs would be duplicates
+QUIET_S = 1.5  # wait after nothing is missing: later outputs would be duplicates
 # When something is, and the group has committed all inputs. Where offsets are kept elsewhere, only
 # fetches are seen, which may be long before the output.
 QUIET_AND_THROUGH_S = 4.0
@@ -38,8 +38,8 @@ Judge = Callable[[Inputs, list[LogRecord], Callable[[LogRecord], bool]], Judgeme
 class Pace:
     """The times of a drain.
 
-    silence_s: without any movement for so long the application counts as stalled. rest_s: an
-    instance that has not ended by itself, nor tried in vain, for so long is at rest.
+    silence_s: without any change for so long, the application counts as stalled. rest_s: an
+    instance that has not ended by itself, nor tried without success, for so long is at rest.
     """
 
     timeout_s: float
@@ -50,7 +50,7 @@ class Pace:
 class Drain:
     """The wait for the end of the work.
 
-    `why`: the obstacle to the end, in words; empty without one. `unrest`: the instance that had not
+    `why`: what prevents the end, as text; empty if nothing. `unrest`: the instance that had not
     come to rest at the deadline.
     """
 
@@ -138,8 +138,8 @@ class Drain:
     def _end_restless(self, restless: Unrest | None, *, is_quiet: bool) -> None:
         """Note at the deadline which part has not come to rest.
 
-        Where outputs move, transactions are open at any moment; a broker that does not answer
-        proves nothing about them.
+        If outputs still change, transactions are open at any moment. If a broker does not answer,
+        that proves nothing about them.
         """
         if restless is None and not is_quiet:
             restless = Unrest("the application", "outputs or offsets still moved")

@@ -14,7 +14,7 @@ DOWN_S, BEHIND_MS = 1.0, 400
 
 
 class BrokerStrikes:
-    """Faults of brokers. cluster: None for a cluster of others."""
+    """Faults of brokers. cluster: None for another cluster than ours."""
 
     def __init__(self, cluster: Cluster | None) -> None:
         self._cluster = cluster

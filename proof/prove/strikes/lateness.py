@@ -1,7 +1,7 @@
 """Faults that break nothing: slow or held requests, and a paused leader.
 
-A slow request keeps one instance busy, so others are struck meanwhile; all other faults wait until
-it is over, and its sender has had time to react.
+A slow request keeps one instance busy, and other instances get further slow requests meanwhile. All
+other faults wait until it is over, and its sender has had time to react.
 """
 
 import random
@@ -36,8 +36,8 @@ Wait = Callable[[Callable[[], bool], float], bool]
 class LateStrikes:
     """Late requests.
 
-    wait: until something holds, or the time is up; instances: the running ones; aim_s: so long a
-    request is waited for.
+    wait: until a condition holds, or the time is up; instances: the running ones; aim_s: how long
+    to wait for a request.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LateStrikes:
         self.until_s = float("-inf")  # until then an idle instance may be waiting
 
     def slow(self, fault: AimedFault, match: Match) -> Struck | None:
-        """Slow a request down; return once it is on its way, None when none came."""
+        """Slow a request down; return when it is being delayed, None when no request came."""
         seconds = fault.seconds or self._chance.uniform(*SLOW_S)
         side = fault.side or self._chance.choice(SIDES)
         assert side in ("request", "answer")
@@ -90,7 +90,9 @@ class LateStrikes:
         )
 
     def stall(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """Pause the broker, while its request is held: then it travels, and waits there."""
+        """Pause the broker while its request is held; then forward the request, which waits at the
+        broker.
+        """
         broker = broker_of(request)
         assert self._cluster is not None
         seconds = fault.seconds or self._chance.uniform(STALL_MIN_S, STALL_MAX_S)

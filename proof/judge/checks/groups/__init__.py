@@ -1,1 +1,1 @@
-"""Checks of groups of consumers: of any protocol (A6), and of the newer one alone (G1 to G3)."""
+"""Checks of groups of consumers: with any protocol (A6), and only with KIP-848 (G1 to G3)."""

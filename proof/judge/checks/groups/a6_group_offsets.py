@@ -1,11 +1,11 @@
 """A6: a partition has one owner in a generation of a group, and commits stay.
 
-A generation's members commit one after the other, and no member of an earlier one comes in between.
-The final offset is therefore that of a commit after which none was acknowledged: a commit that had
-returned before another one began, or that is of an earlier generation, is overtaken. When the
-outcome of a commit is not known, or it was requested several times, a request may have been carried
-out late, but within its generation. A static member that comes again has the place of the one
-before it, in the same generation (KIP-345).
+The members of a generation commit one after the other, and no member of an earlier generation comes
+in between. So the final offset is that of a commit after which no other was acknowledged. A commit
+is overtaken if it had returned before another one began, or if it is of an earlier generation. If
+the outcome of a commit is unknown, or it was requested several times, a request may have been
+executed late, but within its generation. A static member that joins again replaces the one before
+it, in the same generation (KIP-345).
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,9 @@
 """G1: a partition has one owner at a time among a consumer group's members (KIP-848).
 
-A member gets a partition between a heartbeat and its answer, and certainly has it as long as
-heartbeats were answered that began while it had it. A silent member may have lost it without
-knowing: that is no finding. Nor is an answer that a stopped member read late, when others had the
-partition already.
+A member gets a partition between a heartbeat and its answer. It certainly has the partition as long
+as heartbeats were answered that began while it had it. A silent member may have lost the partition
+without knowing, which is not a finding. Neither is an answer that a paused member read late, when
+others had the partition already.
 """
 
 from collections.abc import Iterable, Iterator

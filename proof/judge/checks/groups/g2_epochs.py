@@ -1,7 +1,7 @@
-"""G2: epochs of a consumer group (KIP-848) never go back.
+"""G2: the epochs of a consumer group (KIP-848) never decrease.
 
-A member is never given an epoch below its last one. A joining member gets the epoch of the newest
-target, which is at least any epoch that a member was given before.
+A member never gets an epoch below its last one. A joining member gets the epoch of the newest
+target, which is at least any epoch that a member got before.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,8 @@
-"""G3: no offset is accepted from a consumer-group member (KIP-848) after its partition moved on.
+"""G3: no offset of a consumer-group member (KIP-848) is accepted after its partition has moved.
 
-When another member was given the partition after this one, and before this one asked for its
-commit, then this one's epoch is fenced there: plainly, and in a transaction. The other was given it
-later if it asked for it after this one had its answer. A member that has had the partition twice
+If another member got the partition after this one, and before this one requested its commit, then
+this member's epoch is fenced there, outside of transactions and in them. The other member got it
+later if it requested it after this one had its answer. A member that has had the partition twice
 commits under the tenure of its epoch.
 """
 

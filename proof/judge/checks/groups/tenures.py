@@ -15,8 +15,8 @@ def tenure_column(history: History, name: str) -> Array:
 def certain_until(history: History) -> Array:
     """Return the end of each tenure's certain part; the coordinator kept it longer than that.
 
-    The tenure was given to the member at `taken_ns`. An answered heartbeat proves nothing about the
-    time after it began: the session may have ended since then.
+    The member got the tenure at `taken_ns`. An answered heartbeat proves nothing about the time
+    after it began, since the session may have ended since then.
     """
     return np.maximum(tenure_column(history, "taken_ns"), tenure_column(history, "confirmed_ns"))
 
