@@ -50,17 +50,22 @@ REPLICATION_OPTIONAL = (
 )
 TRANSACTION_OPTIONAL = ("% OF PLAIN", "PLAIN p50 ms", "p99 ms")
 Secure = Annotated[
-    bool, Parameter(name="--secure", help="On a cluster of `up --secure` of its own.", negative=())
+    bool,
+    Parameter(
+        name="--secure",
+        help="Use a new cluster with TLS and logins, as `up --secure`.",
+        negative=(),
+    ),
 ]
-JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
-Keep = Annotated[Path | None, Parameter(help="A folder for report.json and report.html.")]
+JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures to this file.")]
+Keep = Annotated[Path | None, Parameter(help="Keep report.json and report.html in this folder.")]
 HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
 
 
 def register(app: App) -> None:
     """Add this file's commands."""
     app.command(demo)
-    about = "What guarantees cost, what faults cost."
+    about = "The cost of guarantees and of faults."
     add_family(app, "bench", about, replication, txn, failover)
 
 
@@ -68,23 +73,27 @@ def demo(
     *,
     job: Annotated[
         Literal["flights", "transfers"],
-        Parameter(help="Flights enriched and summed; or transfers: rows of a database and events."),
+        Parameter(
+            help="flights are enriched and summed; transfers are rows of a database and events."
+        ),
     ] = "flights",
-    seed: Annotated[int | None, Parameter(help="Repeats the faults of another run.")] = None,
+    seed: Annotated[int | None, Parameter(help="Repeat the faults of another run.")] = None,
     database: Annotated[
         str | None,
         Parameter(
-            help="Of transfers: postgresql://USER@HOST/DATABASE, or postgresql:// for a server "
-            "that is started, and killed with the rest. sqlite if it is not given."
+            help=(
+                "For --job transfers: postgresql://USER@HOST/DATABASE, or postgresql:// for a "
+                "server that is started, and killed like the nodes. Default: sqlite."
+            )
         ),
     ] = None,
-    seconds: Annotated[float, Parameter(help="Of transfers: for how long.")] = 60.0,
+    seconds: Annotated[float, Parameter(help="Duration of --job transfers.")] = 60.0,
     engine: Annotated[
         Literal["spark", "workers"] | None,
-        Parameter(help="What enriches: a Spark job, or two processes of one consumer group."),
+        Parameter(help="The engine: a Spark job, or two processes of one consumer group."),
     ] = None,
     broken: Annotated[
-        Break, Parameter(name="--break", help="Take one guarantee away, to see what it is for.")
+        Break, Parameter(name="--break", help="Remove one guarantee, to see its purpose.")
     ] = "none",
     secure: Secure = False,
     keep: Keep = None,
@@ -206,7 +215,7 @@ def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]")
             cluster.down(purge=not is_kept)
         if is_kept and cluster.data.exists():
             remove = shell_command("down", data=cluster.data)
-            say(f"logs and data are kept in {cluster.data}; remove them with: {remove} --purge")
+            say(f"logs and data stay in {cluster.data}; remove them with: {remove} --purge")
 
 
 def _engine(broken: str) -> Literal["spark", "workers"]:
@@ -226,14 +235,14 @@ def replication(
     rf: Annotated[
         str, Parameter(name=["--rf", "--replication-factor"], help="Replication factors.")
     ] = "1,3",
-    acks: Annotated[str, Parameter(help="0, 1, all.")] = "1,all",
+    acks: Annotated[str, Parameter(help="acks of the producer: 0, 1, all.")] = "1,all",
     min_isr: Annotated[str, Parameter(help="min.insync.replicas; only with acks=all.")] = "2",
-    record_size: Annotated[str, Parameter(help="Bytes of a record's value.")] = "100,1000",
+    record_size: Annotated[str, Parameter(help="Size of a record's value in bytes.")] = "100,1000",
     batch_size: Annotated[str, Parameter(help="batch.size in bytes.")] = "16384,1000000",
     repetitions: Annotated[
-        int, Parameter(name=["--repetitions", "-r"], help="Of each measurement.")
+        int, Parameter(name=["--repetitions", "-r"], help="Repetitions of each measurement.")
     ] = 2,
-    seconds: Annotated[float, Parameter(help="Of load for each figure.")] = 3.0,
+    seconds: Annotated[float, Parameter(help="Seconds of load for each figure.")] = 3.0,
     rate: Annotated[float, Parameter(help="Records/s of the latency run.")] = 1_000.0,
     against_floor: Annotated[
         bool,
@@ -281,17 +290,18 @@ def replication(
 
 def txn(
     *,
-    records: Annotated[str, Parameter(help="Records of a transaction.")] = "1,10,100,1000",
-    partitions: Annotated[str, Parameter(help="Partitions that it touches.")] = "1,3,10",
-    record_size: Annotated[int, Parameter(help="Bytes of a record's value.")] = 100,
+    records: Annotated[str, Parameter(help="Records in a transaction.")] = "1,10,100,1000",
+    partitions: Annotated[str, Parameter(help="Partitions in a transaction.")] = "1,3,10",
+    record_size: Annotated[int, Parameter(help="Size of a record's value in bytes.")] = 100,
     rf: Annotated[
-        int, Parameter(name=["--rf", "--replication-factor"], help="Replication factor.")
+        int,
+        Parameter(name=["--rf", "--replication-factor"], help="Replication factor of the topics."),
     ] = 3,
     min_isr: Annotated[int, Parameter(help="min.insync.replicas.")] = 2,
     repetitions: Annotated[
-        int, Parameter(name=["--repetitions", "-r"], help="Of each measurement.")
+        int, Parameter(name=["--repetitions", "-r"], help="Repetitions of each measurement.")
     ] = 2,
-    seconds: Annotated[float, Parameter(help="Of transactions for each figure.")] = 3.0,
+    seconds: Annotated[float, Parameter(help="Seconds of transactions for each figure.")] = 3.0,
     seed: Annotated[int, Parameter(help="Of the bytes that are written.")] = 0,
     secure: Secure = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -323,7 +333,7 @@ def txn(
 
 def failover(
     *,
-    kills: Annotated[int, Parameter(name=["--kills", "-n"], help="How often.")] = 10,
+    kills: Annotated[int, Parameter(name=["--kills", "-n"], help="Number of kills.")] = 10,
     secure: Secure = False,
     data: Data = DEFAULT_DATA,
     json_file: JsonFile = None,

@@ -22,18 +22,24 @@ def register(app: App) -> None:
 
 def run(
     *,
-    seconds: Annotated[float, Parameter(help="How long faults are made.")] = 90.0,
-    seed: Annotated[int, Parameter(help="Of the schedule and of the load.")] = 1,
+    seconds: Annotated[float, Parameter(help="Seconds during which faults are made.")] = 90.0,
+    seed: Annotated[int, Parameter(help="Seed of the schedule and of the load.")] = 1,
     out: Out = None,
-    nodes: Annotated[int, Parameter(name=["--nodes", "-n"], help="3, 4 or 5.")] = 3,
+    nodes: Annotated[
+        int, Parameter(name=["--nodes", "-n"], help="Number of nodes: 3, 4 or 5.")
+    ] = 3,
     faults: Annotated[
-        str | None, Parameter(help="Only these kinds, with commas; `help` lists them.")
+        str | None, Parameter(help="Make only these kinds, separated by commas; `help` lists them.")
     ] = None,
-    rate: Annotated[float, Parameter(help="Faults a minute to aim at.")] = 24.0,
-    workers: Annotated[int, Parameter(help="Processes of our client.")] = 2,
-    confluent: Annotated[int, Parameter(help="Processes of confluent-kafka.")] = 1,
-    pause: Annotated[int, Parameter(help="ms between a client's operations, on average.")] = 20,
-    secure: Annotated[bool, Parameter(help="On a cluster of `up --secure`.", negative=())] = False,
+    rate: Annotated[float, Parameter(help="Intended number of faults a minute.")] = 24.0,
+    workers: Annotated[int, Parameter(help="Number of processes with oncelog's client.")] = 2,
+    confluent: Annotated[int, Parameter(help="Number of processes with confluent-kafka.")] = 1,
+    pause: Annotated[
+        int, Parameter(help="Average time between a client's operations, in ms.")
+    ] = 20,
+    secure: Annotated[
+        bool, Parameter(help="Use a cluster with TLS and logins, as `up --secure`.", negative=())
+    ] = False,
     keep: Annotated[bool, Parameter(help="Keep the nodes' data.", negative=())] = False,
     format: Format = "table",
 ) -> int:
@@ -100,7 +106,9 @@ def report(
     directory: Annotated[Path, Parameter(help="The directory of a run.")],
     /,
     *,
-    html: Annotated[Path | None, Parameter(help="Where to; DIR/report.html if absent.")] = None,
+    html: Annotated[
+        Path | None, Parameter(help="File to write; by default DIR/report.html.")
+    ] = None,
 ) -> None:
     """Judge a run again and write its page: the verdict, rates and latency, the faults."""
     require("check", "numpy", "pyarrow")

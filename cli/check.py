@@ -31,11 +31,9 @@ def check(
         Parameter(help="Run only these checks (--catalogue lists them).", negative=()),
     ] = None,
     evidence: Annotated[
-        bool, Parameter(help="Print all that is known of each case.", negative=())
+        bool, Parameter(help="Print everything that is known about each case.", negative=())
     ] = False,
-    catalogue: Annotated[
-        bool, Parameter(help="List the anomalies that are looked for.", negative=())
-    ] = False,
+    catalogue: Annotated[bool, Parameter(help="List all anomalies.", negative=())] = False,
     query: Query = QUERY,
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.

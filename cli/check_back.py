@@ -21,10 +21,14 @@ def check_back(
         str,
         Parameter(help="postgresql://..., sqlite:///FILE, or http(s)://... of an endpoint."),
     ],
-    older_than: Annotated[float, Parameter(help="Seconds; younger transactions are left.")] = 30.0,
-    every: Annotated[float, Parameter(help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, Parameter(help="One look; exit code 1 if one is not known.")] = False,
-    writer: Annotated[str | None, Parameter(help="Only of this writer.")] = None,
+    older_than: Annotated[
+        float, Parameter(help="Seconds; leave younger transactions alone.")
+    ] = 30.0,
+    every: Annotated[float, Parameter(help="Seconds between two rounds.")] = 1.0,
+    once: Annotated[
+        bool, Parameter(help="Run one round; exit code 1 if an outcome is unknown.")
+    ] = False,
+    writer: Annotated[str | None, Parameter(help="Only transactions of this writer.")] = None,
     query: Query = QUERY,
 ) -> int:
     """End transactions of dual writes that their writers abandoned, as a resolver decides.

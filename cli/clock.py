@@ -21,7 +21,7 @@ def register(app: App) -> None:
 
 
 def advance(
-    by: Annotated[str, Parameter(help="15m, 1h30m, 8d: how much time passes.")],
+    by: Annotated[str, Parameter(help="The time to advance: 15m, 1h30m, 8d.")],
     /,
     *,
     data: Data = DEFAULT_DATA,

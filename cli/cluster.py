@@ -79,7 +79,10 @@ def up(
     *,
     nodes: Annotated[
         int | None,
-        Parameter(name=["--nodes", "-n"], help="1, 3, 4 or 5; else 3, or those that are there."),
+        Parameter(
+            name=["--nodes", "-n"],
+            help="Number of nodes: 1, 3, 4 or 5. Default: 3, or those of the existing cluster.",
+        ),
     ] = None,
     first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
     data: Data = DEFAULT_DATA,
@@ -89,30 +92,36 @@ def up(
         Parameter(name=["--rf", "--replication-factor"], help="default.replication.factor"),
     ] = None,
     min_isr: Annotated[int | None, Parameter(help="min.insync.replicas")] = None,
-    txn_shards: Annotated[int | None, Parameter(help="Shards of the coordinator.")] = None,
+    txn_shards: Annotated[
+        int | None, Parameter(help="Number of shards of the transaction coordinator.")
+    ] = None,
     clock: Annotated[
         Literal["system", "controlled"] | None,
-        Parameter(help="controlled: `oncelog clock advance` lets time pass."),
+        Parameter(help="controlled: `oncelog clock advance` can advance the time."),
     ] = None,
     metrics: Annotated[
-        bool | None, Parameter(help="Serve /metrics of each node, on this machine only.")
+        bool | None, Parameter(help="Serve /metrics on each node, on this machine only.")
     ] = None,
     metrics_port: Annotated[
-        int | None, Parameter(help="Metrics of node i are on PORT+i-1; else on free ports.")
+        int | None, Parameter(help="Serve metrics of node i on PORT+i-1; default: free ports.")
     ] = None,
     log_format: Annotated[
-        Literal["text", "json"] | None, Parameter(help="Of the lines of each node.log.")
+        Literal["text", "json"] | None, Parameter(help="Format of the lines of each node.log.")
     ] = None,
     secure: Annotated[
-        bool, Parameter(help="TLS, logins and an authorizer; files for clients.", negative=())
+        bool,
+        Parameter(help="Use TLS, logins and an authorizer; write files for clients.", negative=()),
     ] = False,
     config: Pairs = None,
     feature: Annotated[
         list[str] | None,
-        Parameter(help="NAME=LEVEL, as transaction.version=0; may be repeated.", negative=()),
+        Parameter(
+            help="NAME=LEVEL, for example transaction.version=0; may be repeated.", negative=()
+        ),
     ] = None,
     profile: Annotated[
-        Literal["local", "kafka"], Parameter(help="Defaults: made to be watched, or Kafka's own.")
+        Literal["local", "kafka"],
+        Parameter(help="Defaults: local (fast fail-over), or Kafka's own."),
     ] = "local",
     format: Format = "table",
 ) -> None:
@@ -174,7 +183,8 @@ def _wants_metrics(metrics: bool | None, port: int | None) -> bool | None:
 def ps(
     *,
     everywhere: Annotated[
-        bool, Parameter(name="--all", help="All clusters of this user, one a row.", negative=())
+        bool,
+        Parameter(name="--all", help="List all clusters of this user, one in a row.", negative=()),
     ] = False,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
@@ -193,9 +203,9 @@ def ps(
 def doctor(
     *,
     probe: Annotated[
-        bool, Parameter(help="Ask every node each 5 ms; late answers are told.", negative=())
+        bool, Parameter(help="Ping every node every 5 ms, and report late answers.", negative=())
     ] = False,
-    seconds: Annotated[float, Parameter(help="How long to probe.")] = 10.0,
+    seconds: Annotated[float, Parameter(help="Seconds to probe.")] = 10.0,
     query: Query = QUERY,
 ) -> int:
     """Check this machine, the data directory and the cluster for problems.
@@ -223,15 +233,15 @@ def logs(
     /,
     *,
     follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], help="Wait for more lines.", negative=())
+        bool, Parameter(name=["--follow", "-f"], help="Wait for new lines.", negative=())
     ] = False,
-    lines: Annotated[int, Parameter(help="How many of the last lines.")] = 50,
+    lines: Annotated[int, Parameter(help="Number of last lines.")] = 50,
     level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        Parameter(help="First have the node log from this level on, until it ends."),
+        Parameter(help="Set the log level of the node, until it ends."),
     ] = None,
     logger: Annotated[
-        str, Parameter(help="What --level is for: this logger and those below it.")
+        str, Parameter(help="Set --level for this logger and those below it.")
     ] = ALL_LOGGERS,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
@@ -263,7 +273,7 @@ def down(
         bool,
         Parameter(
             name="--all",
-            help="All clusters of this user, and what killed commands have left.",
+            help="End all clusters of this user, and leftovers of killed commands.",
             negative=(),
         ),
     ] = False,
@@ -328,7 +338,9 @@ def partition(
     groups: Annotated[str, Parameter(help="1,2/3")],
     /,
     *,
-    one_way: Annotated[bool, Parameter(help="Only left to right.", negative=())] = False,
+    one_way: Annotated[
+        bool, Parameter(help="Cut only messages from left to right.", negative=())
+    ] = False,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Cut the links between two groups of nodes; clients still reach all of them."""

@@ -36,7 +36,7 @@ Bootstrap = Annotated[
 ]
 Registry = Annotated[
     str | None,
-    Parameter(help="URL of a Schema Registry; without: SCHEMA_REGISTRY_URL, or the profile's."),
+    Parameter(help="URL of a Schema Registry. Default: SCHEMA_REGISTRY_URL, or the profile's."),
 ]
 Pairs = Annotated[
     list[str] | None,

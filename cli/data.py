@@ -33,14 +33,16 @@ def register(app: App) -> None:
     """Add this file's commands."""
     app.command(produce)
     app.command(consume)
-    add_family(app, "log", "What stands in the log files.", dump)
+    add_family(app, "log", "The contents of log files.", dump)
 
 
 async def consume(
     topic: Annotated[str, Parameter(help="TOPIC or TOPIC/PARTITION.")],
     /,
     *,
-    partition: Annotated[list[int] | None, Parameter(help="Only these.", negative=())] = None,
+    partition: Annotated[
+        list[int] | None, Parameter(help="Read only these partitions.", negative=())
+    ] = None,
     offset: Annotated[
         str,
         Parameter(
@@ -53,15 +55,15 @@ async def consume(
         str | None, Parameter(help="Stop before this offset, or at this time.")
     ] = None,
     max_records: Annotated[
-        int | None, Parameter(name=["--max", "-n"], help="At most so many records.")
+        int | None, Parameter(name=["--max", "-n"], help="Maximal number of records.")
     ] = None,
     follow: Annotated[
         bool,
-        Parameter(name=["--follow", "-f"], help="Wait for more at the end.", negative=()),
+        Parameter(name=["--follow", "-f"], help="Wait for new records at the end.", negative=()),
     ] = False,
     group: Annotated[
         str | None,
-        Parameter(help="Read as a member of this group: from its offsets, and commit them."),
+        Parameter(help="Read as a member of this group, from its offsets, and commit them."),
     ] = None,
     template: Annotated[
         str | None,
@@ -70,10 +72,10 @@ async def consume(
             "%t topic, %p partition, %o offset, %K %V sizes."
         ),
     ] = None,
-    decode: Annotated[Decode, Parameter(help="What values are.")] = "raw",
-    decode_key: Annotated[Decode, Parameter(help="What keys are.")] = "raw",
+    decode: Annotated[Decode, Parameter(help="Format of values.")] = "raw",
+    decode_key: Annotated[Decode, Parameter(help="Format of keys.")] = "raw",
     registry: Registry = None,
-    isolation: Annotated[Isolation, Parameter(help="Transactions.")] = "read_uncommitted",
+    isolation: Annotated[Isolation, Parameter(help="Isolation level.")] = "read_uncommitted",
     query: Query = QUERY,
 ) -> None:
     """Print records up to the present end of the topic, or on and on with -f.
@@ -183,8 +185,10 @@ def dump(
     target: Annotated[str, Parameter(help="TOPIC/P, a partition's folder, or a .log file.")],
     /,
     *,
-    node: Annotated[int | None, Parameter(help="Whose copy; default: the first there is.")] = None,
-    records: Annotated[bool, Parameter(help="The records too.", negative=())] = False,
+    node: Annotated[
+        int | None, Parameter(help="The node with the copy; default: the first that has one.")
+    ] = None,
+    records: Annotated[bool, Parameter(help="Print the records, too.", negative=())] = False,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> int:

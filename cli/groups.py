@@ -169,13 +169,18 @@ def reset(
     *,
     topic: Annotated[
         list[str] | None,
-        Parameter(help="TOPIC or TOPIC/PARTITION; several times; none: all.", negative=()),
+        Parameter(help="TOPIC or TOPIC/PARTITION; may be repeated; default: all.", negative=()),
     ] = None,
     to: Annotated[
         str | None, Parameter(help="earliest, latest, an offset, or a time (2026-01-31T12:00).")
     ] = None,
-    by: Annotated[int | None, Parameter(help="So many records on, or back if below 0.")] = None,
-    execute: Annotated[bool, Parameter(help="Do it; else it is only shown.", negative=())] = False,
+    by: Annotated[
+        int | None, Parameter(help="Move by this number of records; back if below 0.")
+    ] = None,
+    execute: Annotated[
+        bool,
+        Parameter(help="Apply the new offsets; without it they are only printed.", negative=()),
+    ] = False,
     query: Query = QUERY,
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows first, and does nothing."""
@@ -216,7 +221,7 @@ def delete(
     *names: str,
     topic: Annotated[
         list[str] | None,
-        Parameter(help="Only the offsets of TOPIC or TOPIC/PARTITION.", negative=()),
+        Parameter(help="Delete only the offsets of TOPIC or TOPIC/PARTITION.", negative=()),
     ] = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:

@@ -36,18 +36,20 @@ class FaultOptions:
     """The fault to inject; exactly one of these options must be given."""
 
     lose_answer: Annotated[
-        bool, Parameter(help="It is executed; its answer is lost with the connection.", negative=())
+        bool,
+        Parameter(help="Execute the request; lose its answer and the connection.", negative=()),
     ] = False
     lose_request: Annotated[
-        bool, Parameter(help="It is not executed, and nothing comes back any more.", negative=())
+        bool, Parameter(help="Do not execute the request, and send no more answers.", negative=())
     ] = False
     error: Annotated[
-        str | None, Parameter(help="It is not executed, and answered so, e.g. NOT_COORDINATOR.")
+        str | None,
+        Parameter(help="Do not execute the request; answer with this error, e.g. NOT_COORDINATOR."),
     ] = None
-    delay: Annotated[str | None, Parameter(help="It arrives so much later, e.g. 3s, 500ms.")] = None
+    delay: Annotated[str | None, Parameter(help="Delay the request, e.g. by 3s or 500ms.")] = None
     disconnect: Annotated[
         Literal["before", "after"] | None,
-        Parameter(help="The connection is closed before the broker sees it, or right after."),
+        Parameter(help="Close the connection before the broker sees the request, or right after."),
     ] = None
 
 
@@ -58,16 +60,18 @@ class MatchOptions:
 
     api: Annotated[
         list[str],
-        Parameter(help="Kafka's name, as EndTxn; may be given several times.", negative=()),
+        Parameter(help="Kafka's name of a request, e.g. EndTxn; may be repeated.", negative=()),
     ]
-    client_id: Annotated[str | None, Parameter(help="Only those of clients of this name.")] = None
-    topic: Annotated[str | None, Parameter(help="Only those about this topic.")] = None
-    group: Annotated[str | None, Parameter(help="Only those about this group.")] = None
+    client_id: Annotated[str | None, Parameter(help="Only requests of clients with this id.")] = (
+        None
+    )
+    topic: Annotated[str | None, Parameter(help="Only requests about this topic.")] = None
+    group: Annotated[str | None, Parameter(help="Only requests about this group.")] = None
     transactional_id: Annotated[
-        str | None, Parameter(help="Only those of this transactional id.")
+        str | None, Parameter(help="Only requests with this transactional id.")
     ] = None
-    nth: Annotated[int, Parameter(help="From the n-th such request on.")] = 1
-    times: Annotated[int, Parameter(help="So often; 0 is for ever.")] = 1
+    nth: Annotated[int, Parameter(help="Begin with the n-th matching request.")] = 1
+    times: Annotated[int, Parameter(help="Number of faults; 0 means for ever.")] = 1
 
 
 def inject(
@@ -77,12 +81,12 @@ def inject(
     exit_when_done: Annotated[
         bool,
         Parameter(
-            help="End when it was done as often as it was to be, and its clients have gone.",
+            help="End when all --times faults were made and the clients have gone.",
             negative=(),
         ),
     ] = False,
     seconds: Annotated[
-        float | None, Parameter(help="End after this time; without it by Ctrl-C.")
+        float | None, Parameter(help="End after this time; default: at Ctrl-C.")
     ] = None,
     ca_file: CaFile = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -97,7 +101,7 @@ def inject(
 
     rule = _rule(match, fault)
     if exit_when_done and rule.times is None:
-        raise Failure("--times 0 is for ever: it is never done.", exit_code=2)
+        raise Failure("--times 0 means for ever, so the command would never end.", exit_code=2)
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
     config, tls, lines = proxied(cluster, ca_file)

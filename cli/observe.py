@@ -34,14 +34,14 @@ def observe(
     *,
     group: Annotated[
         str | None,
-        Parameter(help="Without a proxy: what the cluster itself tells of this group."),
+        Parameter(help="Watch this group through the cluster's own answers, without a proxy."),
     ] = None,
     instances: Annotated[
-        int, Parameter(help="An address of its own for each of so many instances.")
+        int, Parameter(help="Number of instances; each gets its own address.")
     ] = 1,
     seconds: Annotated[
         float | None,
-        Parameter(help="End after this time; else by Ctrl-C (--group: after 10 s)."),
+        Parameter(help="End after this time; default: at Ctrl-C (--group: after 10 s)."),
     ] = None,
     ca_file: CaFile = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -105,7 +105,7 @@ def _print_finding(found: "ApplicationFinding") -> None:
 def _sum_up(listener: "DiagnosisListener") -> int:
     findings = listener.findings
     if not listener.requests:
-        say("Nobody has used the address: give it to the application as its bootstrap.servers.")
+        say("No client has used the address: give it to the application as its bootstrap.servers.")
         return SAW_NOTHING
     wrong = [found for found in findings if found.kind.weight == "wrong"]
     exposed = [found for found in findings if found.kind.weight != "wrong"]
@@ -115,8 +115,8 @@ def _sum_up(listener: "DiagnosisListener") -> int:
         tell(f"  {found.kind.weight:<8} {found.kind.name:<28} {found.subject}")
     if not wrong:
         tell(
-            "No mistake was seen. Mistakes that show only in a rebalance, an abort or a lost "
-            "answer need one: oncelog prove makes them."
+            "No mistake was seen. Some mistakes show only in a rebalance, an abort or a lost "
+            "answer: oncelog prove makes these."
         )
     return 1 if wrong else 0
 

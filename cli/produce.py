@@ -30,18 +30,21 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 async def produce(
     topic: Annotated[str, Parameter(help="TOPIC or TOPIC/PARTITION.")],
     /,
-    *files: Annotated[Path, Parameter(help="Read instead of stdin; - is stdin.")],
+    *files: Annotated[Path, Parameter(help="Files to read instead of stdin; - is stdin.")],
     key: Annotated[str | None, Parameter(help="The key of all records.")] = None,
-    key_separator: Annotated[str | None, Parameter(help="Splits a line into key, value.")] = None,
+    key_separator: Annotated[
+        str | None, Parameter(help="Split each line into key and value here.")
+    ] = None,
     header: Annotated[
         list[str] | None,
         Parameter(
             name=["--header", "-H"], help="NAME=VALUE; may be given several times.", negative=()
         ),
     ] = None,
-    partition: Annotated[int | None, Parameter(help="Where all records go.")] = None,
+    partition: Annotated[int | None, Parameter(help="The partition of all records.")] = None,
     timestamp: Annotated[
-        str | None, Parameter(help="Of all records: milliseconds, or a time (2026-01-31T12:00).")
+        str | None,
+        Parameter(help="Timestamp of all records: milliseconds, or a time (2026-01-31T12:00)."),
     ] = None,
     json: Annotated[
         bool,
@@ -52,11 +55,13 @@ async def produce(
         ),
     ] = False,
     whole: Annotated[
-        bool, Parameter(help="Each file is one record, as it is.", negative=())
+        bool, Parameter(help="Write each file as one record, unchanged.", negative=())
     ] = False,
-    encode: Annotated[Encode, Parameter(help="Values are JSON, and are written as this.")] = "raw",
+    encode: Annotated[
+        Encode, Parameter(help="Read values as JSON, and encode them in this format.")
+    ] = "raw",
     encode_key: Annotated[
-        Encode, Parameter(help="Keys are JSON, and are written as this.")
+        Encode, Parameter(help="Read keys as JSON, and encode them in this format.")
     ] = "raw",
     schema: Annotated[
         Path | None,
@@ -67,8 +72,10 @@ async def produce(
         Parameter(help="Register this schema of keys; without: the newest of TOPIC-key."),
     ] = None,
     registry: Registry = None,
-    compression: Annotated[Compression, Parameter(help="Of batches.")] = "none",
-    acks: Annotated[Literal["all", "1", "0"], Parameter(help="all: idempotent.")] = "all",
+    compression: Annotated[Compression, Parameter(help="Compression of batches.")] = "none",
+    acks: Annotated[
+        Literal["all", "1", "0"], Parameter(help="acks; all means idempotent.")
+    ] = "all",
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """Send lines of stdin or of files as records, each exactly once."""
@@ -234,7 +241,7 @@ def _reader(separator: str | None, *, is_json: bool) -> Any:
             return record_of(line)
         except NotARecord as problem:
             raise Failure(
-                f"{where} is no record: {problem}. What stands before it was sent."
+                f"{where} is no record: {problem}. The records before it were sent."
             ) from None
 
     def from_line(line: bytes, where: str) -> NewRecord:

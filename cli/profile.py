@@ -51,7 +51,12 @@ def set_profile(
         say("use it once with --profile, or from here on with oncelog profile use")
 
 
-def use(name: Annotated[str | None, Parameter(help="None: no profile.")] = None, /) -> None:
+def use(
+    name: Annotated[
+        str | None, Parameter(help="The profile; without a name, none is used.")
+    ] = None,
+    /,
+) -> None:
     """Use a profile from now on; without a name, use none."""
     profiles = read_profiles()
     if name is not None:

@@ -23,22 +23,28 @@ def prove(
         str, Parameter(help="The application, behind --.", allow_leading_hyphen=True)
     ],
     inputs: Annotated[
-        Topics, Parameter(name="--in", help="A topic that it reads; several times.", negative=())
+        Topics,
+        Parameter(
+            name="--in", help="A topic that the application reads; may be repeated.", negative=()
+        ),
     ] = None,
     outputs: Annotated[
-        Topics, Parameter(name="--out", help="A topic that it writes; several times.", negative=())
+        Topics,
+        Parameter(
+            name="--out", help="A topic that the application writes; may be repeated.", negative=()
+        ),
     ] = None,
     instances: Annotated[
-        int, Parameter(name=["--instances", "-n"], help="Processes of the application.")
+        int, Parameter(name=["--instances", "-n"], help="Number of processes of the application.")
     ] = 2,
-    seconds: Annotated[float, Parameter(help="How long faults are made.")] = 20.0,
-    rate: Annotated[float, Parameter(help="Inputs a second.")] = 100.0,
-    seed: Annotated[int | None, Parameter(help="Repeats the plan of another run.")] = None,
-    partitions: Annotated[int, Parameter(help="Of topics that are made.")] = 4,
+    seconds: Annotated[float, Parameter(help="Seconds during which faults are made.")] = 20.0,
+    rate: Annotated[float, Parameter(help="Inputs per second.")] = 100.0,
+    seed: Annotated[int | None, Parameter(help="Repeat the plan of another run.")] = None,
+    partitions: Annotated[int, Parameter(help="Partitions of new topics.")] = 4,
     bootstrap: Annotated[
         str | None,
         Parameter(
-            help="HOST:PORT,... of any Kafka, instead of a cluster made for the run.",
+            help="HOST:PORT,... of any Kafka, instead of a new cluster.",
             validator=check_bootstrap,
         ),
     ] = None,
@@ -46,27 +52,34 @@ def prove(
         Path | None, Parameter(help="A client.properties for --bootstrap: TLS and SASL.")
     ] = None,
     secure: Annotated[
-        bool, Parameter(help="With TLS and logins, as `oncelog up --secure`.", negative=())
+        bool,
+        Parameter(help="Use a cluster with TLS and logins, as `oncelog up --secure`.", negative=()),
     ] = False,
     match: Annotated[
-        str, Parameter(help="The input's id in an output: key, header:NAME, json:FIELD, regex:RE.")
+        str,
+        Parameter(
+            help="Where an output has its input's id: key, header:NAME, json:FIELD, regex:RE."
+        ),
     ] = "key",
-    fanout: Annotated[int, Parameter(help="Outputs of each input.")] = 1,
+    fanout: Annotated[int, Parameter(help="Number of outputs of each input.")] = 1,
     expect: Annotated[
-        str | None, Parameter(help="module:function, from all inputs to the ids of all outputs.")
+        str | None, Parameter(help="module:function from all inputs to the ids of all outputs.")
     ] = None,
     final: Annotated[
-        str | None, Parameter(help="module:function, from all inputs to each key's last value.")
+        str | None, Parameter(help="module:function from all inputs to each key's last value.")
     ] = None,
     feed: Annotated[
-        str | None, Parameter(help="module:function, from (number, id) to an input's (key, value).")
+        str | None, Parameter(help="module:function from (number, id) to an input's (key, value).")
     ] = None,
     sink: Annotated[
         str | None,
-        Parameter(help="A database instead: sqlite:///FILE?table=T&id=COLUMN, postgresql://..."),
+        Parameter(
+            help="Judge a database table: sqlite:///FILE?table=T&id=COLUMN, postgresql://..."
+        ),
     ] = None,
     faults: Annotated[
-        str | None, Parameter(help="These instead of a plan, with commas; `help` lists them.")
+        str | None,
+        Parameter(help="Make only these faults, separated by commas; `help` lists them."),
     ] = None,
     as_is: Annotated[
         bool, Parameter(help="Do not shorten session and transaction timeouts.", negative=())
@@ -75,14 +88,22 @@ def prove(
         bool, Parameter(help="Add no aborted transactions to the input topics.", negative=())
     ] = False,
     env: Annotated[
-        list[str] | None, Parameter(help="NAME=VALUE for the application.", negative=())
+        list[str] | None,
+        Parameter(help="NAME=VALUE in the application's environment.", negative=()),
     ] = None,
-    start: Annotated[float, Parameter(help="Seconds that it has until it works.")] = 40.0,
-    drain: Annotated[float, Parameter(help="Seconds that it has to finish, at most.")] = 60.0,
+    start: Annotated[
+        float, Parameter(help="Seconds that the application may take until it works.")
+    ] = 40.0,
+    drain: Annotated[
+        float, Parameter(help="Seconds that the application may take to finish.")
+    ] = 60.0,
     shrink: Annotated[
-        bool, Parameter(help="Look for the fewest faults that break it.", negative=())
+        bool,
+        Parameter(help="Find the smallest set of faults that breaks the application.", negative=()),
     ] = False,
-    keep: Annotated[Path | None, Parameter(help="A new directory for all of it.")] = None,
+    keep: Annotated[
+        Path | None, Parameter(help="Keep report, outcome and logs in this new directory.")
+    ] = None,
     junit: Annotated[
         Path | None, Parameter(help="A file for JUnit XML: one test, with all of the output.")
     ] = None,

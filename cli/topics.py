@@ -52,7 +52,9 @@ Rf = Annotated[
         name=["--rf", "--replication-factor"], help="Replicas; -1: default.replication.factor."
     ),
 ]
-DryRun = Annotated[bool, Parameter(help="Say what would be done, and do nothing.", negative=())]
+DryRun = Annotated[
+    bool, Parameter(help="Print what would be done, and change nothing.", negative=())
+]
 NamesAndConfigs = Annotated[
     str, Parameter(help="Topics; and KEY=VALUE, or +KEY=VALUE to add to a list.")
 ]
@@ -172,9 +174,13 @@ def describe(*names: Names, query: Query = QUERY) -> None:
 
 def alter(
     *words: NamesAndConfigs,
-    partitions: Annotated[int | None, Parameter(help="More partitions.")] = None,
+    partitions: Annotated[
+        int | None, Parameter(help="New number of partitions, larger than before.")
+    ] = None,
     config: Pairs = None,
-    unset: Annotated[list[str] | None, Parameter(help="Back to default.", negative=())] = None,
+    unset: Annotated[
+        list[str] | None, Parameter(help="Reset these keys to their defaults.", negative=())
+    ] = None,
     dry_run: DryRun = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:

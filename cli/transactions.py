@@ -83,9 +83,10 @@ def register(app: App) -> None:
 
 def list_transactions(
     *,
-    prefix: Annotated[str, Parameter(help="Only ids that begin so.")] = "",
+    prefix: Annotated[str, Parameter(help="Only ids with this prefix.")] = "",
     state: Annotated[
-        list[str] | None, Parameter(help="Ongoing, PrepareCommit, ...; several times.", negative=())
+        list[str] | None,
+        Parameter(help="Ongoing, PrepareCommit, ...; may be repeated.", negative=()),
     ] = None,
     query: Query = QUERY,
 ) -> None:
@@ -184,10 +185,13 @@ def abort(
     /,
     *,
     partition: Annotated[
-        str | None, Parameter(help="TOPIC/PARTITION: one that hangs there, by its marker.")
+        str | None,
+        Parameter(help="TOPIC/PARTITION: abort a hanging transaction there, by a marker."),
     ] = None,
-    producer_id: Annotated[int | None, Parameter(help="Whose; with --partition.")] = None,
-    prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
+    producer_id: Annotated[int | None, Parameter(help="The producer id; with --partition.")] = None,
+    prefix: Annotated[
+        str | None, Parameter(help="Abort all open transactions whose ids have this prefix.")
+    ] = None,
     query: Query = QUERY,
 ) -> None:
     """Abort transactions: by id or prefix (which fences their producers), or a hanging one.
@@ -236,7 +240,7 @@ def why(
     partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
     /,
     *,
-    group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
+    group: Annotated[str | None, Parameter(help="Also explain the offset of this group.")] = None,
     query: Query = QUERY,
 ) -> None:
     """Explain why readers of a partition wait: for which transaction, of which owner, how long."""
@@ -254,9 +258,9 @@ def log(
     /,
     *,
     node: Annotated[
-        int | None, Parameter(help="Whose copy; the one that goes furthest if not given.")
+        int | None, Parameter(help="The node with the copy; default: the longest copy.")
     ] = None,
-    prefix: Annotated[str, Parameter(help="Only ids that begin so.")] = "",
+    prefix: Annotated[str, Parameter(help="Only ids with this prefix.")] = "",
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:

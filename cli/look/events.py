@@ -27,9 +27,9 @@ def register(app: App) -> None:
 def events(
     *,
     follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], help="Go on with what happens.", negative=())
+        bool, Parameter(name=["--follow", "-f"], help="Also print new events.", negative=())
     ] = False,
-    seconds: Annotated[float | None, Parameter(help="Follow for this time.")] = None,
+    seconds: Annotated[float | None, Parameter(help="Follow for this many seconds.")] = None,
     query: Query = QUERY,
 ) -> int:
     """Print the events of the last hour: elections, ISR changes, fences, aborts, rebalances.

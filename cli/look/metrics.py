@@ -20,7 +20,7 @@ def register(app: App) -> None:
 
 def metrics(
     *,
-    port: Annotated[int | None, Parameter(help="Where the page is; else a free port.")] = None,
+    port: Annotated[int | None, Parameter(help="Port of the page; default: a free port.")] = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Serve metrics of a cluster, from the Kafka protocol, in OpenMetrics format on this machine

@@ -32,17 +32,17 @@ def register(app: App) -> None:
 
 def ui(
     run: Annotated[
-        Path | None, Parameter(help="A folder of chaos run, prove, demo or bench instead.")
+        Path | None, Parameter(help="Show this folder of chaos run, prove, demo or bench.")
     ] = None,
     /,
     *,
-    port: Annotated[int | None, Parameter(help="Where the page is; else a free port.")] = None,
+    port: Annotated[int | None, Parameter(help="Port of the page; default: a free port.")] = None,
     browser: Annotated[
-        bool, Parameter(name="--open", negative="--no-open", help="Open it in a browser.")
+        bool, Parameter(name="--open", negative="--no-open", help="Open the page in a browser.")
     ] = True,
-    read_only: Annotated[bool, Parameter(help="Offer no change at all.", negative=())] = False,
+    read_only: Annotated[bool, Parameter(help="Allow no changes at all.", negative=())] = False,
     allow_writes: Annotated[
-        bool, Parameter(help="Offer the abort of a transaction.", negative=())
+        bool, Parameter(help="Allow aborting a transaction.", negative=())
     ] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
@@ -86,7 +86,9 @@ def ui(
 
 def top(
     *,
-    once: Annotated[bool, Parameter(help="One table as plain text, and end.", negative=())] = False,
+    once: Annotated[
+        bool, Parameter(help="Print one table as plain text, and end.", negative=())
+    ] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Show nodes, lags and open transactions in this terminal, and refresh them.

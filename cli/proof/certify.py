@@ -25,27 +25,33 @@ def register(app: App) -> None:
 
 def certify(
     recipe: Annotated[
-        str | None, Parameter(help="A folder with a recipe.toml, or the name of one of ours.")
+        str | None,
+        Parameter(help="A folder with a recipe.toml, or the name of a recipe in certify/."),
     ] = None,
     /,
     *,
-    seeds: Annotated[str, Parameter(help="FIRST:LAST, or single ones with commas.")] = "1:10",
+    seeds: Annotated[
+        str, Parameter(help="FIRST:LAST, or single seeds separated by commas.")
+    ] = "1:10",
     bootstrap: Annotated[
         str | None,
         Parameter(
-            help="HOST:PORT,... of any Kafka, instead of a cluster made for each run.",
+            help="HOST:PORT,... of any Kafka, instead of a new cluster for each run.",
             validator=check_bootstrap,
         ),
     ] = None,
     resume: Annotated[
         bool, Parameter(help="Run only the seeds that verdict.json lacks.", negative=())
     ] = False,
-    seconds: Annotated[float, Parameter(help="How long faults are made, each seed.")] = 20.0,
+    seconds: Annotated[
+        float, Parameter(help="Seconds during which faults are made, for each seed.")
+    ] = 20.0,
     shrink: Annotated[
-        bool, Parameter(help="Look for the fewest faults that break it.", negative=())
+        bool,
+        Parameter(help="Find the smallest set of faults that breaks the promise.", negative=()),
     ] = False,
     out: Annotated[
-        Path | None, Parameter(help="Where verdict.json goes; without: certified/RECIPE.")
+        Path | None, Parameter(help="Directory of verdict.json; default: certified/RECIPE.")
     ] = None,
     format: Format = "table",
 ) -> int:

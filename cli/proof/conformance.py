@@ -30,7 +30,7 @@ def conformance(
         ),
     ] = None,
     against_config: Annotated[
-        Path | None, Parameter(help="A client.properties of that one: TLS and SASL.")
+        Path | None, Parameter(help="A client.properties for --against: TLS and SASL.")
     ] = None,
     query: Query = QUERY,
 ) -> int:

@@ -19,7 +19,7 @@ def register(app: App) -> None:
 def lesson(
     *,
     text: Annotated[
-        bool, Parameter(help="Without the page, in this terminal alone.", negative=())
+        bool, Parameter(help="Run without the page, only in this terminal.", negative=())
     ] = False,
     browser: Annotated[
         bool, Parameter(name="--open", negative="--no-open", help="Open the page in a browser.")

@@ -20,7 +20,7 @@ ACL_OPTIONAL = ("host", "pattern")
 OPERATIONS = {each.word.lower(): each for each in AclOperation if each is not AclOperation.ANY}
 Texts = list[str] | None
 Pattern = Annotated[
-    Literal["literal", "prefixed"], Parameter(help="Whether names are whole, or prefixes.")
+    Literal["literal", "prefixed"], Parameter(help="Whether names are literal, or prefixes.")
 ]
 PatternWanted = Annotated[
     Literal["literal", "prefixed", "match", "any"],
@@ -88,9 +88,11 @@ def add(
     allow: Principals = None,
     deny: Principals = None,
     operation: Operations = None,
-    producer: Annotated[bool, Parameter(help="What a producer to --topic needs."), Flag] = False,
+    producer: Annotated[
+        bool, Parameter(help="The permissions of a producer to --topic."), Flag
+    ] = False,
     consumer: Annotated[
-        bool, Parameter(help="What a consumer of --topic in --group needs."), Flag
+        bool, Parameter(help="The permissions of a consumer of --topic in --group."), Flag
     ] = False,
     pattern: Pattern = "literal",
     host: Host = None,

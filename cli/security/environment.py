@@ -18,7 +18,7 @@ def env(
     *,
     client: Annotated[
         Literal["librdkafka", "java", "spark"] | None,
-        Parameter(help="Of a secured cluster: a user's configuration for it; Spark's as options."),
+        Parameter(help="For a secured cluster: print a user's configuration for this client."),
     ] = None,
     user: Annotated[str, Parameter(name=["--user", "-U"], help="admin, alice or bob.")] = "admin",
     show_secrets: Annotated[bool, Parameter(help="Print passwords, too.", negative=())] = False,

@@ -124,7 +124,8 @@ class ClockControl:
             except Failure as problem:
                 if is_late:
                     raise Failure(
-                        f"The clock was advanced; whether nodes have looked is not known: {problem}"
+                        "The clock was advanced; it is not known whether nodes have checked "
+                        f"their timeouts: {problem}"
                     ) from problem
             now_ms = max((answer["now_ms"] for answer in known.values()), default=0)
             status = self._status(now_ms, advanced_ms, known)

@@ -152,8 +152,8 @@ def require_usable(data: Path) -> None:
     """Raise Failure when the directory holds files that `up` did not put there."""
     if foreign := [p.name for p in data.iterdir() if p.name not in (PART_FILE, LOCK_FILE)]:
         raise Failure(
-            f"{data} is not empty ({', '.join(sorted(foreign)[:3])}) and no cluster of oncelog: "
-            "it may belong to something else. Choose another --data."
+            f"{data} is not empty ({', '.join(sorted(foreign)[:3])}) and has no oncelog "
+            "cluster: it may belong to something else. Choose another --data."
         )
 
 

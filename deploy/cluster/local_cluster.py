@@ -187,7 +187,7 @@ class Cluster:
                 return self.controller()
         fitting = [s.node_id for s in self.status() if s.state in states]
         if not fitting:
-            raise Failure("No node is in a state to which this can be done. See: oncelog ps")
+            raise Failure("No node is in a state in which this is possible. See: oncelog ps")
         return self._random.choice(fitting)
 
     # --- life
@@ -331,7 +331,7 @@ class Cluster:
         while missing := self.missing_replicas(topic, size):
             if time.monotonic() > deadline:
                 names = ", ".join(missing[:3])
-                raise Failure(f"Not all replicas came into sync in {timeout_s:.0f} s: {names}.")
+                raise Failure(f"Not all replicas were in sync within {timeout_s:.0f} s: {names}.")
             time.sleep(0.02)
 
     def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:

@@ -25,7 +25,7 @@ def require_ours(path: Path) -> None:
     if (owner := other_owner(path)) is not None:
         raise Failure(
             f"{path} belongs to user {owner}, and this is user {os.geteuid()}: its owner could "
-            "have it hold anything. Run this as that user, or choose another directory."
+            "put anything into it. Run this as that user, or choose another directory."
         )
 
 

@@ -61,7 +61,7 @@ def read_profiles() -> Profiles:
         raise Failure(f"{file} cannot be read: {problem.strerror}.", exit_code=2) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Failure(
-            f"{file} holds no profiles of oncelog. Mend it or remove it.", exit_code=2
+            f"{file} has no profiles of oncelog. Correct it or remove it.", exit_code=2
         ) from None
 
 

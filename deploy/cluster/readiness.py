@@ -66,7 +66,8 @@ async def _wait_for(
             lines = map(str.strip, reversed(node.log_tail().splitlines()))
             last = next(filter(None, lines), "(none)").removesuffix(".")
             raise NodeNotReady(
-                f"Node {node.node_id} ended{told} before it served. Its last words: {last}.", node
+                f"Node {node.node_id} ended{told} before it served. Its last log lines: {last}.",
+                node,
             )
         try:
             missing = await _what_is_missing(node, cluster_id)

@@ -42,7 +42,7 @@ def _isolate(nodes: list[int], fault: Fault) -> Break:
 def _isolate_one_way(nodes: list[int], fault: Fault) -> Break:
     alone, *others = fault.turned(0, nodes)
     is_deaf = fault.numbers[2] < 1 / 2
-    word = "hears nobody" if is_deaf else "is heard by nobody"
+    word = "receives no messages" if is_deaf else "reaches no other node"
     return _cut([(alone, other, is_deaf, not is_deaf) for other in others], f"node {alone} {word}")
 
 

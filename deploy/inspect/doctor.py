@@ -132,7 +132,7 @@ def _cluster(data: Path) -> list[HealthCheck]:
     checks += [_event_loop(node_id, told.get("loop")) for node_id, told in metrics.items()]
     if silent := [node_id for node_id, told in metrics.items() if not told]:
         told_not = ", ".join(map(str, silent))
-        advice = "what is said below of logs, links and disks is not said of them"
+        advice = "the checks of logs, links and disks below do not include them"
         checks.append(HealthCheck("silent nodes", "bad", told_not, advice))
     checks += [*_damage(metrics), *_compaction(metrics)]
     checks += [_links(cluster, [n for n in metrics if n not in silent]), *_disks(metrics)]
@@ -159,13 +159,15 @@ def _event_loop(node_id: int, metrics: dict[str, Any] | None) -> HealthCheck:
     """Check the node's watchdog since its start."""
     name = f"event loop of node {node_id}"
     if metrics is None:
-        return HealthCheck(name, "bad", "it does not say", shell_command("logs", node_id))
+        return HealthCheck(name, "bad", "it does not answer", shell_command("logs", node_id))
     if not metrics["stalls"]:
         found = f"no turn above 100 ms; collector {metrics['gc_longest_ms']} ms"
         return HealthCheck(name, "ok", found)
     found = f"{metrics['stalls']} turns above 100 ms; the longest: {metrics['longest']}"
     state = "bad" if metrics["stalls_over_500_ms"] else "note"
-    return HealthCheck(name, state, found, "deaf for its session it is fenced; report what it was")
+    return HealthCheck(
+        name, state, found, "a node that is silent for its session is fenced; report this"
+    )
 
 
 def _links(cluster: "Cluster", node_ids: list[int]) -> HealthCheck:
@@ -177,7 +179,7 @@ def _links(cluster: "Cluster", node_ids: list[int]) -> HealthCheck:
 
 def _disks(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
     """List the disks that take no writes, with the words of their nodes."""
-    advice = "make room, or mend the disk and restart the node"
+    advice = "make room, or repair the disk and restart the node"
     return [
         HealthCheck(f"disk of node {node_id}", "bad", told["disk"], advice)
         for node_id, told in metrics.items()
@@ -187,7 +189,7 @@ def _disks(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
     """List the clients with requests that brokers do not serve."""
-    advice = "they may wait for ever: let them speak what docs/protocol.md has"
+    advice = "they may wait for ever: use the APIs and versions in docs/protocol.md"
     return [
         HealthCheck(f"client of node {node_id}", "note", sentence, advice)
         for node_id, told in metrics.items()
@@ -197,7 +199,7 @@ def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 def _damage(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
     """List the replicas with damaged files, also while they are copied anew."""
-    advice = "it is copied from its leader by itself; with no other replica in sync: start those"
+    advice = "it is copied from its leader automatically; if no other replica is in sync, start one"
     found = [
         HealthCheck(f"{name} of node {node_id}", "bad", f"damaged: {reason}", advice)
         for node_id, told in metrics.items()
@@ -208,9 +210,9 @@ def _damage(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 def _compaction(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
     """List the logs that are not compacted any more because they cannot be read."""
-    advice = "stop the node, move that directory away, start it: a whole replica is copied"
+    advice = "stop the node, move this directory away, start the node: the replica is copied"
     found = [
-        HealthCheck(f"{name} of node {node_id}", "bad", f"not compacted: {reason}", advice)
+        HealthCheck(f"{name} of node {node_id}", "bad", f"cannot be compacted: {reason}", advice)
         for node_id, told in metrics.items()
         for name, reason in told.get("uncleanable", {}).items()
     ]

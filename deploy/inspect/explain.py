@@ -106,12 +106,12 @@ def why(facts: PartitionFacts) -> Explanation:
     lines: list[Line] = []
     where, stable, high = facts.partition, facts.last_stable, facts.high_watermark
     if stable is None or high is None:
-        heading = f"{facts.name} has no leader: nobody can read or write it."
-        replicas = f"{_listed(where.replicas)}; in sync were last: {_listed(where.isr)}"
+        heading = f"{facts.name} has no leader, so it cannot be read or written."
+        replicas = f"{_listed(where.replicas)}; last in sync: {_listed(where.isr)}"
         lines.append(("replicas", replicas))
         node = (*where.isr, "N")[0]
         start = f"broker {node}" if is_of_another() else shell_command("start", node)
-        lines.append(("to do", f"start one that was in sync: {start}"))
+        lines.append(("to do", f"start one of those that were in sync: {start}"))
         return Explanation(heading, (*lines, *_group_lines(facts)))
     short = len(where.isr) < facts.min_insync
     if stable >= high:
@@ -126,17 +126,17 @@ def why(facts: PartitionFacts) -> Explanation:
             lines += _holder_lines(first, facts.key, facts.now_ms)
             lines += _behind(facts.holders[1:])
         elif not short:
-            lines.append(("held by", "a transaction that has ended just now; look again"))
+            lines.append(("held by", "a transaction that has just ended; run the command again"))
     if short:
         lines.append(
             (
                 "replicas",
-                f"{len(where.isr)} in sync ({_listed(where.isr)}) of {facts.min_insync} that "
-                "min.insync.replicas demands: what is written now, markers too, cannot be read yet",
+                f"{len(where.isr)} in sync ({_listed(where.isr)}), and min.insync.replicas "
+                f"requires {facts.min_insync}: new records and markers cannot be read yet",
             )
         )
         if missing := [node for node in where.replicas if node not in where.isr]:
-            lines.append(("to do", f"start or mend node {_listed(missing)}"))
+            lines.append(("to do", f"start or repair node {_listed(missing)}"))
     return Explanation(heading, (*lines, *_group_lines(facts)))
 
 
@@ -165,21 +165,21 @@ def explain(
             lines += _end_of_open(transaction, now_ms)
         case "PrepareCommit" | "PrepareAbort":
             decision = DECISIONS[transaction.state]
-            heading = f"{name}: it is decided to {decision} its transaction ({who})."
+            heading = f"{name}: the decision to {decision} its transaction is made ({who})."
             lines += _end_of_decided(transaction, leaderless)
         case "CompleteCommit" | "CompleteAbort":
             end = "committed" if transaction.state == "CompleteCommit" else "aborted"
-            heading = f"{name} has nothing open; its last transaction was {end} everywhere ({who})."
+            heading = f"{name} has no open transaction; the last one was {end} everywhere ({who})."
         case "Empty":
-            heading = f"{name} has nothing open; since its session began it has ended none ({who})."
+            heading = f"{name} has no open transaction, and no earlier one in its session ({who})."
         case other:
             heading = f"{name} is {other} ({who})."
     if transaction.producer_epoch > 0:
         lines.append(
             (
                 "fenced",
-                f"a producer that comes with an epoch below {transaction.producer_epoch}: a newer "
-                "session of the id has begun, or a timeout has ended its transaction",
+                f"producers with an epoch below {transaction.producer_epoch}, because a newer "
+                "session of the id has begun, or a timeout has aborted a transaction",
             )
         )
     return Explanation(heading, tuple(lines))
@@ -201,7 +201,7 @@ def _holder_lines(
     wrote = f"last record written {_seconds(now_ms - producer.last_timestamp_ms)} ago"
     if known is None:
         lines = [("held by", f"{who}, {since}; {wrote}")]
-        lines.append(("coordinator", "none knows this producer: the transaction hangs"))
+        lines.append(("coordinator", "no coordinator knows this producer: the transaction hangs"))
         return lines + _end_of_hanging(producer, partition)
     name = known.transactional_id
     lines = [("held by", f"{name} ({who}), {since}; {wrote}")]
@@ -210,7 +210,7 @@ def _holder_lines(
             (
                 "coordinator",
                 f"node {known.coordinator} has {name} as {known.state} with epoch "
-                f"{known.producer_epoch}, and not this transaction: it hangs",
+                f"{known.producer_epoch}, and does not know this transaction, so it hangs",
             )
         )
         return lines + _end_of_hanging(producer, partition)
@@ -229,21 +229,22 @@ def _end_of_open(known: DescribedTransaction, now_ms: int) -> list[Line]:
         ]
     if known.timeout_ms == NO_TIMEOUT_MS:
         return [
-            ("will end", "when its owner commits or aborts it: it is prepared, without a timeout"),
+            ("will end", "when its owner commits or aborts it; it is prepared, without a timeout"),
             ("to end it", f"{abort[1]}   (its owner may count on a commit)"),
         ]
     left_ms = known.start_ms + known.timeout_ms - now_ms
     timeout = _seconds(known.timeout_ms)
     if left_ms >= 0:
         when = (
-            f"in {_seconds(left_ms)} at the earliest, by its timeout of {timeout}, at the "
-            "coordinator's next look (Kafka: each 10 s): aborted, and its producer fenced by epoch "
+            f"in {_seconds(left_ms)} at the earliest: the coordinator aborts it after its timeout "
+            f"of {timeout}, at its next check (Kafka: every 10 s), and fences its producer by "
+            "epoch "
             f"{known.producer_epoch + 1}"
         )
     else:
         when = (
-            f"at once: its timeout of {timeout} passed {_seconds(-left_ms)} ago, and the "
-            "coordinator's next look (Kafka: each 10 s) aborts it"
+            f"now: its timeout of {timeout} passed {_seconds(-left_ms)} ago, and the coordinator "
+            "aborts it at its next check (Kafka: every 10 s)"
         )
     return [("will end", when), abort]
 
@@ -255,13 +256,13 @@ def _end_of_decided(
     lines = [("missing", f"the {decision} marker in {_named(known.partitions)}")]
     if leaderless:
         lines.append(("waits for", f"a leader of {_named(leaderless)}: see oncelog why"))
-    lines.append(("will end", "when these are written; nothing can change the decision any more"))
+    lines.append(("will end", "when these are written; the decision is final"))
     return lines
 
 
 def _end_of_hanging(producer: PartitionProducer, partition: TopicPartition) -> list[Line]:
     return [
-        ("will end", "when the partition's leader has found that out, where it looks for such"),
+        ("will end", "when the partition's leader detects it, if it looks for hanging ones"),
         (
             "to end it",
             shell_command(
@@ -298,7 +299,7 @@ def _group_lines(facts: PartitionFacts) -> list[Line]:
         lines.append(
             (
                 "offset",
-                "part of an open transaction: who asks for stable offsets waits "
+                "part of an open transaction: clients that require stable offsets wait "
                 "(UNSTABLE_OFFSET_COMMIT)",
             )
         )
@@ -313,9 +314,9 @@ def _group_lines(facts: PartitionFacts) -> list[Line]:
 def _member_lines(partition: TopicPartition, group: GroupDescription) -> list[Line]:
     members, state = group.members, group.state
     if not group.is_known:
-        return [("members", f"it is a {group.type} group, {state}: its members are not asked for")]
+        return [("members", f"it is a {group.type} group, {state}: its members are not requested")]
     if not members:
-        return [("members", f"none: the group is {state}, nobody reads for it")]
+        return [("members", f"none: the group is {state}")]
     count = f"{len(members)}"
     is_shared = group.type == CONSUMER  # members continue while others give up and take
     if state != "Stable":

@@ -197,7 +197,7 @@ class ChaosRun:
             stop_schedulers(context, schedulers)
         if (problem := context.problem or workers.failed) is not None:
             raise problem
-        self._say("healed; the load goes on for a moment")
+        self._say("all faults are undone; the load continues for a moment")
         time.sleep(CALM_S)
         workers.stop()
         self.outcome.load_s = round(time.monotonic() - started, 1)
@@ -231,7 +231,9 @@ class ChaosRun:
         missing = wait_for_rest(cluster)
         self.outcome.rest_s = round(time.monotonic() - began, 2)
         word = (
-            "the cluster is at rest" if missing is None else f"it does not come to rest: {missing}"
+            "the cluster is at rest"
+            if missing is None
+            else f"the cluster does not come to rest: {missing}"
         )
         self._say(f"{word} after {self.outcome.rest_s} s; reading everything once more")
         if missing is not None:

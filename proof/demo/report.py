@@ -123,7 +123,10 @@ def print_verdict(report: DemoReport) -> None:
     print_number(right, f"of {report.groups} sums by {report.sums_by} equal to the CSV's")
     tell(*_faults(report).split("\n"))
     if report.fatal_errors:
-        tell(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
+        tell(
+            f"the producer detected that acknowledged records were lost: {report.fatal_errors} "
+            "fatal errors"
+        )
     print_findings(report.findings)
     tell("")
     tell(sentence(report))

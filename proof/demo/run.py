@@ -196,7 +196,7 @@ class Demo:
         for fault in islice(schedule(seed, ["kill"]), EXTRA_KILLS_MAX):
             if self.report.hit_batches:
                 break
-            self.say("no kill has hit a batch in flight yet, which proves nothing: once more")
+            self.say("no kill has hit a batch in flight yet, so nothing is proved: one more kill")
             self._inflict(faults, fault)
         self._doing("the faults are over: the rest is sent")
         stream.finish.set()

@@ -39,9 +39,13 @@ NOT_FOR_LONG = {"delivery.timeout.ms": 10_000, "request.timeout.ms": 5_000}
 WRITTEN_S = 15.0  # timeout for the last orders to be written or fail
 FIRST, SECOND = "billing", "billing-2"
 COUNTED = {
-    AT_MOST_ONCE: "It commits its offsets first, so what a kill cuts off is never done again.",
-    AT_LEAST_ONCE: "It commits its offsets last, so what a kill cuts off is done once more.",
-    EXACTLY_ONCE: "Invoices and offsets are one transaction: a kill takes both away, or neither.",
+    AT_MOST_ONCE: (
+        "It commits its offsets first, so orders that a kill interrupts are never processed again."
+    ),
+    AT_LEAST_ONCE: (
+        "It commits its offsets last, so orders that a kill interrupts are processed again."
+    ),
+    EXACTLY_ONCE: "Invoices and offsets are one transaction, so a kill undoes both, or neither.",
 }
 BETWEEN = "The fault fell between two batches. Repeat the step to see what it does in the midst."
 
@@ -98,7 +102,7 @@ class Lesson:
         try:
             step()
         except (Failure, KafkaError) as problem:
-            self._tell(f"This step went another way: {problem}")
+            self._tell(f"This step did not go as planned: {problem}")
 
     # --- steps 1 to 3
 
@@ -110,7 +114,7 @@ class Lesson:
             self._ask(lambda: self._processes.has_ended(FIRST), self._kill_in_the_midst)
             self._tell(f"{FIRST} is gone, after {self._processes.invoiced[FIRST]} invoices.")
         self._begin(FIRST, way, FAST_S)
-        self._tell("It was started again, and goes on where its offsets are.")
+        self._tell("It was started again, and continues at its committed offsets.")
         lost, doubled = self._counted(FIRST)
         self._tell(f"{lost} orders have no invoice, and {doubled} have two. {COUNTED[way]}")
         if way != EXACTLY_ONCE and not lost and not doubled:
@@ -146,9 +150,11 @@ class Lesson:
             if processes.has_ended(FIRST):
                 raise Failure("it has ended instead of being stopped. Repeat the step.")
             self._begin(SECOND, EXACTLY_ONCE, FAST_S)
-            self._tell("It answers nobody. A second one with its transactional id takes over.")
+            self._tell(
+                "It does nothing now. A second application with its transactional id takes over."
+            )
             self._settle(lambda: processes.invoiced[SECOND] > 0, SECOND, "writes no invoices")
-            self._tell(f"The second one works. Let the first one go on: kill -CONT {pid}")
+            self._tell(f"The second application works. Resume the first one: kill -CONT {pid}")
             self._ask(lambda: not processes.is_paused(FIRST), lambda: processes.resume(FIRST))
             self._settle(lambda: processes.has_ended(FIRST), FIRST, f"goes on. {BETWEEN}")
         if not processes.was_fenced(FIRST):
@@ -183,13 +189,13 @@ class Lesson:
                 return ends[key] - stable[key]
 
             self._tell(
-                f"Ten orders came behind it. {held_back()} offsets cannot be read with"
+                f"Ten orders were written after it. {held_back()} offsets cannot be read with"
                 " read_committed: the transaction is open, for 15 minutes."
             )
             self._look(f"/topics/{self._orders}/0", "why", f"{self._orders}/0")
             self._tell(f"End it, on the page or by: {self._command('txn abort', self._name)}")
             self._ask(lambda: not held_back(), lambda: admin.transactions.end(self._name))
-        self._tell("It is aborted: its record is left out, and all behind it can be read.")
+        self._tell("It is aborted: its record is skipped, and all records after it can be read.")
 
     # --- parts of steps
 

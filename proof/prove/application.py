@@ -27,7 +27,7 @@ from .judgement import last_words
 
 CLIENT_FILES = {"ONCELOG_CLIENT_CONFIG": "client", "ONCELOG_JAVA_CONFIG": "java"}
 WORDS_BYTES_MAX = 20_000
-KEEP = "Keep all that it says: --keep DIR."
+KEEP = "Keep its whole output: --keep DIR."
 
 
 class Application(Supervisor):
@@ -233,11 +233,11 @@ class Application(Supervisor):
         """Return its last words and where the rest is, as part of a sentence."""
         words = self.words(name)
         said = "".join(f"\n  {name} | {line}" for line in words) if words else " It said nothing."
-        rest = f"All that it said: {self.log(name)}" if self._is_kept else KEEP
+        rest = f"Its whole output: {self.log(name)}" if self._is_kept else KEEP
         return f"{said}\n{rest}"
 
     def last_words(self, name: str) -> str:
-        return f"its last words: {(self.words(name) or ['(none)'])[-1]}"
+        return f"its last output: {(self.words(name) or ['(none)'])[-1]}"
 
 
 def require_program(command: Sequence[str]) -> None:

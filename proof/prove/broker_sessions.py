@@ -40,7 +40,7 @@ def with_broker_sessions(
     found_s = session_s(admin, observed.groups)
     if found_s <= timeouts.session_s:
         return timeouts
-    say(f"its groups have sessions of {found_s:g} s, as the brokers say: they are waited for")
+    say(f"its groups have sessions of {found_s:g} s, as the brokers say; faults wait for them")
     return replace(timeouts, session_s=found_s)
 
 

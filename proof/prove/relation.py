@@ -90,7 +90,7 @@ def _found(pattern: re.Pattern[str], value: bytes | None) -> str | None:
 
 
 Expect = Callable[[list[LogRecord]], Iterable[str | bytes | tuple[str, str | bytes]]]
-"""From all inputs to the ids that the outputs must have, each as often as it must be there; a pair
+"""From all inputs to the ids that the outputs must have, each as often as it must occur; a pair
 (topic, id) where it matters in which topic."""
 Final = Callable[[list[LogRecord]], Mapping[Any, Any]]
 """From all inputs, each partition's in order, to the last value that each key of the output must

@@ -230,12 +230,13 @@ class Run:
         notes: list[str] = []
         for name, times in Counter(self._silent).items():
             notes.append(
-                f"{name} asked the brokers for nothing for {self._timeouts.silent_s:.0f} s, so "
+                f"{name} sent no request to the brokers for {self._timeouts.silent_s:.0f} s, so "
                 f"prove restarted it ({_times(times)}): in production a probe would have to"
             )
         if self._restarts:
             notes.append(
-                f"the application stood still for {self._timeouts.still_s:.0f} s after a fault, "
+                f"the application made no progress for {self._timeouts.still_s:.0f} s after a "
+                "fault, "
                 f"so prove restarted it ({_times(self._restarts)}): in production a probe would "
                 "have to"
             )
@@ -309,8 +310,8 @@ class Run:
         apis = ", ".join(sorted(observed.apis)) or "nothing"
         raise Failure(
             f"The application did not work before the first fault: {len(reader.records)} outputs "
-            f"of {feeder.fed} inputs within {self.settings.start_timeout_s:.0f} s. What it asked "
-            f"the brokers: {apis}.{self._defaults()}{application.told(name)}",
+            f"of {feeder.fed} inputs within {self.settings.start_timeout_s:.0f} s. Its requests "
+            f"to the brokers: {apis}.{self._defaults()}{application.told(name)}",
             exit_code=2,
         )
 
@@ -365,7 +366,7 @@ class Run:
                     groups.append([replace(fault, sure_tries=fault.sure_tries - 1)])
                 worked_s = max(observed.worked_at_s, striker.late.until_s)
                 if time.monotonic() - worked_s > self._timeouts.still_s:
-                    self._say("it stands still: all instances are restarted")
+                    self._say("no progress: all instances are restarted")
                     self._restarts += 1
                     application.restart()
 

@@ -128,7 +128,7 @@ class ScheduledFaults(FaultContext[Cluster]):
                     others = [i for i in self.cluster.node_ids if i != node_id]
                     self.cluster.partition([node_id], others, one_way=is_one_way)
                     done = f"cut node {node_id} off"
-                    done += ": it hears, and is not heard" if is_one_way else ""
+                    done += ": it receives messages, and sends none" if is_one_way else ""
             self.hit(fault, done)
             self._note(done)
             return True

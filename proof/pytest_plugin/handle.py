@@ -228,7 +228,7 @@ class ClusterInTest:
         for node_id in self.cluster.node_ids:
             log, start = self.cluster.node(node_id).log, self._log_starts.get(node_id, 0)
             problems += [
-                f"Node {node_id} was deaf, which is a defect of oncelog: {stall}"
+                f"Node {node_id} did not answer for a while, a defect of oncelog: {stall}"
                 for stall in stalls_in_log(log, from_byte=start)
             ]
         return problems

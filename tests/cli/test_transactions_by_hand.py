@@ -86,7 +86,7 @@ def test_txn_commands_show_explain_and_abort_an_open_transaction(cluster, ask):
         with pytest.raises(Exception) as fenced:
             producer.commit_transaction(30)
         assert fenced.value.args[0].name() in ("_FENCED", "INVALID_PRODUCER_EPOCH")
-    assert "has nothing open" in ask("txn", "explain", name)
+    assert "has no open transaction" in ask("txn", "explain", name)
 
 
 def test_txn_abort_by_partition_writes_a_marker_and_releases_the_last_stable_offset(cluster, ask):

@@ -120,7 +120,7 @@ def test_loop_watchdog_report_is_shown_by_doctor_ps_and_the_pytest_plugin(cluste
     order(cluster, "task")
     until(lambda: "task taking orders" in loop_metrics(cluster)["last"])
     [problem] = handle.finish(has_failed=False)
-    assert problem.startswith("Node 1 was deaf") and "task taking orders" in problem
+    assert problem.startswith("Node 1 did not answer") and "task taking orders" in problem
 
     [check] = [one for one in examine(Path(cluster.data)) if one.check == "event loop of node 1"]
     assert check.state == "bad" and "the event loop was kept for" in check.found

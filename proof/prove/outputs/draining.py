@@ -27,7 +27,7 @@ LOOK_EACH_S = 0.25
 ANSWER_S = 3.0  # of a cluster that is asked once more for open transactions
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 HELD_BACK = (
-    "a transaction is still open, and nobody can read what is committed behind it; wait for its "
+    "a transaction is still open, so committed records behind it cannot be read; wait for its "
     "timeout with --drain SECONDS"
 )
 Inputs = list[tuple[str, LogRecord]]
@@ -111,7 +111,7 @@ class Drain:
             if judgement.pending and is_still and not was_restarted:
                 was_restarted = True
                 self.notes.append(
-                    "the application stood still when all was mended, so prove restarted it"
+                    "the application made no progress after the repair, so prove restarted it"
                 )
                 self._application.restart()
             if now - begun > self._pace.timeout_s:

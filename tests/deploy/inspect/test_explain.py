@@ -79,9 +79,8 @@ def test_why_with_an_open_transaction_names_its_age_and_its_timeout():
         ("coordinator", "node 3: Ongoing"),
         (
             "will end",
-            "in 12 s at the earliest, by its timeout of 95 s, at the coordinator's next look "
-            "(Kafka: each 10 s): aborted, and its producer fenced by "
-            "epoch 3",
+            "in 12 s at the earliest: the coordinator aborts it after its timeout of 95 s, at its "
+            "next check (Kafka: every 10 s), and fences its producer by epoch 3",
         ),
         ("to end it", "oncelog txn abort app-1"),
     )
@@ -105,20 +104,20 @@ def with_state(**changes) -> PartitionFacts:
         (with_state(state="PrepareCommit"), "missing", "the commit marker in orders/0, orders/1"),
         (with_state(state="PrepareAbort"), "missing", "the abort marker in"),
         (with_state(state="PrepareCommit", producer_epoch=3), "missing", "commit marker"),  # V2
-        (with_state(state="PrepareCommit"), "will end", "nothing can change the decision"),
+        (with_state(state="PrepareCommit"), "will end", "the decision is final"),
         # the coordinator has another transaction than the open one here, or none
         (with_state(state="CompleteCommit"), "coordinator", "it hangs"),
         (with_state(state="Empty", producer_epoch=5), "coordinator", "epoch 5"),
         (with_state(producer_epoch=3), "coordinator", "it hangs"),
         (with_state(state="PrepareAbort", partitions=()), "coordinator", "it hangs"),
         (with_state(producer_id=5), "coordinator", "it hangs"),
-        (held(PartitionTransaction(PRODUCER, None)), "coordinator", "none knows this producer"),
+        (held(PartitionTransaction(PRODUCER, None)), "coordinator", "no coordinator knows"),
         (
             held(PartitionTransaction(PRODUCER, None)),
             "to end it",
             "oncelog txn abort --partition orders/0 --producer-id 4",
         ),
-        (held(), "held by", "has ended just now"),
+        (held(), "held by", "has just ended"),
         (
             held(PartitionTransaction(PRODUCER, ONGOING), PartitionTransaction(PRODUCER, None)),
             "behind it",
@@ -135,7 +134,7 @@ def test_partition_without_a_leader_names_the_last_in_sync_replicas():
     explanation = why(PartitionFacts(partition=gone, min_insync=2, now_ms=NOW_MS))
     assert "has no leader" in explanation.heading
     assert lines_of(explanation) == {
-        "replicas": "1, 2, 3; in sync were last: 2",
+        "replicas": "1, 2, 3; last in sync: 2",
         "to do": "start one that was in sync: oncelog start 2",
     }
 
@@ -144,7 +143,7 @@ def test_why_of_a_partition_below_min_insync_replicas_says_which_nodes_to_start(
     facts = replace(CLEAN, partition=replace(PARTITION, isr=(1,)))
     lines = lines_of(why(facts))
     assert "1 in sync (1) of 2" in lines["replicas"]
-    assert lines["to do"] == "start or mend node 2, 3"
+    assert lines["to do"] == "start or repair node 2, 3"
 
 
 # -- a group
@@ -194,7 +193,7 @@ SHARED = GroupDescription(
         (SHARED, "takes it", "m-2 (epoch 4 of 4), when nobody has it"),
         (replace(SHARED, members=(), state="Empty"), "members", "nobody reads"),
         (replace(SHARED, members=(), state="Stable", type="share"), "members",
-         "it is a share group, Stable: its members are not asked for"),
+         "it is a share group, Stable: its members are not requested"),
     ],
 )  # fmt: skip
 def test_why_of_a_consumer_group_names_its_readers_and_waiting_members(group, about, words):
@@ -232,8 +231,8 @@ def test_why_of_a_group_with_unstable_offsets_names_the_transaction_once():
     ("changes", "words"),
     [
         ({}, "has had a transaction open for 83 s (producer 4, epoch 2)"),
-        ({"state": "PrepareCommit"}, "it is decided to commit"),
-        ({"state": "PrepareAbort"}, "it is decided to abort"),
+        ({"state": "PrepareCommit"}, "the decision to commit"),
+        ({"state": "PrepareAbort"}, "the decision to abort"),
         ({"state": "CompleteCommit"}, "its last transaction was committed everywhere"),
         ({"state": "CompleteAbort"}, "its last transaction was aborted everywhere"),
         ({"state": "Empty"}, "since its session began it has ended none"),
