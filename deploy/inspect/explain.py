@@ -111,7 +111,7 @@ def why(facts: PartitionFacts) -> Explanation:
         lines.append(("replicas", replicas))
         node = (*where.isr, "N")[0]
         start = f"broker {node}" if is_of_another() else shell_command("start", node)
-        lines.append(("to do", f"start one of those that were in sync: {start}"))
+        lines.append(("to do", f"start one that was in sync: {start}"))
         return Explanation(heading, (*lines, *_group_lines(facts)))
     short = len(where.isr) < facts.min_insync
     if stable >= high:

@@ -33,7 +33,7 @@ TIMEOUT_S = 30
         (["--api", "EndTxn", "--lose-answer", "--times", "-1"], "--times is 1 or more"),
         (
             ["--api", "EndTxn", "--lose-answer", "--times", "0", "--exit-when-done"],
-            "--times 0 is for ever",
+            "--times 0 means for ever",
         ),
         (["--api", "EndTxn", "--lose-answer", "--seconds", "0"], "--seconds has to be more than 0"),
     ],

@@ -125,14 +125,14 @@ def test_profile_file_without_profiles_is_refused(capsys: pytest.CaptureFixture[
     file.parent.mkdir()
     file.write_text("[]")
     assert run(["profile", "list"]) == 2
-    assert "holds no profiles of oncelog" in capsys.readouterr().err
+    assert "has no profiles of oncelog" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("profile", "words"),
     [
-        ({"bootstrap": 5}, "holds no profiles of oncelog"),
-        ({"registry": ["http://r"]}, "holds no profiles of oncelog"),
+        ({"bootstrap": 5}, "has no profiles of oncelog"),
+        ({"registry": ["http://r"]}, "has no profiles of oncelog"),
         ({"bootstrap": "far"}, "the profile's bootstrap: 'far' is not an address"),
     ],
 )

@@ -142,7 +142,7 @@ def test_partition_without_a_leader_names_the_last_in_sync_replicas():
 def test_why_of_a_partition_below_min_insync_replicas_says_which_nodes_to_start():
     facts = replace(CLEAN, partition=replace(PARTITION, isr=(1,)))
     lines = lines_of(why(facts))
-    assert "1 in sync (1) of 2" in lines["replicas"]
+    assert "1 in sync (1), and min.insync.replicas requires 2" in lines["replicas"]
     assert lines["to do"] == "start or repair node 2, 3"
 
 
@@ -168,7 +168,7 @@ def of_group(facts: PartitionFacts, **fields) -> dict[str, str]:
         ({}, "members", "1; this partition is read by m-1 at /127.0.0.1"),
         ({"described": replace(GROUP, members=(replace(MEMBER, partitions=()),))},
          "members", "none of them"),
-        ({"described": replace(GROUP, members=(), state="Empty")}, "members", "nobody reads"),
+        ({"described": replace(GROUP, members=(), state="Empty")}, "members", "none: the group is"),
         ({"described": replace(GROUP, state="PreparingRebalance")}, "members",
          "1; the group is PreparingRebalance"),
         ({"is_unstable": True}, "offset", "UNSTABLE_OFFSET_COMMIT"),
@@ -191,7 +191,7 @@ SHARED = GroupDescription(
         (SHARED, "members", "2; the group is Reconciling; this partition is read by m-1 at /h"),
         (SHARED, "gives it up", "m-1 (epoch 3 of 4), when its application polls next"),
         (SHARED, "takes it", "m-2 (epoch 4 of 4), when nobody has it"),
-        (replace(SHARED, members=(), state="Empty"), "members", "nobody reads"),
+        (replace(SHARED, members=(), state="Empty"), "members", "none: the group is"),
         (replace(SHARED, members=(), state="Stable", type="share"), "members",
          "it is a share group, Stable: its members are not requested"),
     ],
@@ -233,9 +233,9 @@ def test_why_of_a_group_with_unstable_offsets_names_the_transaction_once():
         ({}, "has had a transaction open for 83 s (producer 4, epoch 2)"),
         ({"state": "PrepareCommit"}, "the decision to commit"),
         ({"state": "PrepareAbort"}, "the decision to abort"),
-        ({"state": "CompleteCommit"}, "its last transaction was committed everywhere"),
-        ({"state": "CompleteAbort"}, "its last transaction was aborted everywhere"),
-        ({"state": "Empty"}, "since its session began it has ended none"),
+        ({"state": "CompleteCommit"}, "the last one was committed everywhere"),
+        ({"state": "CompleteAbort"}, "the last one was aborted everywhere"),
+        ({"state": "Empty"}, "no earlier one in its session"),
         ({"state": "PrepareEpochFence"}, "app-1 is PrepareEpochFence"),
     ],
 )

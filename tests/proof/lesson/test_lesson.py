@@ -73,7 +73,7 @@ def test_lesson_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch
         reader.reads("why orders-1/0")
         reader.reads("txn abort lesson-1")
         reader.answers("")
-        reader.reads("all behind it can be read")
+        reader.reads("all records after it can be read")
         reader.answers("")
         reader.reads("That was the lesson")
         assert reader.process.wait(60) == 0
@@ -112,7 +112,7 @@ def test_lesson_run_to_its_end_counts_the_promises_of_each_mode(scratch: Path) -
         assert exactly == [0, 0]
         pid = int(reader.reads(r"Stop it: kill -STOP (\d+)")[1])
         os.kill(pid, signal.SIGSTOP)
-        reader.reads("Let the first one go on")
+        reader.reads("Resume the first one")
         os.kill(pid, signal.SIGCONT)
         reader.reads("fenced")
         assert reader.reads(counts).groups() == ("0", "0")
