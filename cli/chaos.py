@@ -94,7 +94,7 @@ def replay(
     out: Out = None,
     format: Format = "table",
 ) -> int:
-    """The same seed, settings and schedule once more, in a new directory."""
+    """Repeat a run with the same seed, settings and schedule, in a new directory."""
     from ..proof.chaos.run import settings_of
 
     settings = settings_of(directory)

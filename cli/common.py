@@ -18,7 +18,7 @@ EARLIEST, LATEST = -2, -1  # of client.admin, whose import takes time
 
 
 def check_bootstrap(_type: object, value: str | None) -> None:
-    """Raise ValueError for what is no HOST:PORT,..."""
+    """Raise ValueError for a text that is not HOST:PORT,..."""
     from ..client.cluster_view import parse_bootstrap
 
     if value is not None:
@@ -66,7 +66,7 @@ class ClusterOptions(ClusterChoice):
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(ClusterOptions):
-    """The same, and how to print what was found."""
+    """The options of a cluster, and the format of the result."""
 
     format: Format = "table"
 

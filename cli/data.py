@@ -78,9 +78,9 @@ async def consume(
     isolation: Annotated[Isolation, Parameter(help="Isolation level.")] = "read_uncommitted",
     query: Query = QUERY,
 ) -> None:
-    """Print records up to the present end of the topic, or on and on with -f.
+    """Print records up to the present end of the topic, or keep following with -f.
 
-    A line has PARTITION@OFFSET, the key and the value, with tabs between them.
+    A line has PARTITION@OFFSET, the key and the value, separated by tabs.
     """
     from .records.places import parse_end, parse_start
     from .records.reading import ReadOrder, decoder, read

@@ -1,4 +1,4 @@
-"""Commands about consumer groups and what they have committed."""
+"""Commands about consumer groups and their committed offsets."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -279,7 +279,7 @@ def destination(
 def _offsets(
     admin: "BlockingAdmin", wanted: list[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
-    """Offsets by time, of the partitions that are there and led."""
+    """Return offsets by time, of the existing partitions that have a leader."""
     led = {(p.topic, p.partition) for p in admin.describe_topics() if p.leader >= 0}
     return admin.list_offsets({where: timestamp for where in wanted if where in led})
 

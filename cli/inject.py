@@ -134,7 +134,7 @@ def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
 
 
 def _rule(match: MatchOptions, fault: FaultOptions) -> "Rule":
-    """Failure for what cannot be meant."""
+    """Return the rule of the options. Raise Failure for contradicting options."""
     from ..deploy.faults.protocol_proxy.rules import Match, Rule
 
     which = Match(

@@ -175,7 +175,7 @@ class _Common:
         self._timestamp_ms = None if timestamp is None else _timestamp_ms(timestamp)
 
     def over(self, record: "NewRecord") -> "NewRecord":
-        """Return a record with what all have."""
+        """Return a record with the fields that all records share."""
         return record._replace(
             key=record.key if self._key is None else self._key,
             headers=(*record.headers, *self._headers),

@@ -240,7 +240,7 @@ def matching(admin: "BlockingAdmin", names: Sequence[str]) -> list[str]:
 
 
 def chosen_topics(names: Iterable[str], there: Sequence[str]) -> list[str]:
-    """Return names and, for patterns, those of `there` that match."""
+    """Return the names, with each pattern replaced by the topics of `there` that match."""
     chosen: list[str] = []
     for name in names:
         if LITERAL.fullmatch(name):

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class HandedDelivery:
-    """The delivery of a record that was handed over; safe for any thread."""
+    """The delivery of a record that `send` accepted; safe for any thread."""
 
     __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes", "within")
 
@@ -180,7 +180,7 @@ class BlockingProducer(BlockingClient[Producer]):
             self._thread.loop.call_soon_threadsafe(self._work.set)
 
     def _refuse_rest(self) -> None:
-        """Fail the records that were handed over while the producer was closed."""
+        """Fail the records that were sent while the producer was closed."""
         with contextlib.suppress(IndexError):
             while True:
                 item = self._handed.popleft()
@@ -190,7 +190,7 @@ class BlockingProducer(BlockingClient[Producer]):
     # --- on the loop
 
     async def _take(self) -> None:
-        """Pass handed-over records to the producer, in order, until the task is cancelled."""
+        """Pass records of other threads to the producer, in order, until it is cancelled."""
         handed, work, client = self._handed, self._work, self._client
         while True:
             await work.wait()
@@ -242,7 +242,7 @@ class BlockingProducer(BlockingClient[Producer]):
         self._thread.run(decided(), timeout_s)
 
     def run(self, work: Callable[[Producer], Awaitable[T]]) -> T:
-        """Run `work(producer)` to its end, after the records that were handed over before."""
+        """Run `work(producer)` to its end, after all earlier records."""
         if self._is_closed:
             raise self._why_closed()
 

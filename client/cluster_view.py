@@ -131,7 +131,7 @@ class ClusterView:
         return bool(self._opening)
 
     def forked(self) -> None:
-        """Raise from here on if the parent may have connections."""
+        """Raise in a forked child from now on, if the parent may have connections."""
         self.is_forked = self.has_connected
 
     async def close(self) -> None:
@@ -199,7 +199,9 @@ class ClusterView:
         return made
 
     def _meant(self, host: str, port: int) -> ClusterAndNode | None:
-        """Return the broker that must answer here, where ApiVersions can check it (KIP-1242)."""
+        """Return the broker that must answer at this address, if ApiVersions can check it
+        (KIP-1242).
+        """
         cluster_id = self.snapshot.cluster_id
         nodes = [
             each.node_id

@@ -196,7 +196,7 @@ class Consumer:
         return await self._poll(timeout_ms, lambda: self._taking.batches(limit, take, count))
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
-        """Return what `take` returns, waiting for it until the time is over."""
+        """Return the result of `take`, waiting for it until the deadline."""
         deadline_ms = now_ms() + timeout_ms
         while True:
             self._require_polls()
@@ -320,7 +320,9 @@ class Consumer:
 
     @property
     def commits_sent(self) -> int:
-        """The OffsetCommit requests so far: after several, an old commit may take effect late."""
+        """Return the number of OffsetCommit requests. After several, an old commit may take effect
+        late.
+        """
         return 0 if self._member is None else self._member.requests.commits_sent
 
     async def _commit(self, listed: Offsets, *, by_itself: bool = False) -> None:

@@ -54,7 +54,7 @@ class NoOffsetForPartition(KafkaError):
 
 
 class LogTruncated(KafkaError):
-    """The log no longer holds what was read from it, and auto.offset.reset is none (KIP-320)."""
+    """The log lacks records that were read from it, and auto.offset.reset is none (KIP-320)."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 

@@ -255,7 +255,7 @@ class Producer:
             await asyncio.sleep(0)  # full batches are sent meanwhile
 
     async def until_sendable(self, topic: str) -> None:
-        """Wait for what `try_send` lacks: the topic, or room."""
+        """Wait for the topic or the room in the buffer that `try_send` lacks."""
         if not self._view.snapshot.partitions_of(topic):
             await self._lookup.until_known(topic)
             return
@@ -280,7 +280,7 @@ class Producer:
         return self._batches.obstacle
 
     async def flush(self) -> None:
-        """Return when every record handed over is decided.
+        """Return when the outcome of every sent record is known.
 
         Raises the first error that the application has not read in a delivery.
         """
@@ -340,7 +340,10 @@ class Producer:
 
     @property
     def ends_sent(self) -> int:
-        """The EndTxn requests so far: a failed commit is in doubt after several, not after none."""
+        """Return the number of EndTxn requests.
+
+        A failed commit is in doubt after several of them.
+        """
         return 0 if self._session is None else self._session.requests.ends_sent
 
     @property

@@ -133,7 +133,7 @@ def _slower_ages(facts: ClusterFacts) -> Document:
 def partition_facts(
     facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync: int
 ) -> PartitionFacts:
-    """The same as `oncelog why` goes by."""
+    """Return the facts that `oncelog why` uses, too."""
     now_ms, offsets = facts.transactions_ms(now_ms), facts.offsets_of(key)
     return PartitionFacts(
         partition=facts.partitions[key],

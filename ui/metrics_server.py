@@ -27,7 +27,7 @@ HOST, PATH = "127.0.0.1", "/metrics"
 
 
 class _FactsCollector(Collector):
-    """Makes the families anew at each scrape."""
+    """Makes the families at each scrape."""
 
     def __init__(self, known: Callable[[], ClusterFacts]) -> None:
         self._known = known
@@ -40,7 +40,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind without asking a name server what this host is called."""
+        """Bind without a name lookup of this host."""
         self.socket.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -81,7 +81,7 @@ class MetricsServer:
         return f"http://{HOST}:{self.port}{PATH}"
 
     def start(self) -> None:
-        """Serve from now on."""
+        """Begin to serve."""
         self._thread.start()
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class MetricsServer:
     def _guarded(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        """Answer only at its address, so that no name of another site leads here."""
+        """Answer only requests to its own address, so that no other site's name leads here."""
         hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
         if environ.get("HTTP_HOST", "").lower() not in hosts:
             return _refusal(start_response, "403 Forbidden")

@@ -31,7 +31,7 @@ class RequestPace:
         return max(0.0, self._sent_ms[0] + WINDOW_MS - now_ms)
 
     def sent(self, now_ms: float) -> None:
-        """Count a request that goes now."""
+        """Count a request that is sent now."""
         self._sent_ms.append(now_ms)
 
 

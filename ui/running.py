@@ -147,7 +147,7 @@ async def run_page(
 async def run_report_page(
     report: RunReport, folder: str, *, port: int | None, opens_browser: bool
 ) -> None:
-    """Serve the report of a run until a signal comes, in the same way."""
+    """Serve the report of a run until a signal, in the same way."""
     sock = listening_socket(port)
     try:
         access = PageAccess(sock.getsockname()[1])

@@ -33,7 +33,7 @@ ESCAPE, ENTER, TAB, BACKSPACE, CTRL_C = "\x1b", "\r\n", "\t", "\x7f\x08", "\x03"
 
 
 async def first_look(observer: Observer) -> ClusterFacts:
-    """Return the facts when each part was told, or refused, once."""
+    """Return the facts when each part has an answer or a refusal."""
     end_s = time.monotonic() + FIRST_LOOK_S
     while (left_s := end_s - time.monotonic()) > 0:
         known = observer.facts
@@ -78,7 +78,7 @@ class Keys:
         self.pressed = asyncio.Event()
 
     def read(self) -> None:
-        """Take what the terminal has."""
+        """Read the pressed keys from the terminal."""
         data = os.read(sys.stdin.fileno(), 64).decode(errors="replace")
         self.is_over |= not data  # the terminal is gone
         if data.startswith(ESCAPE) and len(data) > 1:

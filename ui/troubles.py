@@ -17,7 +17,7 @@ FROM_THE_PROTOCOL = ("without leader", "not fully in sync", "controller")  # tol
 
 
 def troubles(facts: ClusterFacts, now_ms: int) -> list[Trouble]:
-    """Return what is wrong (bad) or worth knowing (note)."""
+    """Return problems (bad) and notes (note)."""
     looked_ms = facts.transactions_ms(now_ms)
     found = [*_partitions(facts), *_transactions(facts, looked_ms), *_groups(facts)]
     found += [c for c in facts.checks if c.state != "ok" and c.about not in FROM_THE_PROTOCOL]

@@ -132,11 +132,11 @@ def watched_cluster(cluster: ClusterOptions) -> "WatchedCluster":
 
 
 def has_page() -> bool:
-    """Whether what the page needs is installed."""
+    """Return whether the packages of the page are installed."""
     return find_spec("starlette") is not None and find_spec("uvicorn") is not None
 
 
 def has_display() -> bool:
-    """Whether a browser can show something here."""
+    """Return whether a browser can be shown here."""
     is_x = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     return sys.platform == "darwin" or bool(is_x)

@@ -52,7 +52,7 @@ def encoded(data: bytes | None) -> Decoded | None:
 def fields_of(
     record: ConsumerRecord, key: Decoded | None = None, value: Decoded | None = None
 ) -> dict[str, Any]:
-    """Return a record as JSON has it; key, value: what decoders have made of them."""
+    """Return a record as fields for JSON. key, value: decoded."""
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -105,7 +105,7 @@ class Stops:
         return is_wanted
 
     def reached(self, key: TopicPartition, position: int) -> bool:
-        """Return whether a partition has come to its end with this position, and finish it."""
+        """Return whether this position is the end of a partition, and finish the partition then."""
         stop = self.by_key.get(key)
         if stop is None or position < stop:
             return False
@@ -155,7 +155,7 @@ class _Reader:
         return self._count
 
     async def in_group(self, group: str) -> int:
-        """Read from committed offsets, and commit what was given out."""
+        """Read from committed offsets, and commit the offsets of printed records."""
         reset = self._order.begin.kind
         async with Consumer(
             self._view,
@@ -199,7 +199,7 @@ class _Reader:
         return self._order.limit is not None and self._count >= self._order.limit
 
     async def _turn(self, consumer: Consumer) -> None:
-        """Poll once, give out what is wanted, and leave partitions that have come to their end."""
+        """Poll once, print the wanted records, and stop reading finished partitions."""
         limit = self._order.limit
         polled = await consumer.poll(POLL_MS, limit and limit - self._count)
         taken: list[ConsumerRecord] = []

@@ -118,7 +118,7 @@ def _is_there(module: str) -> bool:
 
 
 def _is_unreachable(problem: Exception) -> bool:
-    """Whether it comes from the HTTP client, whichever the library uses."""
+    """Return whether an error comes from the HTTP client that the library uses."""
     return type(problem).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
 
 

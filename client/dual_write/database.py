@@ -44,7 +44,7 @@ class Dialect:
         return parts[0] + "".join(numbered)
 
     def is_busy(self, connection: Any) -> bool | None:
-        """Return whether a transaction is open on the connection; None if it cannot be told."""
+        """Return whether a transaction is open on the connection; None if unknown."""
         if self._is_sqlite:
             return None if self._is_always_open(connection) else connection.in_transaction
         status = getattr(getattr(connection, "info", None), "transaction_status", None)

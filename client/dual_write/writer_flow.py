@@ -87,7 +87,7 @@ class WriterFlow(ConnectionFlow):
 
     @property
     def phase(self) -> WriterPhase:
-        """The phase of the protocol; a STOPPED writer has to be started anew, as another object."""
+        """Return the phase of the protocol. A STOPPED writer must be replaced by a new object."""
         return self._protocol.phase
 
     @property

@@ -39,7 +39,7 @@ class Positions:
             raise ClientClosed(self.why_closed)
 
     def close(self, why: str) -> None:
-        """Forget all partitions; calls raise this reason from here on, or an earlier one."""
+        """Forget all partitions. Later calls raise this reason, or an earlier one."""
         self.states.clear()
         self.why_closed = self.why_closed or why
 
@@ -68,7 +68,7 @@ class Positions:
         return [(state, state.mark()) for state in self.states.values() if state.has_data]
 
     def gives(self, before: list[tuple[FetchState, Mark]]) -> None:
-        """Remember what a poll returns, given the marks before it."""
+        """Save what a poll returns, and the positions before it."""
         self._given = [(s, s.position, mark) for s, mark in before if s.position != mark.position]
 
     @property
@@ -77,7 +77,7 @@ class Positions:
         return [(state.topic, state.partition) for state, *_ in self._given]
 
     def take_back(self) -> None:
-        """Return to the marks before the last poll, except where a seek came between."""
+        """Return to the positions before the last poll, except after a seek in between."""
         given, self._given = self._given, []
         for state, position, mark in given:
             if state.position == position:

@@ -152,7 +152,7 @@ class FetchState:
         self._ready.clear()
 
     def needs_check(self, leader_epoch: int) -> bool:
-        """Return whether the next fetch goes to a leader with a log that may differ.
+        """Return whether the next fetch is sent to a leader whose log may differ.
 
         A lower epoch belongs to a topic that was created again.
         """

@@ -101,7 +101,7 @@ class Holding:
         await self.callbacks.call(self.listener.on_lost or self.listener.on_revoked, lost)
 
     def polled(self) -> None:
-        """Begin to count revoked partitions anew, as a poll returns records."""
+        """Restart the count of revoked partitions, because a poll returns records."""
         self._gone = set()
 
     def refuse_others(

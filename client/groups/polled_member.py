@@ -19,7 +19,7 @@ Requests = TypeVar("Requests", bound=CoordinatorRequests)
 
 
 class PolledMember(Generic[Requests]):
-    """A member; each protocol implements what is due, and its execution."""
+    """A member. Each protocol implements which work is due, and how it is done."""
 
     holding: Holding
     requests: Requests
@@ -60,12 +60,12 @@ class PolledMember(Generic[Requests]):
         self._heartbeats.drop()
 
     def _is_due(self) -> bool:
-        """Return whether there is anything to settle."""
+        """Return whether there is work to do."""
         raise NotImplementedError
 
     @property
     def _reads_on(self) -> bool:
-        """Whether partitions can be read meanwhile."""
+        """Return whether partitions can be read during this work."""
         raise NotImplementedError
 
     async def _settle(self) -> None:

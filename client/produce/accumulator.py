@@ -89,7 +89,7 @@ class Accumulator:
 
     @property
     def obstacle(self) -> KafkaError | None:
-        """The error of the last attempt of a batch that is retried; None if there is none."""
+        """Return the last error of a batch that is being retried; None without one."""
         tried = (b for q in self._queues.values() for b in (*q.in_flight, *q.waiting))
         return next((b.problem for b in tried if b.problem is not None), None)
 

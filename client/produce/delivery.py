@@ -62,7 +62,7 @@ class Outcome:
         return self.base is not None or self.problem is not None
 
     def of(self, index: int) -> tuple["Outcome", int]:
-        """Return the outcome of the record at this index, and its index there."""
+        """Return the outcome of the record at this index, and its index in that outcome."""
         outcome = self
         while outcome._parts:
             start, part = next(p for p in reversed(outcome._parts) if p[0] <= index)

@@ -80,7 +80,7 @@ class Sender:
             raise self._identity.problem
 
     async def flush(self) -> None:
-        """Return when every record handed over is decided."""
+        """Return when the outcome of every sent record is known."""
         self._flushes += 1
         try:
             while self._batches and self._loop is not None and not self._loop.done():

@@ -304,7 +304,10 @@ class TransactionSession:
         current: Identity = (-1, -1),
         keeps_prepared: bool = False,
     ) -> Session:
-        """Call InitProducerId; READY, or `otherwise` after a failure. current: the id to keep."""
+        """Call InitProducerId. The state becomes READY, or `otherwise` after a failure.
+
+        current: the id to keep.
+        """
         try:
             session = await self.requests.init_producer_id(
                 self._deadline_ms(),

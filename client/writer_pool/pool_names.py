@@ -139,11 +139,11 @@ class PoolNames:
 
     @property
     def held(self) -> list[Slot]:
-        """The slots in use, the longest held first."""
+        """Return the writers in use, the longest use first."""
         return sorted((s for s in self.slots if s.holder is not None), key=lambda s: s.since_s)
 
     def none_free(self, waited_s: float, now_s: float) -> NoWriterFree:
-        """Return the timeout error, which names the holders and how long they have held."""
+        """Return the timeout error, which names the tasks that use the writers, and since when."""
         held = self.held
         words = [f"{s.name} by {s.holder} for {now_s - s.since_s:.1f} s" for s in held[:SHOWN_MAX]]
         words += [f"{len(held) - SHOWN_MAX} more"] * (len(held) > SHOWN_MAX)

@@ -148,7 +148,7 @@ class Cluster:
         return [self._nodes[i].status() for i in self.node_ids]
 
     def ask(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Run `work(admin)` with a `client.admin.Admin` and return what it returns."""
+        """Run `work(admin)` with a `client.admin.Admin` and return its result."""
         from .blocking_admin import blocking_admin
 
         with self._admin_lock:

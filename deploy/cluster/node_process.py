@@ -110,7 +110,7 @@ class NodeProcess:
         write_private(self.pid_file, f"{self._child.pid}\n")
 
     def exit_code(self) -> int | None:
-        """Return the exit code when the node was started from here and has ended."""
+        """Return the exit code, if this process started the node and the node has ended."""
         return self._child.poll() if self._child else None
 
     def kill(self) -> int:

@@ -80,9 +80,9 @@ class ClusterPlan:
         )
 
     def reused_file(self, data: Path, known: ClusterFile, running: Sequence[int]) -> ClusterFile:
-        """Return the cluster that a directory holds, with the options on top.
+        """Return the existing cluster of a directory, changed by the options.
 
-        Failure when it runs, or when it is of another size.
+        Raise Failure when it runs, or when it has another number of nodes.
         """
         if running:
             which = ", ".join(str(i) for i in running)

@@ -19,7 +19,7 @@ DEFAULT_FIRST_EPHEMERAL_PORT = 32_768  # Linux; read from the kernel where possi
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Return whether a node could listen there now."""
+    """Return whether a node could listen on this port now."""
     return _refusal(port, host) is None
 
 
@@ -62,10 +62,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def holder_of(port: int) -> tuple[str, bool]:
-    """Return a port's holder in words, and whether any process listens there.
+    """Return a sentence about a port's holder, and whether any process listens on the port.
 
-    A listener: `python3 (pid 77)`. Else the outgoing connection that keeps the port. Both as far as
-    this user may see them.
+    A listener is shown as `python3 (pid 77)`, otherwise the outgoing connection that uses the port,
+    as far as this user may see them.
     """
     try:
         found = [c for c in psutil.net_connections(kind="tcp") if c.laddr and c.laddr.port == port]

@@ -14,7 +14,7 @@ from .failure import Failure
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory of mode 0700, or take one of ours and make it so."""
+    """Create a directory of mode 0700, or set the mode of an existing one of ours."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     require_ours(path)
     close_to_others(path)

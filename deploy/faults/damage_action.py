@@ -42,7 +42,9 @@ class DamagedByte(NamedTuple):
 
 
 def damage(directory: Path, fault: Fault) -> DamagedByte:
-    """Change a byte below a node's directory, by three numbers. Failure if there is none."""
+    """Change a byte of a file in a node's directory, by three numbers. Raise Failure without a
+    file.
+    """
     files = sorted(
         path
         for suffix in SUFFIXES

@@ -180,7 +180,7 @@ def _user() -> str | None:
 
 @contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """Run a server, and remove its data at the end. Raises Failure where there is none."""
+    """Run a server, and remove its data at the end. Raise Failure if none is installed."""
     if why := why_there_is_none():
         raise Failure(why)
     folder = Path(tempfile.gettempdir()).resolve() / f"oncelog-postgresql-{secrets.token_hex(4)}"

@@ -176,7 +176,7 @@ class Supervisor:
             return False
 
     def check(self) -> None:
-        """Raise the reason why one of them stays away."""
+        """Raise the reason why a child stays away for good."""
         if self.failed is not None:
             raise self.failed
 

@@ -67,7 +67,7 @@ def _open_files() -> HealthCheck:
 
 
 def _directory(data: Path) -> HealthCheck:
-    """Check whether this user may have a cluster there."""
+    """Check whether this user may have a cluster in the directory."""
     path = data.resolve()
     place = next(p for p in (path, *path.parents) if p.exists())
     elsewhere = "run this as its owner, or choose another --data"
@@ -198,7 +198,7 @@ def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 
 def _damage(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
-    """List the replicas with damaged files, also while they are copied anew."""
+    """List the replicas with damaged files, including those that are being copied again."""
     advice = "it is copied from its leader automatically; if no other replica is in sync, start one"
     found = [
         HealthCheck(f"{name} of node {node_id}", "bad", f"damaged: {reason}", advice)

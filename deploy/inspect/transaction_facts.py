@@ -35,7 +35,10 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 async def of_partition(
     admin: "Admin", topic: str, index: int, group: str | None = None
 ) -> PartitionFacts:
-    """Return all that may hold its readers. Failure without a partition or an answer."""
+    """Return all facts about a partition's readers.
+
+    Raise Failure without a partition or an answer.
+    """
     start = stable = high = None
     held: tuple[PartitionTransaction, ...] = ()
     key = (topic, index)

@@ -57,7 +57,7 @@ class Contest:
         self._seconds: dict[str, list[float]] = {}
 
     def run(self) -> dict[str, float]:
-        """Return the median seconds by contender."""
+        """Return the median seconds of each candidate."""
         self._make_input(self._input, self._settings.records)
         self._make_input(self._few, self._settings.partitions)
         with BlockingAdmin(self._login) as admin:
@@ -214,7 +214,7 @@ def said(login: Mapping[str, Any]) -> str:
 
 
 def show(records: int, value_bytes: int, medians: dict[str, float]) -> None:
-    """Print a line for each contender, beside the connector's."""
+    """Print a line for each candidate, beside the connector's."""
     print(f"  {'':22} {'seconds':>8} {'few':>6} {'records/s':>11} {'MB/s':>7} {'to connector':>13}")
     for name, seconds in medians.items():
         if name.endswith(", few"):

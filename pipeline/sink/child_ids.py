@@ -128,7 +128,7 @@ class SharedTable:
 class ChildIds:
     """The ids of one executor, as one of its processes uses them.
 
-    file: None: only this process has them. word: hexadecimal, drawn by the process itself.
+    file: the table; None if only this process has the ids. word: hexadecimal, drawn by the process.
     """
 
     def __init__(self, file: Path | None = None, word: str | None = None) -> None:

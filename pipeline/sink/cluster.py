@@ -128,7 +128,9 @@ class SinkCluster:
         return steps.DecisionRead(decode(self.sink_id, self._looked.newest))
 
     async def write_decision(self, decision: Decision, write: Write | None = None) -> steps.Event:
-        """Commit the decision's records, and what `write` sends, in one control transaction."""
+        """Commit the decision's records, and the records that `write` sends, in one control
+        transaction.
+        """
         control, self._looked = self._control, None
         if control is None or control.state is ProducerState.FATAL_ERROR:
             return steps.ControlInDoubt("the control id was lost before")

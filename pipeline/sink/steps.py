@@ -67,7 +67,7 @@ class ControlInDoubt:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenCommitted:
-    """Every child is committed, or was, and its id has expired since."""
+    """Every child is committed, or was committed and its id has expired."""
 
 
 @dataclass(frozen=True, slots=True)

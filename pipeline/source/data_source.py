@@ -171,7 +171,7 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """A query with a begin and an end, both decided when it is planned."""
+    """A query with a begin and an end, both determined when it is planned."""
 
     def partitions(self) -> list[InputPartition]:
         if self._options.logs:

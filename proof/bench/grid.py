@@ -69,7 +69,7 @@ class Grid(Generic[CellT, MeasurementT]):
         raise NotImplementedError
 
     def cells(self) -> list[CellT]:
-        """Every combination that makes sense, in order."""
+        """Return every sensible combination, in order."""
         raise NotImplementedError
 
     def measure(self, target: BenchTarget, cell: CellT, repetition: int) -> MeasurementT:

@@ -207,7 +207,7 @@ def _in_a_transaction(
     *,
     refused_with: type[KafkaError],
 ) -> None:
-    """Take a right away while a transaction is open, until the transaction is refused."""
+    """Remove a permission while a transaction is open, until the transaction is refused."""
     topic = f"{CHURN_PREFIX}{fault.kind}-{int(fault.numbers[0] * 1e6)}"
     replicas = context.settings.replication_factor
 

@@ -33,7 +33,7 @@ class TraceCounts(NamedTuple):
 
 
 class BatchTrace:
-    """Counts batches from log lines, fed in the order in which they came."""
+    """Counts batches from log lines, in their order."""
 
     def __init__(self) -> None:
         self.counts = TraceCounts()

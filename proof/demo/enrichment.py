@@ -53,7 +53,7 @@ class Flight(NamedTuple):
 
 
 class Enriched(NamedTuple):
-    """An enriched flight, taken apart."""
+    """A parsed enriched flight."""
 
     partition: int
     offset: int

@@ -16,7 +16,7 @@ LATEST = -1
 def read_back(
     config: Mapping[str, Any], topic: str, partitions: int
 ) -> list[tuple[int, int, bytes, bytes]]:
-    """Every committed record of the topic as (partition, offset, key, value)."""
+    """Return every committed record of the topic as (partition, offset, key, value)."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(

@@ -67,7 +67,7 @@ class Screen:
         self._counts = counts
 
     def doing(self, words: str) -> None:
-        """Show what is waited for from here on."""
+        """Show what the demo waits for."""
         self._doing = words
 
     def say(self, text: str) -> None:

@@ -215,7 +215,7 @@ class Demo:
         self.say(describe(report))
 
     def _drain(self, engine: Engine) -> None:
-        """Wait until the engine has committed all that is there."""
+        """Wait until the engine has committed all inputs."""
 
         def is_done() -> bool:
             engine.processes.check()

@@ -80,7 +80,7 @@ class Stream(threading.Thread):
         self._credit, self._last = 0.0, time.monotonic()
 
     def watch(self, partitions: Sequence[int]) -> None:
-        """Note when each of these partitions acknowledges a row handed over from now on."""
+        """Record when each of these partitions acknowledges a row that is sent after this call."""
         self._watched_from_row = self.handed_over
         self.watched = dict.fromkeys(partitions)
 
@@ -94,7 +94,7 @@ class Stream(threading.Thread):
             self._burst.clear()
 
     def run(self) -> None:
-        """Stream until every row is handed over, then wait for the last reports."""
+        """Stream until every row is sent, then wait for the last acknowledgements."""
         try:
             self._stream()
         except BaseException as problem:  # the conductor shows it

@@ -1,4 +1,4 @@
-"""Read what the reader of a lesson types while the lesson watches something else."""
+"""Reads the input of a lesson's reader while the lesson waits for something else."""
 
 import queue
 import sys
@@ -56,7 +56,7 @@ class Dialogue:
             pass
 
     def look(self) -> Answer | None:
-        """Return the answer typed since the last look. Raises Quit, Repeat, Skip."""
+        """Return the answer typed since the last call. Raises Quit, Repeat, Skip."""
         answer = "quit" if self._is_over else self._answer()
         if answer == "quit":
             raise Quit

@@ -24,7 +24,7 @@ class JunitCase:
 
 
 def junit_xml(name: str, cases: Sequence[JunitCase]) -> str:
-    """Return a suite of cases, with characters that XML cannot hold as escapes."""
+    """Return a suite of cases; characters that XML does not allow are escaped."""
     suite = ElementTree.Element(
         "testsuite", name=printable(name), tests=str(len(cases)),
         errors=_count(cases, "error"), failures=_count(cases, "failure"),

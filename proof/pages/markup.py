@@ -31,7 +31,7 @@ def element(tag: str, *children: Child, **attributes: str | int | float | bool |
 
 
 def joined(*children: Child) -> Html:
-    """Return children one after the other."""
+    """Return the children, joined."""
     return Html("".join(map(_child, children)))
 
 

@@ -241,7 +241,7 @@ class Application(Supervisor):
 
 
 def require_program(command: Sequence[str]) -> None:
-    """Raise Failure when there is no program to run."""
+    """Raise Failure when the program does not exist."""
     if not command:
         raise Failure("Say what to run: oncelog prove ... -- COMMAND", exit_code=2)
     if shutil.which(command[0]) is None:

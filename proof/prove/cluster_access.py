@@ -41,7 +41,7 @@ def to_ours(cluster: Cluster) -> ClusterAccess:
 
 
 def to_other(bootstrap: str, command_config: str | None, folder: Path) -> ClusterAccess:
-    """Connect to a cluster that was there before, as a file of client settings says."""
+    """Connect to an existing cluster, with the settings of a client file."""
     if command_config is None:
         return ClusterAccess({"bootstrap.servers": bootstrap})
     ca_file = folder / CA_FILE

@@ -76,7 +76,7 @@ def outputs(facts: WatchedGroup) -> set[str]:
 
 
 def has_moved(facts: WatchedGroup) -> bool:
-    """Return whether offsets were committed between the looks."""
+    """Return whether offsets were committed between the answers."""
     first = facts.first or {}
     return any(offset > first.get(place, -1) for place, offset in facts.last.items())
 

@@ -248,7 +248,7 @@ def _times(count: int) -> str:
 
 
 def through(committed: Mapping[tuple[str, int], int]) -> Callable[[LogRecord], bool]:
-    """Return a test whether an input lies before its partition's committed offset."""
+    """Return a function that tests whether an input is before its partition's committed offset."""
     return lambda record: record.offset < committed.get((record.topic, record.partition), 0)
 
 

@@ -325,7 +325,7 @@ class Observed:
             )
 
     def _batches(self, body: Any) -> Iterator[tuple[str, int, int, int]]:
-        """Yield topic, partition, first offset and end offset of inputs that came."""
+        """Yield topic, partition, first offset and end offset of received inputs."""
         for topic in body.topics:
             name = topic.name or self._names.get(topic.topic_id or b"", "")
             if name in self._inputs:

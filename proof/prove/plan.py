@@ -86,7 +86,7 @@ class AimedFault:
 
     @property
     def needs_rebalance(self) -> bool:
-        """Return whether such requests come when members come and go."""
+        """Return whether such requests are sent when members join or leave."""
         return self.apis == INIT or self.about == "OffsetFetch" or bool(self.apis & HEARTBEAT)
 
     @property
@@ -96,7 +96,7 @@ class AimedFault:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The traits of the application that the protocol has shown so far."""
+    """The properties of the application that its requests have shown so far."""
 
     apis: frozenset[str] = frozenset()
     instances: int = 1  # that run

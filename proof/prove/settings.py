@@ -1,5 +1,7 @@
-"""The settings of a run. Made by the command line and by `oncelog.prove`; all of it is checked
-here, in words."""
+"""The settings of a run, made by the command line and by `oncelog.prove`.
+
+All of them are checked here, and an error is a sentence.
+"""
 
 import json
 from collections.abc import Mapping

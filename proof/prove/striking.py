@@ -176,7 +176,7 @@ class Striker:
     def _held(
         self, fault: AimedFault, act: Callable[[AimedFault, Request], tuple[Ending, str]]
     ) -> Struck:
-        """Hold the next request that fits, and act meanwhile."""
+        """Hold the next matching request, and act meanwhile."""
         if fault.needs_rebalance:
             self._provoke_rebalance()
         found: list[Struck] = []
@@ -220,7 +220,7 @@ class Striker:
         return max(1, self._observed.open_work(request.instance))
 
     def _provoke_rebalance(self) -> None:
-        """Add one instance, or remove one where there are many."""
+        """Add one instance, or remove one if there are many."""
         names = self._application.instances
         if len(names) < self._instances_max:
             self._application.add()

@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(specname="pytest_runtest_setup")
 def pytest_oncelog_requires_its_fixture(item: pytest.Item) -> None:
-    """Fail a test with a marker and no fixture, which would promise faults that never come."""
+    """Fail a test with the marker but without the fixture, since its faults would never be made."""
     if item.get_closest_marker("oncelog") and "oncelog" not in getattr(item, "fixturenames", ()):
         pytest.fail("The marker `oncelog` works through the fixture `oncelog`: ask for it, too.")
 

@@ -76,7 +76,7 @@ class PageAccess:
         return _equal(given, self.token)
 
     def cookie_header(self) -> str:
-        """Return what Set-Cookie says."""
+        """Return the value of Set-Cookie."""
         return f"{self.cookie_name}={self.cookie}; Path=/; HttpOnly; SameSite=Strict"
 
 

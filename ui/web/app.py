@@ -33,7 +33,7 @@ def application(site: Site) -> ASGIApp:
 
 
 def static_files() -> list[BaseRoute]:
-    """Return the addresses of what pages are drawn with."""
+    """Return the addresses of scripts and styles."""
 
     async def style(request: Request) -> Response:
         return FileResponse(STYLE_FILE)

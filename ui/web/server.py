@@ -1,4 +1,4 @@
-"""Serves an application on loopback until a signal comes."""
+"""Serves an application on loopback until a signal."""
 
 import asyncio
 import contextlib

@@ -35,7 +35,7 @@ class Guardian:
         self._kept: dict[tuple[Kind, str], str] = {}
 
     def keep(self, kind: Kind, name: str | Path, how: str = "") -> None:
-        """End this when the process is gone. Call it before its creation."""
+        """Register an item before its creation. The guardian ends it when this process is gone."""
         with self._lock:
             if self._owner != os.getpid():  # after a fork, the guardian belongs to the parent
                 self.__init__()

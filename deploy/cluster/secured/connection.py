@@ -18,7 +18,7 @@ def client_config(connection: str) -> dict[str, Any]:
 
 
 def connection_options(connection: str) -> list[str]:
-    """Return the options of a command of ours that runs on the cluster."""
+    """Return the options of a command that connects to the cluster."""
     return ["--command-config" if is_file(connection) else "--bootstrap", connection]
 
 

@@ -46,7 +46,7 @@ class Ports:
         self._ports: dict[tuple[str, int | None], int] = {}
 
     def port_of(self, instance: str, broker_id: int | None) -> int:
-        """Return the port, the same each time. OverflowError when there are too many."""
+        """Return the port, always the same. Raise OverflowError when there are too many."""
         key = (instance, broker_id)
         if key not in self._ports:
             if len(self._ports) >= LISTENERS_MAX:

@@ -139,7 +139,7 @@ class ProxiedConnection(TwoEnds):
             self.close("a rule closed it")
 
     def _answer(self, request: Request, made: bytes) -> None:
-        """Answer with a frame made here, when it is its turn."""
+        """Send an answer that the proxy made, after the answers to earlier requests."""
         answer = Answer(request, memoryview(made), self._services.now_s(), False, "delivered")
         self._in_flight.add(Exchange(request, made=answer, made_frame=made))
         if self.broker.is_idle:
@@ -183,7 +183,7 @@ class ProxiedConnection(TwoEnds):
         return self._answer_later(rule, action, answer, frame)
 
     def _is_refused(self, rule: Rule, action: Action, answer: Answer) -> bool:
-        """Return whether the rule lets this answer pass, since it holds an error."""
+        """Return whether the rule forwards this answer because it has an error."""
         if not isinstance(action, LoseAnswer | Hold) or action.also_errors:
             return False
         try:

@@ -58,7 +58,7 @@ class ConnectionClosed:
 
 
 class ProxiedRequest:
-    """A request, seen before it goes to the broker."""
+    """A request, before it is forwarded to the broker."""
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ class Hub:
             return self._rules.made(rule)
 
     def wait(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something holds that changes when a rule has acted."""
+        """Wait until a condition holds that changes when a rule has acted."""
         with self._lock:
             return self._lock.wait_for(lambda: holds() or self._is_closing, timeout_s) and holds()
 

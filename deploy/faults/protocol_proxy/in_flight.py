@@ -33,14 +33,14 @@ class InFlight:
         return len(self._waiting)
 
     def add(self, exchange: Exchange) -> None:
-        """Add a request that was sent to the broker, or has an answer made here."""
+        """Add a request that was sent to the broker, or has an answer made by the proxy."""
         self._waiting.append(exchange)
 
     def answered(self, correlation_id: int) -> Exchange:
-        """Take the request that the broker answers now.
+        """Remove and return the request that the broker answers now.
 
-        MalformedFrame for an answer to no request, or out of turn (call `take_made` first, after
-        each `add` and `answered`).
+        Raise MalformedFrame for an answer to no request, or in the wrong order (call `take_made`
+        first, after each `add` and `answered`).
         """
         expected = self._waiting[0].request.correlation_id if self._waiting else None
         if expected != correlation_id:
@@ -51,7 +51,7 @@ class InFlight:
         return self._waiting.popleft()
 
     def take_made(self) -> list[Exchange]:
-        """Take those with an answer made here that are next in turn."""
+        """Remove and return the requests at the front whose answers the proxy made."""
         taken: list[Exchange] = []
         while self._waiting and self._waiting[0].made is not None:
             taken.append(self._waiting.popleft())

@@ -36,7 +36,7 @@ def proxy_tls(data: Path) -> ProxyTls:
 
 
 def ca_of(data: Path) -> Path:
-    """Return the CA that clients of a secured cluster of ours trust."""
+    """Return the CA that clients of our secured cluster trust."""
     return data / TLS / "ca.pem"
 
 

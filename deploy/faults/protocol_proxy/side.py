@@ -82,7 +82,7 @@ class Side(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.transport.abort)
 
     def abort(self) -> None:
-        """Close at once, and drop all that waits here."""
+        """Close immediately, and drop all waiting frames."""
         self._frames.clear()
         if self._task is not None:
             self._task.cancel()

@@ -75,7 +75,7 @@ class TransferFaults(FaultContext[Cluster]):
         self._hit = 0
 
     def inflict(self, fault: Fault) -> TransferFaultReport:
-        """Make a fault, wait until all is whole and both services commit again."""
+        """Make a fault. Wait until the cluster is whole and both services commit again."""
         actions: Mapping[str, Callable[[Fault, str], str]] = {
             "kill": self._kill,
             "coordinator": self._coordinator,
@@ -216,7 +216,7 @@ class TransferFaults(FaultContext[Cluster]):
 
     @contextlib.contextmanager
     def _sqlite_held(self) -> Iterator[None]:
-        """Note an absence while a paused service holds the only lock of sqlite."""
+        """Note the time for which a paused service holds the only lock of sqlite."""
         with self.absence() if self.database.is_sqlite else contextlib.nullcontext():
             yield
 

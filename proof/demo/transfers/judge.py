@@ -106,7 +106,7 @@ def _judge_balances(found_rows: Contents, found: Findings) -> None:
 
 
 def _without(wait: ReaderWait, away: Sequence[tuple[float, float]]) -> float:
-    """Return the length of a wait without the spans in which something was away, in order."""
+    """Return the length of a wait without the times in which something was not running."""
     left_s, counted_to = 0.0, wait.since
     for since, until in away:
         if until > counted_to and since < wait.until:

@@ -15,7 +15,7 @@ OFFSET_BITS = 40
 
 
 def is_aborted(view: View, partition: Array, offset: Array) -> Array:
-    """Return for each (partition, offset) whether the logs hold it in an aborted transaction."""
+    """Return for each (partition, offset) whether the logs have it in an aborted transaction."""
     replica = view.history.column("batches", "replica")
     says_aborted, says_otherwise = np.zeros((2, len(offset)), bool)
     for number in np.unique(replica) if len(offset) else ():
@@ -53,7 +53,7 @@ class _Log:
         self._is_abort = is_abort[order]
 
     def find(self, partition: Array, offset: Array) -> tuple[Array, Array]:
-        """Return (is there, is aborted) of each offset."""
+        """Return (exists, is aborted) of each offset."""
         keys = _key(partition, offset)
         at = np.searchsorted(self._keys, keys, "right") - 1
         return (at >= 0) & (keys <= self._last[at]), self._is_abort[at]

@@ -89,7 +89,7 @@ class _Commits:
         return bool(is_filled.all())
 
     def may_end_at(self, group: int, partition: int, offset: int) -> bool:
-        """Return whether a transaction of unknown outcome could have left the offsets there."""
+        """Return whether a transaction of unknown outcome could have set the offsets to this."""
         return bool((self.high[self._unknown(group, partition)] == offset).any())
 
     def _unknown(self, group: int, partition: int) -> Array:

@@ -192,7 +192,7 @@ class Recorder:
         transaction: Begun | None = None,
         session: int = 0,
     ) -> None:
-        """Record one polled record, in the order in which they came."""
+        """Record one polled record, in the order of the poll."""
         row = (process, session, call, partition, offset, value, returned_ns)
         self.add("polls", _number(transaction), *row, Isolation.READ_COMMITTED)
 

@@ -127,9 +127,9 @@ class RefusedOffsets(FindingRule):
 
 
 class SharedIds(FindingRule):
-    """Two live instances use an id in turns, twice.
+    """Two live instances use an id alternately, twice.
 
-    A zombie, which was silent meanwhile, or waited for a silent broker, is another matter.
+    A zombie, which was silent meanwhile or waited for a silent broker, is excluded.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ class SeenRequest(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWait(Sighting):
-    """An answer came, or a fault released its request, after more than a moment.
+    """A client waited for more than a moment until an answer came, or a fault released its request.
 
     Waits for records or for other members are left out.
     """

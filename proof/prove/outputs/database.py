@@ -62,7 +62,7 @@ class DatabaseOutputs(threading.Thread):
         super().start()
 
     def _is_missing(self, problem: Exception) -> bool:
-        """Return whether there is no table yet, which the application may create."""
+        """Return whether the table does not exist yet; the application may create it."""
         if isinstance(problem, sqlite3.OperationalError):
             return not self._file.exists() or "no such table" in str(problem)
         return getattr(problem, "sqlstate", None) == UNDEFINED_TABLE

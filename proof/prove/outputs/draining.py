@@ -236,7 +236,7 @@ class Drain:
         return all(self._is_passed(record) for _, record in self._inputs) and bool(passed)
 
     def _is_settled(self) -> bool:
-        """Return whether no transaction holds outputs back."""
+        """Return whether no transaction blocks the outputs."""
         if not self._outputs:
             return True
         keys = dict.fromkeys(self._outputs, LATEST)

@@ -88,7 +88,7 @@ def read_all(
     begin: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> list[LogRecord]:
-    """Return all committed records of the partitions between both, each partition's in order."""
+    """Return all committed records between two offsets of each partition, in their order."""
     reader = OutputReader(config, begin)
     reader.start()
     try:

@@ -54,7 +54,7 @@ class BrokerStrikes:
 
 
 def broker_of(request: Request) -> int:
-    """Return the broker that the request goes to. Raises Failure where its id is unknown."""
+    """Return the broker to which the request is sent. Raise Failure if its id is unknown."""
     broker = request.connection.broker_id
     if broker is None:
         raise Failure(f"{request.api} went to a broker that has not told its id.")

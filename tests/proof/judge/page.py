@@ -136,8 +136,8 @@ Each bug has a scenario that triggers it. The scenario runs with the bug and wit
 
 - `.venv/bin/python -m tests.switches` runs all scenarios in the simulation, and prints this table.
 - `--write` saves the table, and `--processes` uses real processes.
-- Each build runs some of the scenarios in both ways.
-- `.venv/bin/python -m pytest -m chaos tests/switches` runs all of them in both ways.
+- Each build runs some of the scenarios, in the simulation and on real processes.
+- `.venv/bin/python -m pytest -m chaos tests/switches` runs all of them.
 
 {switch_table()}
 The columns mean:
