@@ -79,10 +79,7 @@ def up(
     *,
     nodes: Annotated[
         int | None,
-        Parameter(
-            name=["--nodes", "-n"],
-            help="Number of nodes: 1, 3, 4 or 5. Default: 3, or those of the existing cluster.",
-        ),
+        Parameter(name=["--nodes", "-n"], help="1, 3, 4 or 5; default: 3, or the existing ones."),
     ] = None,
     first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
     data: Data = DEFAULT_DATA,
@@ -92,9 +89,7 @@ def up(
         Parameter(name=["--rf", "--replication-factor"], help="default.replication.factor"),
     ] = None,
     min_isr: Annotated[int | None, Parameter(help="min.insync.replicas")] = None,
-    txn_shards: Annotated[
-        int | None, Parameter(help="Number of shards of the transaction coordinator.")
-    ] = None,
+    txn_shards: Annotated[int | None, Parameter(help="Transaction coordinator's shards.")] = None,
     clock: Annotated[
         Literal["system", "controlled"] | None,
         Parameter(help="controlled: `oncelog clock advance` can advance the time."),
@@ -115,9 +110,7 @@ def up(
     config: Pairs = None,
     feature: Annotated[
         list[str] | None,
-        Parameter(
-            help="NAME=LEVEL, for example transaction.version=0; may be repeated.", negative=()
-        ),
+        Parameter(help="NAME=LEVEL, e.g. transaction.version=0; may be repeated.", negative=()),
     ] = None,
     profile: Annotated[
         Literal["local", "kafka"],
@@ -189,9 +182,7 @@ def ps(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """List the nodes: process, state, role, led partitions, memory, CPU, active faults, disk
-    problems.
-    """
+    """List the nodes: process, state, role, led partitions, memory, CPU, faults, disk problems."""
     if everywhere:
         show_all(format)
         return
