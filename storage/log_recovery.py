@@ -95,7 +95,8 @@ def load_log(
     try:
         directory.mkdir(parents=True)
     except FileExistsError:
-        _check_topic(directory, topic_id)
+        may_be_unsynced = machine_restarted and not clean_shutdown and not recovery_point
+        _check_topic(directory, topic_id, may_be_unsynced)
     else:
         return _begin_log(directory, topic_id, config, log_start_offset, now_ms)
     finish_swaps(directory)
@@ -403,14 +404,20 @@ def _belongs(segment: Segment, header: BatchHeader) -> bool:
     )
 
 
-def _check_topic(directory: Path, topic_id: bytes) -> None:
-    """Check that the directory belongs to this topic, or assign it."""
+def _check_topic(directory: Path, topic_id: bytes, may_be_unsynced: bool) -> None:
+    """Check that the directory belongs to this topic, or assign it.
+
+    A flush syncs the metadata with the first batches. So if a power failure left batches without
+    metadata, none of them was synced, and they may be those of a deleted topic of the same name.
+    """
     try:
         known = PartitionMetadata.read(directory)
     except CorruptCheckpoint as problem:
         if _has_damaged_metadata(directory, topic_id):
             raise CorruptMessage(str(problem)) from problem
         known = None  # created just before a power failure that left nothing, or damaged since
+    if known is None and may_be_unsynced and _has_batches(directory):
+        raise InconsistentTopicId(f"{directory} has no topic id, and was never synced")
     if known is None:
         PartitionMetadata(topic_id).write(directory, fsync=False)
     elif known.topic_id != topic_id:
@@ -428,8 +435,9 @@ def _has_damaged_metadata(directory: Path, topic_id: bytes) -> bool:
     """
     content = (directory / PARTITION_METADATA).read_bytes()
     is_whole = len(content) >= PARTITION_METADATA_BYTES_MIN and any(content)
-    return (
-        is_whole
-        and not PartitionMetadata(topic_id).is_nearly(content)
-        and any(path.stat().st_size for path in directory.glob("*.log"))
-    )
+    is_of_another = is_whole and not PartitionMetadata(topic_id).is_nearly(content)
+    return is_of_another and _has_batches(directory)
+
+
+def _has_batches(directory: Path) -> bool:
+    return any(path.stat().st_size for path in directory.glob("*.log"))

@@ -384,6 +384,35 @@ def test_log_directory_with_slightly_damaged_metadata_of_this_topic_is_opened(lo
     assert path.read_bytes() == whole
 
 
+@pytest.mark.parametrize("left", [None, b"", bytes(60), b"version: 0\ntopic_id: A"])
+@pytest.mark.parametrize(
+    ("options", "is_opened"),
+    [
+        ({"machine_restarted": True}, False),
+        ({"machine_restarted": True, "recovery_point": 1}, True),  # a flush syncs the topic id, too
+        ({}, True),
+    ],
+)
+def test_batches_that_lost_their_topic_id_in_a_power_failure_are_not_claimed(
+    logs, left, options, is_opened
+):
+    """A topic of the same name had been deleted meanwhile, and its batches stood in the new one."""
+    log = logs.open()
+    logs.lead(log)
+    log.close()
+    path = logs.directory / "partition.metadata"
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+    if not is_opened:
+        with pytest.raises(InconsistentTopicId, match="never synced"):
+            logs.open(**options)
+    else:
+        log = logs.open(**options)
+        assert log.log_end_offset == 1
+        log.close()
+
+
 @pytest.mark.parametrize("left", [b"", bytes(60), b"version: 0\ntopic_id: A"])
 def test_log_directory_with_metadata_that_was_never_synced_is_accepted(logs, left):
     logs.open().close()
