@@ -76,7 +76,7 @@ VOTER_TIMEOUT_S = 5.0
 class Broker:
     """One broker process.
 
-    `fault_point` is called by name around steps that may fail, for tests.
+    Before and after steps that may fail the broker calls `fault_point` with the name of the place.
     """
 
     def __init__(

@@ -115,7 +115,7 @@ class FollowerSession:
     def next_request(
         self, *, broker_epoch: int, max_wait_ms: int, max_bytes: int
     ) -> ReplicaFetchRequest:
-        """Return the news since the last request, or everything without a session.
+        """Return the next request: partitions added, moved or removed since the last one, or all.
 
         At most ADDED_MAX partitions are added: a restarted follower of thousands of partitions adds
         them in parts, each after the answer to the previous part.

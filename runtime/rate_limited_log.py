@@ -36,6 +36,8 @@ class LimitedLog:
     def _begin_period(self, now_s: float) -> None:
         for kind, count in self._counts.items():
             if count > LINES_PER_PERIOD:
-                self._log.info("%s: %d more like it", kind, count - LINES_PER_PERIOD)
+                self._log.info(
+                    "%s: %d more lines of this kind were not logged", kind, count - LINES_PER_PERIOD
+                )
         self._counts.clear()
         self._period_began_s = now_s

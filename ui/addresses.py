@@ -8,28 +8,28 @@ _PATH_STEPS = (".", "..", "")  # a browser would take these as steps of the path
 
 
 def topic_address(topic: str) -> str:
-    """The view of a topic."""
+    """Return the address of a topic's view."""
     return _named("/topics", topic)
 
 
 def partition_address(key: TopicPartition) -> str:
-    """The view of a partition."""
+    """Return the address of a partition's view."""
     return f"{_named('/topics', key[0])}/{key[1]}"
 
 
 def records_address(key: TopicPartition, offset: int | None = None) -> str:
-    """The records of a partition, from an offset on."""
+    """Return the address of the page with a partition's records, from an offset if one is given."""
     query = "" if offset is None else f"?offset={offset}"
     return f"{partition_address(key)}/records{query}"
 
 
 def transaction_address(transactional_id: str) -> str:
-    """The view of a transactional id."""
+    """Return the address of a transactional id's view."""
     return _named("/transactions", transactional_id)
 
 
 def group_address(group: str) -> str:
-    """The view of a consumer group."""
+    """Return the address of a consumer group's view."""
     return _named("/groups", group)
 
 

@@ -24,7 +24,7 @@ class _Page:
         self.left_out = 0
 
     def add(self, name: str, value: float, labels: Mapping[str, object] = NO_LABELS) -> None:
-        """Add one series of a family of the tables."""
+        """Add a series to a metric family, or count it in `left_out` if the family is full."""
         family = self.families.get(name)
         if family is None:
             about = (FAMILIES | OF_CLUSTER)[name].about

@@ -66,7 +66,9 @@ _RETRY_MAX_MS = 60_000
 
 
 class Preference:
-    """The rule of one group about its preferred leader, with times in monotonic milliseconds."""
+    """Decides when one Raft group hands its leadership to its preferred leader.
+
+    Times are monotonic milliseconds."""
 
     def __init__(self, settings: RaftSettings, now_ms: Callable[[], float]) -> None:
         self._settings = settings

@@ -321,7 +321,7 @@ def _secured(config: dict[str, Any], host: str, port: int) -> "Callable[[], Futu
 def watch(
     nodes: list[dict[str, Any]], interval_ns: int, config: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Ask until standard input ends."""
+    """Send ApiVersions to the nodes until standard input ends; return late answers and waits."""
     selector = selectors.SelectSelector()  # epoll's timeout is no finer than 1 ms
     os.set_blocking(sys.stdin.fileno(), False)
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ, None)

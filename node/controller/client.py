@@ -267,5 +267,5 @@ class ControllerClient:
         timeout_ms = max(0, deadline_ms - self.now_ms())
         done, _ = await asyncio.wait((awaited,), timeout=timeout_ms / 1000)
         if not done:
-            raise RequestTimedOut("The metadata log did not get there in time.")
+            raise RequestTimedOut("The metadata log did not advance far enough before the timeout.")
         awaited.result()

@@ -248,8 +248,8 @@ class Connection(asyncio.BufferedProtocol):
     def is_late(self, now_s: float, receive_timeout_s: float) -> bool:
         """Return whether the client has not completed a request in time.
 
-        The time is shorter for a client that may read despite the memory limit, since others wait
-        for that permission.
+        The limit is shorter for a connection that is read in spite of the memory limit, because
+        other connections wait for their turn.
         """
         if self.partial_since_s is None or self._is_reading_paused:
             return False

@@ -151,7 +151,7 @@ class FenceControlId:
 
 @dataclass(frozen=True, slots=True)
 class ReadDecision:
-    """Read the decision, read_committed, to the present end of the log."""
+    """Read the newest committed decision of the sink, up to the current end of its topic."""
 
 
 @dataclass(frozen=True, slots=True)

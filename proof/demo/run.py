@@ -117,7 +117,9 @@ class Demo:
         kinds: tuple[str, ...] | None = None,
         rows: int | None = None,
     ) -> DemoReport:
-        """Stream, work, make faults, read back, judge; `kinds` and `rows` make it shorter."""
+        """Produce the flights, have the engine process them during faults, read all back and judge.
+
+        `kinds` limits the kinds of faults, and `rows` the number of flights."""
         self._started_s = started = time.monotonic()
         lines = flights.lines()[:rows]
         engine = self._engine()

@@ -1,4 +1,4 @@
-"""The shortest story of one record that was doubled or lost. Pure."""
+"""The events that show why one record was lost, doubled or aborted."""
 
 from collections.abc import Iterable, Sequence
 

@@ -171,9 +171,10 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> None:
-        """Handle a message.
+        """Deliver a reply to its request, or a message to its handler; count others as dropped.
 
-        is_ours: it was received on a connection for this broker's requests.
+        is_ours: it came on a connection that carries this broker's requests. is_admitted:
+        the gate has already passed it.
         """
         if not is_admitted:
             self.bytes_received[peer] += size_bytes

@@ -21,8 +21,8 @@ def test_limited_log_beyond_ten_lines_a_minute_reports_how_many_were_left_out(
     ]
     limited.log(logging.WARNING, "full", 1001.0 + PERIOD_S, "no room again")
     assert caplog.messages[-3:] == [
-        f"full: {39 - LINES_PER_PERIOD} more like it",
-        f"refused: {39 - LINES_PER_PERIOD} more like it",
+        f"full: {39 - LINES_PER_PERIOD} more lines of this kind were not logged",
+        f"refused: {39 - LINES_PER_PERIOD} more lines of this kind were not logged",
         "no room again",
     ]
     assert {r.levelno for r in caplog.records if r.message == "no room again"} == {logging.WARNING}

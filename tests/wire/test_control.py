@@ -63,7 +63,7 @@ def test_generic_codec_long_message_takes_many_steps_whatever_its_nesting(nested
     assert sum(1 for _ in control.decode_request_steps(DELETE_TOPICS, 5, memoryview(names))) >= 60
 
 
-def test_generic_codec_creates_answer_items_in_the_steps_that_encode_them() -> None:
+def test_generic_codec_creates_array_items_lazily_while_encoding() -> None:
     made = []
 
     def make(index: int) -> dict[str, int]:

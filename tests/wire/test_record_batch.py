@@ -84,7 +84,7 @@ def test_batch_header_of_another_library_is_decoded_field_by_field() -> None:
         (0x40, "has_delete_horizon"),
     ],
 )
-def test_batch_header_attribute_of_each_name_has_its_bit(attributes: int, name: str) -> None:
+def test_each_batch_attribute_property_reads_its_own_bit(attributes: int, name: str) -> None:
     predicates = ["is_log_append_time", "is_transactional", "is_control", "has_delete_horizon"]
     header = decode_header(BATCH)._replace(attributes=attributes | 3)
     assert [p for p in predicates if getattr(header, p)] == [name]

@@ -98,9 +98,9 @@ def _cancel(tables: ClusterTables, topic: Topic, index: int, before: PartitionRe
         rules.election is Election.UNCLEAN and any(tables.is_active(node) for node in replicas)
     ):
         raise InvalidReplicaAssignment(
-            f"The reassignment of {topic.name}-{index} cannot be taken back now: of the replicas "
-            f"{list(replicas)}, {len(isr)} are in sync, where {min_isr} are needed to drop one "
-            f"that is."
+            f"The reassignment of {topic.name}-{index} cannot be cancelled now: it would drop a "
+            f"replica that may hold all committed records, and of {list(replicas)} only {len(isr)} "
+            f"are in sync ({min_isr} are required)."
         )
     after = settle(before, rules, isr=isr, replicas=replicas, adding=(), removing=())
     tables.put_partition((topic.name, index), after)

@@ -136,7 +136,7 @@ def end_transaction(
 ) -> "Coroutine[Any, Any, responses.EndTxn.Response]":
     """Commit or abort; answer when the decision is durable.
 
-    The time that the request has waited is read first, because the client may close the connection.
+    The request's age is read before the coroutine begins, because a closed socket reports 0.
     """
     return _end_transaction(context, header, request, context.waited_ms())
 

@@ -111,7 +111,7 @@ class TransferServices(Supervisor):
         self.await_caught(name, is_stopped=True)
 
     def await_moment(self, name: str, moment: str = PREPARED) -> None:
-        """Wait until the service is within a transaction."""
+        """Wait until the service reports `moment`, for at most CAUGHT_TIMEOUT_S."""
         self.wait(lambda: self.reported[name].event == moment, CAUGHT_TIMEOUT_S)
 
     def open_transactions(self) -> int:

@@ -100,7 +100,7 @@ async def test_wait_that_times_out_names_the_holders_and_leaves_no_ticket(
     assert postgres_ledger.rows() == [3]
 
 
-async def test_close_of_a_pool_fails_waiting_blocks_and_ends_open_ones(
+async def test_pool_close_fails_waiting_transactions_and_rolls_back_the_open_one(
     bootstrap: str,
     server: PostgresServer,
     postgres_ledger: Ledger,

@@ -34,7 +34,7 @@ OF_KAFKA = {"listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.m
 SELECTOR = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.network.Selector=info"
 SETTLES_S = 0.3
 BROKER, ITS_CLIENT = "broker", "oncelog"  # whose words are told, and who makes it speak
-LIMITED = "more like it"  # our broker logs ten lines of a kind a minute
+LIMITED = "more lines of this kind"  # our broker logs ten lines of a kind a minute
 TOKEN = "token for others"
 # docs/protocol.md names these: they continue although their token was refused. Kafka answers with
 # an error and closes the connection, which aiokafka takes for an answer; our broker closes it.

@@ -93,7 +93,7 @@ async def test_sweep_leaves_decided_children_open_and_ends_those_of_a_failed_bat
     await driver.assert_once(batch_rows(0))
 
 
-async def test_idle_sweeps_continue_for_a_while_after_the_query_was_released(
+async def test_late_transactions_are_aborted_for_a_while_after_the_query_was_released(
     driver: ManualDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink_cluster, "LINGER_S", DEADLINE_S)

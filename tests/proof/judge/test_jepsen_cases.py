@@ -194,7 +194,7 @@ def test_09_poll_that_goes_back_is_reported(
 
 
 @pytest.mark.parametrize(("assigned", "is_bad"), [((), True), (("x", "y"), True), (("y",), False)])
-def test_10_sends_that_go_back_are_reported(
+def test_10_sends_with_decreasing_offsets_are_reported(
     ops: Ops, assigned: tuple[str, ...], is_bad: bool
 ) -> None:
     """Jepsen accepts such sends after an assignment, which is another producer session here."""

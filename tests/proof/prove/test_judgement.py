@@ -73,7 +73,7 @@ def test_judgement_by_an_expect_function_uses_its_ids_and_topics() -> None:
     assert wrong_topic.lost == {"a": 1} and wrong_topic.doubled == {"a": 1}
 
 
-def test_judgement_of_an_expected_id_is_pending_while_inputs_are() -> None:
+def test_missing_expected_output_is_pending_until_all_inputs_are_passed() -> None:
     def judged(passed: int) -> Judgement:
         return judge_ids(
             inputs("a", "b"), [], KEY, expect=lambda _: ["a+b"],

@@ -64,7 +64,7 @@ def test_observed_batch_that_is_malformed_is_ignored() -> None:
     assert observed.facts == [] and observed.open_work() == 0
 
 
-def test_observed_progress_is_noticed_beyond_the_kept_facts(
+def test_progress_of_other_instances_is_noticed_when_no_more_facts_are_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "FACTS_MAX", 0)

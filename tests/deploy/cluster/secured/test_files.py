@@ -15,7 +15,7 @@ from oncelog.deploy.cluster.secured.files import properties_text
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "node.pem", "passwords.json"])
-def test_client_file_left_half_written_is_written_again(
+def test_secured_cluster_file_left_half_written_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     def cut_off(path: Path, text: str) -> None:
