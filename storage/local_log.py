@@ -12,6 +12,7 @@ unchanged, and the log has failed until a restart has recovered its directory.
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ..runtime.fault_point import FaultPoint, no_fault_point
@@ -95,6 +96,7 @@ class LocalLog:
         self.now_ms = now_ms  # the most recent wall-clock time
         self.advanced_since_ms: AdvancedSince = never_advanced
         self.fault_point = fault_point
+        self._metadata = loaded.metadata
 
     # -- growing -----------------------------------------------------------------------------
 
@@ -148,9 +150,13 @@ class LocalLog:
         """
         run: list[tuple[int, BatchHeader]] = []
         run_start = run_end = 0
+        next_offset = self.log_end_offset
         for position, header in batches:
             size_bytes = header.batch_length + LENGTH_COUNTS_FROM
             last_offset = header.base_offset + header.last_offset_delta
+            if header.base_offset != next_offset:
+                self.note_gaps()
+            next_offset = last_offset + 1
             if self.segments.active.should_roll(
                 self.config,
                 run_end - run_start + size_bytes,
@@ -166,6 +172,15 @@ class LocalLog:
             run.append((position, header))
             run_end = position + size_bytes
         self._write_to_active(records[run_start:run_end], run_start, run)
+
+    def note_gaps(self) -> None:
+        """Record that offsets may be missing, before a gap is written or made by a compaction."""
+        if self._metadata.is_contiguous:
+            metadata = replace(self._metadata, is_contiguous=False)
+            with self.disk.retriable:
+                metadata.write(self.directory, fsync=False)
+            self._metadata = metadata
+            self.durability.names_changed()
 
     def _write_to_active(
         self,
@@ -334,6 +349,7 @@ class LocalLog:
 
     def replace_segments(self, base_offset: int, replaced: Sequence[Segment]) -> Segment:
         """Replace segments by the compacted one in the .cleaned files; see segment_swap."""
+        self.note_gaps()
         with self.disk:
             # An older snapshot may have a transaction without its marker, which was removed.
             newer = self.segments.after(replaced[-1])

@@ -65,6 +65,7 @@ class LoadedLog(NamedTuple):
     leader_epochs: LeaderEpochs
     log_start_offset: int
     log_end_offset: int
+    metadata: PartitionMetadata
     is_cut: bool  # batches were removed, so a flush must precede the next append
     # Everything is on the disk as after a clean end, with names and indexes.
     is_synced: bool = False
@@ -82,13 +83,11 @@ def load_log(
     recovery_point: int,
     clean_shutdown: bool,
     machine_restarted: bool,
-    may_have_gaps: bool,
     now_ms: int,
 ) -> Steps[LoadedLog]:
     """Open the files of a partition; create or repair them as needed.
 
     machine_restarted: the machine has lost power since, so more than the end may be missing.
-    may_have_gaps: compaction may have removed batches, here or where they were copied from.
     Raises OSError, InconsistentTopicId for another topic's directory, and CorruptMessage if a
     batch that was synced is unreadable.
     """
@@ -96,7 +95,7 @@ def load_log(
         directory.mkdir(parents=True)
     except FileExistsError:
         may_be_unsynced = machine_restarted and not clean_shutdown and not recovery_point
-        _check_topic(directory, topic_id, may_be_unsynced)
+        metadata = _check_topic(directory, topic_id, may_be_unsynced)
     else:
         return _begin_log(directory, topic_id, config, log_start_offset, now_ms)
     finish_swaps(directory)
@@ -117,7 +116,7 @@ def load_log(
         now_ms,
         whole_to=recovery_point if may_lack_pages else LONG_MAX,
         synced_to=recovery_point,
-        may_have_gaps=may_have_gaps,
+        metadata=metadata,
     )
     if may_lack_pages:
         snapshots.remove_unreadable()
@@ -153,7 +152,8 @@ def _begin_log(
     directory: Path, topic_id: bytes, config: LogConfig, log_start_offset: int, now_ms: int
 ) -> LoadedLog:
     """Create a log without looking for files, because new partitions come by the thousand."""
-    PartitionMetadata(topic_id).write(directory, fsync=False)
+    metadata = PartitionMetadata(topic_id, is_contiguous=True)
+    metadata.write(directory, fsync=False)
     segments = SegmentList()
     segments.add(Segment(directory, log_start_offset, config, now_ms))
     return LoadedLog(
@@ -163,6 +163,7 @@ def _begin_log(
         LeaderEpochs(),
         log_start_offset,
         log_start_offset,
+        metadata,
         is_cut=False,
     )
 
@@ -179,7 +180,7 @@ class _Recovery:
     now_ms: int
     whole_to: int  # a batch below this offset may be missing only if no later one exists
     synced_to: int
-    may_have_gaps: bool
+    metadata: PartitionMetadata
     producers: ProducerStateTable = field(default_factory=ProducerStateTable)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     saved_epochs: tuple[EpochStart, ...] = ()
@@ -281,6 +282,7 @@ class _Recovery:
             epochs,
             self.log_start_offset,
             log_end_offset,
+            self.metadata,
             self.is_cut,
             self.is_as_closed and not is_changed,
             self.indexed_from,
@@ -328,7 +330,9 @@ class _Recovery:
             pass
         newer = self.segments.after(segment)
         is_confirmed = newer is not None and newer.base_offset >= segment.next_offset
-        if gap and not (problem or self.may_have_gaps or is_confirmed):
+        # After a power failure the metadata may be older than the gap.
+        may_gape = not self.metadata.is_contiguous or self.whole_to < LONG_MAX
+        if gap and not (problem or may_gape or is_confirmed):
             problem = "a gap, which no later batch confirms, before"
         if problem:
             raise CorruptMessage(f"{segment.file.path}: {problem} {segment.next_offset}")
@@ -404,8 +408,8 @@ def _belongs(segment: Segment, header: BatchHeader) -> bool:
     )
 
 
-def _check_topic(directory: Path, topic_id: bytes, may_be_unsynced: bool) -> None:
-    """Check that the directory belongs to this topic, or assign it.
+def _check_topic(directory: Path, topic_id: bytes, may_be_unsynced: bool) -> PartitionMetadata:
+    """Check that the directory belongs to this topic, or assign it; return its metadata.
 
     A flush syncs the metadata with the first batches. So if a power failure left batches without
     metadata, none of them was synced, and they may be those of a deleted topic of the same name.
@@ -416,15 +420,18 @@ def _check_topic(directory: Path, topic_id: bytes, may_be_unsynced: bool) -> Non
         if _has_damaged_metadata(directory, topic_id):
             raise CorruptMessage(str(problem)) from problem
         known = None  # created just before a power failure that left nothing, or damaged since
-    if known is None and may_be_unsynced and _has_batches(directory):
-        raise InconsistentTopicId(f"{directory} has no topic id, and was never synced")
     if known is None:
-        PartitionMetadata(topic_id).write(directory, fsync=False)
+        has_batches = _has_batches(directory)
+        if has_batches and may_be_unsynced:
+            raise InconsistentTopicId(f"{directory} has no topic id, and was never synced")
+        known = PartitionMetadata(topic_id, is_contiguous=not has_batches)
+        known.write(directory, fsync=False)
     elif known.topic_id != topic_id:
         raise InconsistentTopicId(
             f"{directory} belongs to topic id {encode_uuid(known.topic_id)}, "
             f"not to {encode_uuid(topic_id)}"
         )
+    return known
 
 
 def _has_damaged_metadata(directory: Path, topic_id: bytes) -> bool:

@@ -120,7 +120,6 @@ class PartitionLog:
                     recovery_point=recovery_point,
                     clean_shutdown=clean_shutdown,
                     machine_restarted=machine_restarted,
-                    may_have_gaps=config.is_compacted or cleaned_offset > 0,
                     now_ms=now_ms,
                 )
         except UNREADABLE as problem:

@@ -7,13 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.producers import snapshot_files
@@ -532,7 +532,7 @@ def offsets_in(log):
 
 def test_offset_gap_replicated_from_a_compacted_leader_is_no_damage_after_a_power_cut(tmp_path):
     """The leader's compaction left the gap, and all but the checkpoint was synced."""
-    config = LogConfig(segment_bytes=400, is_compacted=True)
+    config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     offsets = list(range(0, 300, 7))
     follow(log, offsets)
@@ -654,35 +654,54 @@ def test_log_with_a_damaged_marker_fails_alone(logs, is_in_last_segment: bool) -
         logs.open(recovery_point=recovery_point)
 
 
-@pytest.mark.parametrize(
-    ("start", "byte"),
-    [
-        *product(["clean", "killed"], range(8)),
-        *product(["power cut", "power cut of a newer segment"], range(4, 8)),
-    ],
-)
+@pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("count", [1, 6])
+@pytest.mark.parametrize("byte", range(8))
 def test_log_with_a_damaged_base_offset_in_its_last_batch_is_refused(
-    log, start, count, byte
+    log, is_clean, count, byte
 ) -> None:
     """No checksum covers the offset, no later batch contradicts it, and followers copied it."""
     for _ in range(count):
         lead(log, 1)
     segment = log.segments.active
     at = [position for position, _, _ in scan_batches(segment.file, 0, segment.size_bytes)][-1]
-    if "newer" in start:
-        log.roll(NOW_MS)
-        lead(log, 1)
-    if start == "clean":
+    if is_clean:
         log.close()
     content = bytearray(segment.file.path.read_bytes())
     content[at + byte] ^= 8
     segment.file.path.write_bytes(content)
     with pytest.raises(KafkaStorageError, match="damaged"):
-        open_log(
-            log.directory,
-            clean_shutdown=start == "clean",
-            machine_restarted="power" in start,
-            recovery_point=count if start == "clean" else 0,
-        )
+        open_log(log.directory, clean_shutdown=is_clean, recovery_point=count * is_clean)
     assert segment.file.path.read_bytes() == content
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("origin", ["follower", "compaction", "older release"])
+def test_log_with_a_gap_before_its_last_batch_is_opened(log, is_clean, origin) -> None:
+    """The gap came from a compaction, and the topic may be compacted no longer."""
+    metadata = log.directory / "partition.metadata"
+    assert b"contiguous" in metadata.read_bytes()
+    if origin == "follower":
+        follow(log, [0, 1, 9])
+    elif origin == "older release":
+        follow(log, [0, 1, 9])
+        PartitionMetadata(TOPIC_ID).write(log.directory)
+    else:
+        for _ in range(3):
+            lead(log, 1)
+        log.roll(NOW_MS)
+        lead(log, 1)
+        first, last = log.segments
+        log.local.note_gaps()  # as a swap of cleaned segments does
+        position, *_ = present(first.position_of(1))
+        first.file.truncate(position)
+        first.file.write_at(position, last.file.read(0, last.size_bytes))
+        last.delete()
+    assert b"contiguous" not in metadata.read_bytes()
+    offsets = [0, 3] if origin == "compaction" else [0, 1, 9]
+    if is_clean and origin != "compaction":
+        log.close()
+    again = open_log(
+        log.directory, clean_shutdown=is_clean, recovery_point=(offsets[-1] + 1) * is_clean
+    )
+    assert offsets_in(again) == offsets

@@ -40,9 +40,8 @@ class LogAgainstList(RuleBasedStateMachine):
         interval=st.integers(0, 300),
         retention_bytes=st.integers(0, 2000),
         recent_bytes=st.integers(0, 1000),
-        is_compacted=st.booleans(),
     )
-    def create(self, segment_bytes, interval, retention_bytes, recent_bytes, is_compacted):
+    def create(self, segment_bytes, interval, retention_bytes, recent_bytes):
         self.recent = RecentWrites(recent_bytes, min_bytes=100)
         self.config = LogConfig(
             segment_bytes=segment_bytes,
@@ -50,7 +49,6 @@ class LogAgainstList(RuleBasedStateMachine):
             retention_bytes=retention_bytes,
             retention_ms=-1,
             file_delete_delay_ms=0,
-            is_compacted=is_compacted,
         )
         self.open(clean=False)
 
@@ -105,7 +103,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=4), gap=st.integers(0, 2))
     def append_as_follower(self, counts, gap):
         pending: list[bytes] = []
-        offset = self.log_end + (gap if self.config.is_compacted else 0)
+        offset = self.log_end + gap
         for count in counts:
             batch = bytearray(self.encode(count, 1, offset, pending))
             batch[12:16] = self.epoch.to_bytes(4, "big")

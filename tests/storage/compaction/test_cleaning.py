@@ -123,6 +123,15 @@ def test_cleaner_keeps_the_last_record_of_each_key_at_its_offset(compacted):
     assert {h.partition_leader_epoch for h in headers} == {3}
 
 
+def test_cleaned_log_is_no_longer_marked_as_contiguous(compacted):
+    """A gap before the last batch would count as damage at the next start."""
+    path = compacted.log.directory / "partition.metadata"
+    compacted.put_twice()
+    assert b"contiguous" in path.read_bytes()
+    assert compacted.clean()
+    assert b"contiguous" not in path.read_bytes()
+
+
 def test_cleaner_leaves_the_active_segment_unchanged_until_it_is_rolled(compacted):
     compacted.put((b"a", b"1"))
     compacted.roll()
