@@ -15,7 +15,8 @@ from .steps import Result
 def first_step(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any, Any, Result]:
     """Run a coroutine up to its first wait; return its result, or a coroutine of the rest.
 
-    A first step has no task. Time limits of asyncio need one: see `in_task`.
+    A first step has no task. Time limits of asyncio need one: see `in_task`. A future that others
+    await, too, must be shielded: asyncio refuses a second waiter until the first has its task.
     """
     try:
         awaited = coroutine.send(None)

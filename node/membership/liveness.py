@@ -181,8 +181,9 @@ class Liveness:
             try:
                 began_s = loop.time()
                 reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
-                if reply.term != seen_term or loop.time() - live_s > session_s:
-                    self._awaited_index = None  # the controller may have fenced this broker since
+                is_late = loop.time() - live_s > session_s
+                if reply.term != seen_term or is_late or reply.is_fenced:
+                    self._awaited_index = None  # another may have been elected since
                 seen_term, seen_ms, live_s = reply.term, reply.stamp_ms, began_s
                 self._take_reply(reply)
                 is_behind = self._is_behind(reply)

@@ -35,13 +35,14 @@ class CheckpointWriter:
         self._running: tuple[Mapping[TopicPartition, int] | None, ...] = ()
         # Upper bounds of written offsets, until the next regular write.
         self._limits: dict[TopicPartition, int] = {}
+        self._lowering = set[TopicPartition]()  # logs whose limit waits for a write
 
     async def write_now_and_then(self) -> None:
-        """Write the checkpoint without upper bounds; called periodically.
+        """Write the checkpoint without upper bounds but those still awaited; called periodically.
 
         Raises KafkaStorageError.
         """
-        self._limits.clear()
+        self._limits = {key: self._limits[key] for key in self._lowering}
         await self.write()
 
     async def write(self) -> None:
@@ -83,7 +84,11 @@ class CheckpointWriter:
     async def lower(self, key: TopicPartition, offset: int) -> None:
         """Write the checkpoint with at most `offset` for a log; check `is_at_most` afterwards."""
         self._limits[key] = min(offset, self._limits.get(key, offset))
-        await self.write()
+        self._lowering.add(key)
+        try:
+            await self.write()
+        finally:
+            self._lowering.discard(key)
 
     async def reach(self, key: TopicPartition, offset: int) -> bool:
         """Write the checkpoint with at least `offset` for a log; return False if that fails."""

@@ -14,7 +14,7 @@ from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.runtime.steps import Steps
 from oncelog.wire.identifiers import TopicPartition
 
-from ...awaiting import until
+from ...awaiting import settle, until
 
 NAME = "replication-offset-checkpoint"
 KEY, OTHER = ("t", 0), ("t", 1)
@@ -90,3 +90,21 @@ async def test_offset_that_a_running_write_raises_is_not_at_most_its_bound(
     await raising
     assert not checkpoint.is_at_most(KEY, 5)
     assert checkpoint.is_at_most(KEY, 9)
+
+
+async def test_limit_that_waits_for_a_write_outlives_a_periodic_write(
+    directory: _Directory, executor: Executor
+) -> None:
+    """The write that the truncation waited for had the high offset again."""
+    checkpoint = _writer(directory, executor)
+    first = asyncio.create_task(checkpoint.write())
+    await until(lambda: directory.writes == 1)
+    lowering = asyncio.create_task(checkpoint.lower(KEY, 5))
+    await settle()
+    periodic = asyncio.create_task(checkpoint.write_now_and_then())
+    directory.may_end.release(3)
+    await asyncio.gather(first, lowering, periodic)
+    assert checkpoint.is_at_most(KEY, 5)
+    directory.may_end.release()
+    await checkpoint.write_now_and_then()
+    assert not checkpoint.is_at_most(KEY, 5)
