@@ -29,32 +29,42 @@ class DamagedLogs:
         # Descriptions of the damage, until the replica is in sync again.
         self.words: dict[TopicPartition, str] = {}
         self.unusable: set[TopicPartition] = set()  # logs that cannot be opened
-        self._broken: dict[TopicPartition, PartitionLog] = {}  # logs that are no longer served
+        # Logs that are no longer served, and wait for their repair.
+        self.stopped_logs: dict[TopicPartition, PartitionLog] = {}
 
     def stopped(self, key: TopicPartition, log: PartitionLog) -> None:
         """Note that a log is no longer served, and waits for its repair."""
         self.words[key] = log.damage.words or str(log.disk_failure)
-        self._broken[key] = log
+        self.stopped_logs[key] = log
 
     def cannot_open(self, key: TopicPartition, words: str) -> None:
         self.words[key] = words
         self.unusable.add(key)
 
     def take(self, key: TopicPartition, *, is_led_elsewhere: bool) -> PartitionLog | bool:
-        """Return the stopped log to repair, True for a log that cannot be opened, or False."""
-        broken = self._broken.pop(key, None)
+        """Return the stopped log to repair, True for a log that cannot be opened, or False.
+
+        A log is repaired only under another leader, because its repair may empty it.
+        """
+        if not is_led_elsewhere:
+            return False
+        broken = self.stopped_logs.pop(key, None)
         if broken is not None:
             return broken
-        if not is_led_elsewhere or key not in self.unusable:
+        if key not in self.unusable:
             return False
         self.unusable.discard(key)
         return True
+
+    def give_back(self, key: TopicPartition) -> PartitionLog | None:
+        """Return a stopped log that may not be repaired now, to be hosted again unchanged."""
+        return self.stopped_logs.pop(key, None)
 
     def forget(self, key: TopicPartition) -> None:
         """Forget a partition that this broker no longer hosts."""
         self.words.pop(key, None)
         self.unusable.discard(key)
-        self._broken.pop(key, None)
+        self.stopped_logs.pop(key, None)
 
     def in_sync(self, key: TopicPartition, log: PartitionLog) -> None:
         """Delete the directory of the damaged log, since the replica is in the ISR."""

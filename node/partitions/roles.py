@@ -124,7 +124,8 @@ class PartitionRoles:
         if changes.brokers_changed:
             self._replicas.peers.live = self._state.live_brokers
         for name, topic_id in changes.topics_deleted:
-            for key in [key for key in self._unusable if key[0] == name]:
+            unhosted = self._unusable.union(self._logs.damaged.stopped_logs)
+            for key in [key for key in unhosted if key[0] == name]:
                 self._unusable.discard(key)
                 self._remove_log(key)
             self._awaited.topic_deleted(name)
@@ -204,6 +205,8 @@ class PartitionRoles:
             self._clear_up(hosted)
             hosted = None
         if topic is None:
+            if key in self._logs.damaged.stopped_logs:
+                self._remove_log(key)
             return
         if hosted is None:
             self._have_done(key)
@@ -236,20 +239,23 @@ class PartitionRoles:
         elif isinstance(failure, SteppedDown) and record.isr == (self._node_id,):
             hosted.log.local.disk.failure, hosted.leader_id = None, NO_LEADER
             return True  # no other replica is in sync, so this one serves its intact records
-        elif record.leader == self._node_id:
-            # The replica was elected although it has failed.
+        elif record.leader == self._node_id or (
+            isinstance(failure, Damaged) and record.leader != NO_LEADER
+        ):
+            # The replica was elected although it has failed. Or it is still in a list under another
+            # leader, because a report has no effect on the last known ELR without a leader.
             self._replicas.failed_logs.report(*hosted.key)
         return False
 
     def _is_led_elsewhere(self, record: PartitionRegistration | None) -> bool:
         """Return whether this replica may be deleted and copied from the leader again.
 
-        A replica in the ELR might be elected before the controller learns that its log is empty.
+        A replica in one of the lists might be elected with its empty log.
         """
         return (
             record is not None
             and record.leader not in (NO_LEADER, self._node_id)
-            and self._node_id not in (*record.isr, *record.elr)
+            and self._node_id not in (*record.isr, *record.elr, *record.last_known_elr)
         )
 
     def _clear_up(self, hosted: HostedPartition) -> None:
@@ -297,8 +303,14 @@ class PartitionRoles:
             topic = self._placed(key)
             if self._is_stopping or self._replicas.get(*key) is not None:
                 topic = None
+            is_led_elsewhere = self._is_led_elsewhere(self._state.partition(*key))
+            if topic is not None and not is_removed and not is_led_elsewhere:
+                log = self._logs.damaged.give_back(key)
+                if log is not None:  # the replica was elected before its repair
+                    self._replicas.add(HostedPartition(*key, topic.topic_id, log))
+                    self._settle(key)
+                    topic = None
             if is_removed or topic is not None:
-                is_led_elsewhere = self._is_led_elsewhere(self._state.partition(*key))
                 jobs.append(
                     self._logs.job(
                         key, topic, is_removed=is_removed, is_led_elsewhere=is_led_elsewhere
@@ -342,12 +354,16 @@ class PartitionRoles:
         """Report a log that cannot be opened; as the only replica, only for a permanent error."""
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}
-        is_candidate = record is not None and self._node_id in (*record.isr, *record.elr)
+        is_damaged = key in self._logs.damaged.unusable
+        is_candidate = record is not None and (
+            self._node_id in (*record.isr, *record.elr)
+            or (is_damaged and self._node_id in record.last_known_elr)
+        )
         if is_candidate and (not may_pass or not (is_alone or key in self._unusable)):
             self._replicas.failed_logs.report(topic_id, key[1])
         self._unusable.add(key)
         self._awaited.settled(*key)
-        if key in self._logs.damaged.unusable and self._is_led_elsewhere(record):
+        if is_damaged and self._is_led_elsewhere(record):
             self._have_done(key)
         if may_pass:
             asyncio.get_running_loop().call_later(REOPEN_S, self._have_done, key)

@@ -28,6 +28,7 @@ from oncelog.replication.delayed_operations import DelayedProduce
 from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.flush_job import FlushJob
 from oncelog.storage.partition_log import PartitionLog
+from oncelog.storage.segments.damage import Damaged, SteppedDown
 from oncelog.wire.errors import (
     ErrorCode,
     KafkaStorageError,
@@ -301,24 +302,125 @@ async def test_elected_replica_leads_only_after_its_truncation_is_synced(
         assert hosted.log.leader_epochs.latest_epoch == hosted.leader_epoch
 
 
-@pytest.mark.parametrize(
-    ("isr", "elr", "leader", "is_removable"),
-    [
-        ((2, 3), (), 2, True),
-        ((2,), (), 2, True),
-        ((1, 2), (), 2, False),
-        ((2,), (1,), 2, False),  # an election from the ELR would take its empty log
-        ((), (1, 2), NO_LEADER, False),
-        ((1,), (), 1, False),
-    ],
-)
-async def test_damaged_replica_is_copied_again_only_after_it_left_isr_and_elr(
-    tmp_path: Path,
-    isr: tuple[int, ...],
-    elr: tuple[int, ...],
-    leader: int,
-    is_removable: bool,
+Lists = tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+# The lists as (leader, ISR, ELR, last known ELR), and the next step of the damaged replica 1. It
+# waits only without a leader: the election of one is the next change of the partition.
+STEPS: list[tuple[Lists, str]] = [
+    ((2, (2, 3), (), ()), "repairs"),
+    ((2, (2,), (), ()), "repairs"),
+    ((2, (2,), (3,), ()), "repairs"),
+    ((2, (2,), (), (3,)), "repairs"),
+    ((2, (1, 2), (), ()), "reports"),
+    ((2, (2,), (1,), ()), "reports"),  # an election from the ELR would take its empty log
+    ((2, (2,), (), (1,)), "reports"),  # so would one from the last known ELR
+    ((2, (2,), (3,), (1,)), "reports"),
+    ((1, (1,), (), ()), "reports"),
+    ((1, (1, 2), (), ()), "reports"),
+    ((NO_LEADER, (), (1, 2), ()), "waits"),
+    ((NO_LEADER, (), (2,), (1,)), "waits"),
+    ((NO_LEADER, (), (2,), ()), "waits"),
+]
+
+
+def lists(leader: int, isr: Any, elr: Any, last_known_elr: Any) -> PartitionRegistration:
+    return PartitionRegistration(
+        (1, 2, 3), isr, leader, 9, 9, elr=elr, last_known_elr=last_known_elr
+    )
+
+
+@pytest.mark.parametrize(("record", "step"), STEPS)
+async def test_damaged_replica_is_copied_again_only_when_it_is_in_no_list(
+    tmp_path: Path, record: Lists, step: str
 ) -> None:
-    record = PartitionRegistration((1, 2, 3), isr, leader, elr=elr)
     async with running(tmp_path) as broker:
-        assert broker._roles._is_led_elsewhere(record) is is_removable
+        failures = broker.replicas.failed_logs = RecordedFailures()
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        hosted = broker.replicas.partition("a", 0)
+        hosted.log.local.disk.failure = Damaged("a byte has changed")
+        assert not broker._roles._revived(hosted, lists(*record))
+        assert (broker.replicas.get("a", 0) is None) == (step == "repairs")
+        assert failures.reported == [hosted.key] * (step == "reports")
+
+
+@pytest.mark.parametrize(("record", "step"), STEPS)
+async def test_log_that_cannot_be_opened_is_copied_again_only_when_it_is_in_no_list(
+    tmp_path: Path, record: Lists, step: str
+) -> None:
+    key = ("a", 0)
+    async with running(tmp_path) as broker:
+        failures = broker.replicas.failed_logs = RecordedFailures()
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        hosted = broker.replicas.partition(*key)
+        broker.state.put_partition(key, lists(*record))
+        broker._logs.damaged.cannot_open(key, "a byte has changed")
+        broker._roles._cannot_open(key, hosted.topic_id, may_pass=False)
+        assert (key in broker._roles._for_thread) == (step == "repairs")
+        if step != "waits":
+            assert failures.reported == [hosted.key] * (step == "reports")
+
+
+async def test_damaged_replica_elected_before_its_repair_leads_with_its_own_records(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as broker:
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        broker.append("a")
+        hosted = broker.replicas.partition("a", 0)
+        log = hosted.log
+        log.damage.words, log.damage.is_in_batches = "a byte has changed", True
+        log.local.disk.failure = SteppedDown(log.damage.words)
+        # Two changes come before the thread is free: 2 leads, and then 1 leads.
+        assert not broker._roles._revived(hosted, lists(2, (2, 3), (), ()))
+        await until(lambda: broker.serves("a", 1))
+        assert broker.replicas.partition("a", 0).log is log
+        assert log.log_end_offset == 1 and not log.is_failed
+        assert not list((broker.root / "data").glob("*-damaged"))
+
+
+async def test_damaged_replica_kept_without_a_leader_is_repaired_under_the_next_one(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as broker:
+        broker.replicas.failed_logs = RecordedFailures()
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        broker.append("a")
+        hosted = broker.replicas.partition("a", 0)
+        log = hosted.log
+        log.damage.words, log.damage.is_in_batches = "a byte has changed", True
+        log.local.disk.failure = Damaged(log.damage.words)
+        broker.state.put_partition(("a", 0), lists(NO_LEADER, (), (2,), ()))
+        assert not broker._roles._revived(hosted, lists(2, (2,), (), ()))
+        await until(lambda: broker.replicas.get("a", 0) is not None)
+        assert broker.replicas.partition("a", 0).log is log and log.is_failed
+        broker.state.put_partition(("a", 0), lists(2, (2, 3), (), ()))
+        broker._roles._look_at({("a", 0): None})
+        await until(lambda: broker.replicas.get("a", 0) is not None)
+        assert broker.replicas.partition("a", 0).log is not log
+        assert broker.replicas.partition("a", 0).log.log_end_offset == 0
+        assert list((broker.root / "data").glob("*-damaged"))
+
+
+async def test_topic_deleted_before_the_repair_of_its_damaged_log_leaves_no_records(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as broker:
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        broker.append("a")
+        hosted = broker.replicas.partition("a", 0)
+        hosted.log.local.disk.failure = Damaged("a byte has changed")
+        broker.directories.hold()
+        await broker.create("b", 1)
+        await until(broker.directories.is_entered.is_set)
+        assert not broker._roles._revived(hosted, lists(2, (2, 3), (), ()))
+        await broker.delete("a")
+        await broker.create("a", 1, topic_id=NEW_ID)
+        broker.directories.release()
+        await until(lambda: broker.serves("a", 1) and broker.serves("b", 1))
+        log = broker.replicas.partition("a", 0).log
+        assert log is not hosted.log and log.topic_id == NEW_ID and log.log_end_offset == 0
+        assert not broker._logs.metrics()["damaged"]
