@@ -105,7 +105,8 @@ _KINDS = (
         "random-transactional-id",
         "a new transactional.id at each start, and nothing else fences the old one",
         "the transaction of a dead or paused predecessor is neither ended nor fenced",
-        "an id that stays with the instance, or group metadata in sendOffsetsToTransaction",
+        "an id that each instance keeps over its restarts, or group metadata in "
+        "sendOffsetsToTransaction",
     ),
     FindingKind(
         "acks-below-all",
@@ -117,8 +118,9 @@ _KINDS = (
         "no-idempotence",
         "output is written without a producer id",
         "a retry after a lost answer writes the record twice",
-        "a transactional producer, with the offsets in its transactions: enable.idempotence=true "
-        "alone mends no crash between output and offsets",
+        "a transactional producer, with the offsets in its transactions. "
+        "enable.idempotence=true alone does not help if the application crashes between "
+        "output and offsets",
     ),
     FindingKind(
         "plain-producer",
@@ -130,45 +132,47 @@ _KINDS = (
         "retry-in-fresh-producer",
         "records whose answer was lost are sent again by a new producer",
         "its sequence numbers begin anew, so brokers cannot see that they have the record",
-        "keep the producer and let it retry; after a fatal error begin from the committed offsets,"
-        " with a new producer of the same transactional.id",
+        "keep the producer and let it retry. After a fatal error, begin at the committed "
+        "offsets, with a new producer of the same transactional.id",
     ),
     FindingKind(
         "transaction-too-long",
         "transactions stay open longer than a timeout of theirs or of their consumer",
         "the coordinator aborts them, or the group gives the partitions away meanwhile",
-        "smaller transactions, or larger transaction.timeout.ms and max.poll.interval.ms",
+        "smaller transactions, or a larger transaction.timeout.ms and max.poll.interval.ms",
     ),
     FindingKind(
         "abort-without-seek",
         "after an abort reading goes on, instead of back",
         "the input of the aborted transaction is never processed: lost",
-        "after abort_transaction seek to the committed offsets",
+        "after abort_transaction, seek to the committed offsets",
     ),
     FindingKind(
         "passed-over",
         "offsets are committed beyond what was written",
         "inputs below them that are not written are lost with their instance, or with the batch",
-        "commit no offset before the outputs of all inputs below it are written; go back for those "
-        "that were dropped",
+        "commit an offset only after the outputs of all inputs below it are written. Seek "
+        "back for dropped inputs",
     ),
     FindingKind(
         "commit-before-produce",
         "a transaction is committed before all of its batches are answered",
         "a batch that comes late is refused, or counts for the next transaction: lost, or torn",
-        "wait for the answer of each Produce (flush), then send EndTxn",
+        "wait for the answer of each Produce (flush), and then send EndTxn",
     ),
     FindingKind(
         "same-sequence-other-bytes",
         "a batch is sent again with the same sequence number and other records",
         "brokers take it for the one that they have, and say that it is written: lost, or doubled",
-        "send the same bytes again, or take the next sequence number for other records",
+        "when a batch is repeated, send the same bytes. For other records, use the next "
+        "sequence number",
     ),
     FindingKind(
         "state-not-rebuilt",
         "an aggregate goes on from the committed offset, and its state was not read",
         "after a restart or a rebalance sums begin anew, or go on from old numbers",
-        "keep the state in a topic, in the same transaction, and read it when partitions come",
+        "keep the state in a topic, in the same transaction, and read it when partitions "
+        "are assigned",
     ),
     FindingKind(
         "sink-not-atomic",
