@@ -77,11 +77,7 @@ async def test_run_report_shown_by_the_server_equals_the_one_opened_as_a_file(
 ) -> None:
     reports = {"run": violated(), "hostile": hostile()}
     files = [(keep_report(r, tmp_path / name).as_uri(), r) for name, r in reports.items()]
-    process = await started(tmp_path, "ui", "run", "--no-open")
-    try:
+    async with started(tmp_path, "ui", "run", "--no-open") as process:
         assert process.stdout is not None
         address = (await process.stdout.readline()).decode().split()[2]
         await asyncio.to_thread(visit, files, address)
-    finally:
-        process.terminate()
-        await process.communicate()

@@ -25,24 +25,24 @@ async def test_run_report_server_requires_its_token_and_exits_cleanly_at_each_si
     before = sorted(tmp_path.rglob("*"))
     async with asyncio.timeout(ENDS_S * 3):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            process = await started(tmp_path, "ui", "RUN", "--no-open")
-            assert process.stdout is not None
-            line = (await process.stdout.readline()).decode()
-            address, token = line.split()[2].split("/?token=")
-            port = int(address.rpartition(":")[2])
-            assert (await Visitor(port).get("/")).status == 403
-            visitor = Visitor(port, {"Authorization": f"Bearer {token}"})
-            page = await visitor.get("/")
-            assert "AT LEAST ONCE: 1 doubled" in page.body and "in RUN" in page.body
-            assert "default-src 'none'" in page.headers["content-security-policy"]
-            assert (await visitor.get("/api/run")).json()["verdict"] == violated().verdict
-            assert "--paper" in (await visitor.get("/static/style.css")).body
-            assert (await visitor.get("/topics")).status == 404
-            assert (await visitor.post("/fault", "kind=kill")).status == 403
-            process.send_signal(number)
-            _, err = await process.communicate()
-            assert (process.returncode, b"Traceback" in err) == (0, False), err
-            assert is_refused(port)
+            async with started(tmp_path, "ui", "RUN", "--no-open") as process:
+                assert process.stdout is not None
+                line = (await process.stdout.readline()).decode()
+                address, token = line.split()[2].split("/?token=")
+                port = int(address.rpartition(":")[2])
+                assert (await Visitor(port).get("/")).status == 403
+                visitor = Visitor(port, {"Authorization": f"Bearer {token}"})
+                page = await visitor.get("/")
+                assert "AT LEAST ONCE: 1 doubled" in page.body and "in RUN" in page.body
+                assert "default-src 'none'" in page.headers["content-security-policy"]
+                assert (await visitor.get("/api/run")).json()["verdict"] == violated().verdict
+                assert "--paper" in (await visitor.get("/static/style.css")).body
+                assert (await visitor.get("/topics")).status == 404
+                assert (await visitor.post("/fault", "kind=kill")).status == 403
+                process.send_signal(number)
+                _, err = await process.communicate()
+                assert (process.returncode, b"Traceback" in err) == (0, False), err
+                assert is_refused(port)
     assert sorted(tmp_path.rglob("*")) == before
 
 
