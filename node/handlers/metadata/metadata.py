@@ -23,7 +23,7 @@ from ....coordinator.metadata.cluster_model import Topic
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....coordinator.metadata.topic_names import why_invalid
 from ....runtime.first_step import in_task
-from ....runtime.steps import StepCounter, Steps, made
+from ....runtime.steps import StepCounter, Steps
 from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
@@ -161,16 +161,19 @@ class MetadataAnswers:
     def _to_create(self, question: "_Question") -> Steps[list[str]]:
         if question.names is None or question.by_id or not question.creates_topics:
             return []
-        missing = (
-            name
-            for name in question.names
-            if name not in question.state.topics and question.may_create(str(name))
-        )
-        judged = yield from made(self._if_it_may_be, missing)
-        return [name for name in judged if name is not None]
-
-    def _if_it_may_be(self, name: str | bytes) -> str | None:
-        return name if isinstance(name, str) and self._creation.may_create(name) else None
+        to_create: list[str] = []
+        counter = StepCounter()
+        for name in question.names:
+            if counter.ends_step():
+                yield
+            if (
+                isinstance(name, str)
+                and name not in question.state.topics
+                and question.may_create(name)
+                and self._creation.may_create(name)
+            ):
+                to_create.append(name)
+        return to_create
 
 
 class _Question(NamedTuple):
@@ -295,7 +298,10 @@ def _values(question: _Question, errors: Mapping[str, int]) -> "Steps[responses.
     with_operations = getattr(request, "include_topic_authorized_operations", False)
     topics: list[responses.Metadata.MetadataResponseTopic] = []
     access = question.access
+    counter = StepCounter(PARTITIONS_PER_STEP)
     for name in list(state.topics) if names is None else names:
+        if counter.ends_step():
+            yield
         values: responses.Metadata.MetadataResponseTopic
         topic = question.topic(name)
         known_as = topic.name if topic is not None else name
@@ -309,7 +315,7 @@ def _values(question: _Question, errors: Mapping[str, int]) -> "Steps[responses.
             topics.append(denied_topic(name))
             continue
         if topic is not None:
-            values = yield from topic_values(state, topic, version)
+            values = yield from topic_values(state, topic, version, counter)
         elif isinstance(name, bytes):
             values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
         elif names is None:  # the topic was deleted after the answer was begun
@@ -323,8 +329,6 @@ def _values(question: _Question, errors: Mapping[str, int]) -> "Steps[responses.
             operations = operations_on(context, ResourceType.TOPIC, str(known_as))
             values["topic_authorized_operations"] = operations
         topics.append(values)
-        if len(topics) % PARTITIONS_PER_STEP == 0:
-            yield
     with_cluster = getattr(request, "include_cluster_authorized_operations", False)
     return {
         "brokers": [

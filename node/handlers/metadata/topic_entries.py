@@ -5,7 +5,7 @@ from typing import TypedDict
 from ....coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration, Topic
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....coordinator.metadata.topic_names import why_invalid
-from ....runtime.steps import Steps
+from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import ErrorCode
 from ....wire.messages import responses
 
@@ -30,13 +30,13 @@ def denied_topic(asked: str | bytes) -> "responses.Metadata.MetadataResponseTopi
 
 
 def topic_values(
-    state: ClusterState, topic: Topic, version: int
+    state: ClusterState, topic: Topic, version: int, counter: StepCounter
 ) -> "Steps[responses.Metadata.MetadataResponseTopic]":
     """Return the entry of a topic with all its partitions, in the format of Metadata."""
     partitions: list[responses.Metadata.MetadataResponsePartition] = []
     for index, partition in enumerate(topic.partitions):
         partitions.append(partition_values(state, index, partition, hides_dead=version == 0))
-        if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+        if counter.ends_step():
             yield
     return {
         "error_code": ErrorCode.NONE,

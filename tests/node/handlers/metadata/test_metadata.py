@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.node.handlers.metadata import auto_creation
+from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
+from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
+from oncelog.node.handlers.metadata import auto_creation, metadata
 from oncelog.node.handlers.metadata.topic_partitions import describe_topic_partitions
 from oncelog.wire.errors import ErrorCode, InvalidReplicationFactor
 from oncelog.wire.messages import control
@@ -372,6 +374,45 @@ def test_metadata_request_for_5000_topics_is_answered(broker: FakeBroker) -> Non
     answer = broker.ask(METADATA, 12, asking(*names))
     assert [topic.name for topic in answer.topics] == names
     assert [topic.error_code for topic in answer.topics[:2]] == [0, 3]
+
+
+SECURED = {"authorizer_class_name": STANDARD_AUTHORIZER}
+
+
+def with_topics(broker: FakeBroker, topics: int, partitions: int = 1) -> list[str]:
+    names = [f"t{n}" for n in range(topics)]
+    new = tuple(NewTopic(each, each.encode().ljust(16), partitions, 3) for each in names)
+    broker.controller.apply(CreateTopics(new))
+    return names
+
+
+def question_for(broker: FakeBroker, names: list[str] | None) -> metadata._Question:
+    request: Any = SimpleNamespace()
+    return metadata._Question(broker.context, 12, request, names)
+
+
+@pytest.mark.parametrize("are_named", [False, True])
+def test_metadata_of_many_denied_topics_runs_in_steps(are_named: bool) -> None:
+    broker = FakeBroker(3, **SECURED)
+    names = with_topics(broker, 1_000)
+    question = question_for(broker, names if are_named else None)
+    assert sum(1 for _ in metadata._values(question, {})) >= 20
+
+
+def test_metadata_of_many_topics_with_few_partitions_runs_in_steps(broker: FakeBroker) -> None:
+    names = with_topics(broker, 40, partitions=40)
+    steps = metadata._values(question_for(broker, names), {})
+    assert sum(1 for _ in steps) >= 32
+
+
+@pytest.mark.parametrize("are_denied", [False, True])
+def test_metadata_request_for_many_topics_that_it_does_not_create_is_judged_in_steps(
+    are_denied: bool,
+) -> None:
+    broker = FakeBroker(3, **SECURED) if are_denied else FakeBroker()
+    names = [f"t{n}" for n in range(1_000)] if are_denied else with_topics(broker, 1_000)
+    answers = broker.dispatcher.table[METADATA].handle.__self__  # type: ignore[attr-defined]
+    assert sum(1 for _ in answers._to_create(question_for(broker, names))) >= 10
 
 
 def test_describe_topic_partitions_of_many_names_runs_in_steps(broker: FakeBroker) -> None:
