@@ -49,7 +49,7 @@ from .topic_entries import PARTITIONS_PER_STEP, ZERO_ID, denied_topic, missing_t
 
 CACHED_QUESTION_BYTES_MAX = 4096
 CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
-ENTRIES_AT_ONCE_MAX = 200  # about 2 ms
+ENTRIES_AT_ONCE_MAX = PARTITIONS_PER_STEP - 1  # longer answers take several steps
 NO_ERRORS: Mapping[str, int] = MappingProxyType({})
 Key = tuple[int, bytes, str, object]  # version, request, listener, principal and host
 
@@ -153,8 +153,9 @@ class MetadataAnswers:
     ) -> None:
         """Keep an answer, unless the state has changed since its beginning."""
         self._forget_outdated(broker)
-        has_room = self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX
-        if key is not None and began_at == self._cached_at and has_room:
+        if key is None or key in self._cached or began_at != self._cached_at:
+            return
+        if self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX:
             self._cached[key] = answer
             self._cached_bytes += len(answer)
 

@@ -190,6 +190,20 @@ def test_metadata_answer_cache_is_bounded() -> None:
     assert len(answers._cached) == before
 
 
+async def test_metadata_answer_that_several_requests_built_counts_once_in_the_cache(
+    broker: FakeBroker,
+) -> None:
+    topic = NewTopic("a", b"a".ljust(16), 2, 3)
+    broker.controller.apply(CreateTopics((topic,)))
+    names = ["a"] * 150  # the steps of a list this long let further requests in
+    requests = [broker.request(METADATA, 9, asking(*names)) for _ in range(3)]
+    assert not any(each.is_there for each in requests)
+    for each in requests:
+        assert len((await each.value()).topics) == 1
+    answers = broker.dispatcher.table[METADATA].handle.__self__  # type: ignore[attr-defined]
+    assert answers._cached_bytes == sum(map(len, answers._cached.values())) > 0
+
+
 def test_metadata_request_creates_a_missing_topic() -> None:
     broker = FakeBroker(num_partitions="4")
     (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics

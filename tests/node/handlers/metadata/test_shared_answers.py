@@ -15,6 +15,7 @@ from oncelog.coordinator.metadata.commands import (
 from oncelog.node.handlers.metadata import metadata
 from oncelog.node.handlers.metadata.shared_answers import Computation, SharedAnswers
 from oncelog.node.listener.dispatch import RequestContext
+from oncelog.node.listener.large_answers import ENTRY_BYTES, WAITS_BEYOND_BYTES
 from oncelog.node.listener.large_requests import Nobody
 from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
@@ -27,7 +28,7 @@ ALL_TOPICS = {
     METADATA: {"topics": None},
     DESCRIBE_TOPIC_PARTITIONS: {"topics": [], "response_partition_limit": 2_000, "cursor": None},
 }
-MANY = metadata.ENTRIES_AT_ONCE_MAX + 1
+MANY = WAITS_BEYOND_BYTES // ENTRY_BYTES + 1  # entries of an answer that waits for its turn
 
 
 class Asked:
@@ -151,6 +152,23 @@ async def test_shared_metadata_of_all_topics_is_computed_once_for_many_clients(
     answers = [await each.value() for each in asked]
     assert len(computed) == 1
     assert all(len(answer.topics[0].partitions) == MANY for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("topics", "partitions"), [(1, 49), (1, 120), (25, 1), (3, 40), (60, 1), (120, 1)]
+)
+async def test_shared_metadata_of_any_answer_that_takes_several_turns_is_computed_once(
+    broker: FakeBroker, computed: list[int], topics: int, partitions: int
+) -> None:
+    names = [f"t{number}" for number in range(topics)]
+    for name in names:
+        create(broker, name, partitions)
+    question = {"topics": [{"name": each} for each in names], "allow_auto_topic_creation": False}
+    contexts = [RequestContext(broker.services, number, "127.0.0.1") for number in range(20)]
+    asked = [request(broker.dispatcher, each, METADATA, 9, question) for each in contexts]
+    for each in asked:
+        assert len((await each.value()).topics) == topics
+    assert len(computed) == 1
 
 
 async def test_shared_metadata_requested_after_a_change_shows_it(
