@@ -115,6 +115,8 @@ class MarkerWriter:
                         written[outcome.partition] = outcome
                 if counter.ends_step():
                     yield
+            if counter.ends_step():
+                yield
         return outcomes
 
     def _append(

@@ -210,6 +210,12 @@ async def test_write_txn_markers_of_many_markers_is_answered(tmp_path: Path) -> 
     assert kinds == ["COMMIT", "ABORT"] * 150
 
 
+async def test_markers_without_partitions_are_handled_in_steps(tmp_path: Path) -> None:
+    markers = tuple(TransactionMarker(number, 0, 1, True, ()) for number in range(1_000))
+    steps = LeadingBroker(tmp_path).markers._appending(WriteMarkers(markers), {})
+    assert sum(1 for _ in steps) >= 10
+
+
 @pytest.mark.parametrize("turns", range(6))
 async def test_markers_committed_while_many_are_handled_are_answered_immediately(
     tmp_path: Path, turns: int
