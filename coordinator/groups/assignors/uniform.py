@@ -45,6 +45,8 @@ def _assign_equal(spec: AssignmentSpec, counter: StepCounter) -> Steps[Assignmen
         target = spec.members[member_id].target
         kept[member_id] = own = []
         for topic_id in target:
+            if counter.ends_step():
+                yield
             marks = taken.get(topic_id)
             if marks is None:
                 continue

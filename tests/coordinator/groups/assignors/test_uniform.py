@@ -1,5 +1,6 @@
 """Test the uniform assignor: complete, even, sticky, and in short steps."""
 
+from collections.abc import Iterable
 from functools import partial
 
 import pytest
@@ -154,6 +155,11 @@ def test_uniform_members_that_join_take_only_their_share(given: AssignmentSpec, 
     check_complete(after_spec, after)
     for id, partitions in before.items():
         assert pairs(after[id]) <= pairs(partitions)
+
+
+def test_uniform_target_of_many_deleted_topics_is_read_in_steps() -> None:
+    deleted: dict[bytes, Iterable[int]] = {number.to_bytes(16): (0,) for number in range(1, 5_001)}
+    assert sum(1 for _ in assign_uniform(spec({A: 1}, m=member([A], target=deleted)))) >= 5
 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
