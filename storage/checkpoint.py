@@ -40,11 +40,7 @@ _CHECKSUM: TopicPartition = ("crc32c:", 0)
 _EPOCH_LINE = re.compile(r"\s*(\d+)\s+(\d+)\s*")
 
 
-_CONTIGUOUS = b"offsets: contiguous"
-_METADATA = re.compile(
-    rb"(version:\s*(\d+)\s+topic_id:\s*([\w-]{22})(\s+offsets: contiguous)?)"
-    rb"(?:\s+crc32c:\s*(\w{8}))?\s*"
-)
+_METADATA = re.compile(rb"(version:\s*(\d+)\s+topic_id:\s*([\w-]{22}))(?:\s+crc32c:\s*(\w{8}))?\s*")
 
 
 class CorruptCheckpoint(CorruptFile):
@@ -234,12 +230,10 @@ class MetaProperties:
 class PartitionMetadata:
     """The topic of a partition's directory (`partition.metadata` version 0).
 
-    Other lines follow Kafka's two, where Kafka does not read: one for a log that never had a gap
-    between two offsets, and a checksum. Older releases wrote neither of them.
+    A checksum follows Kafka's two lines, where Kafka does not read; older releases wrote none.
     """
 
     topic_id: bytes
-    is_contiguous: bool = False
 
     @classmethod
     def read(cls, directory: Path) -> "PartitionMetadata | None":
@@ -252,9 +246,9 @@ class PartitionMetadata:
             return None
         match = _METADATA.fullmatch(content)
         is_right = match is not None and int(match[2]) == PARTITION_METADATA_VERSION
-        if match is None or not is_right or match[5] not in (None, _checksum_of(match[1])):
+        if match is None or not is_right or match[4] not in (None, _checksum_of(match[1])):
             raise CorruptCheckpoint(path, f"it says {content[:80]!r}", remedy)
-        return cls(decode_uuid(match[3].decode()), match[4] is not None)
+        return cls(decode_uuid(match[3].decode()))
 
     def write(
         self, directory: Path, fault_point: FaultPoint = no_fault_point, *, fsync: bool = True
@@ -265,15 +259,15 @@ class PartitionMetadata:
 
     def is_nearly(self, content: bytes) -> bool:
         """Return whether a file's content is this topic's but for a few damaged bytes."""
-        forms = [PartitionMetadata(self.topic_id, form)._encoded() for form in (False, True)]
-        wrong = (sum(map(int.__ne__, content, form)) for form in forms)
+        pairs = zip(content, self._encoded(), strict=False)
+        wrong = sum(found != written for found, written in pairs)
         return len(content) >= PARTITION_METADATA_BYTES_MIN and (
-            min(wrong) <= PARTITION_METADATA_DAMAGE_MAX
+            wrong <= PARTITION_METADATA_DAMAGE_MAX
         )
 
     def _encoded(self) -> bytes:
         text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(self.topic_id)}"
-        content = text.encode() + (b"\n" + _CONTIGUOUS) * self.is_contiguous
+        content = text.encode()
         return content + b"\ncrc32c: " + _checksum_of(content)
 
 

@@ -12,7 +12,6 @@ unchanged, and the log has failed until a restart has recovered its directory.
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from ..runtime.fault_point import FaultPoint, no_fault_point
@@ -29,6 +28,7 @@ from .producers.recovery import load_producers, take_in
 from .producers.snapshot import encode as encode_snapshot
 from .producers.state import ProducerStateTable
 from .segments.advanced_clock import AdvancedSince, never_advanced
+from .segments.contiguous_mark import unmark
 from .segments.damage import Damaged
 from .segments.log_file import Buffer
 from .segments.retention import DeletedFiles
@@ -96,7 +96,7 @@ class LocalLog:
         self.now_ms = now_ms  # the most recent wall-clock time
         self.advanced_since_ms: AdvancedSince = never_advanced
         self.fault_point = fault_point
-        self._metadata = loaded.metadata
+        self._is_contiguous = loaded.is_contiguous
 
     # -- growing -----------------------------------------------------------------------------
 
@@ -175,11 +175,10 @@ class LocalLog:
 
     def note_gaps(self) -> None:
         """Record that offsets may be missing, before a gap is written or made by a compaction."""
-        if self._metadata.is_contiguous:
-            metadata = replace(self._metadata, is_contiguous=False)
+        if self._is_contiguous:
             with self.disk.retriable:
-                metadata.write(self.directory, fsync=False)
-            self._metadata = metadata
+                unmark(self.directory)
+            self._is_contiguous = False
             self.durability.names_changed()
 
     def _write_to_active(

@@ -42,6 +42,7 @@ from .log_config import LogConfig
 from .producers.recovery import load_producers, take_in
 from .producers.snapshot_files import SnapshotFiles
 from .producers.state import ProducerStateTable
+from .segments.contiguous_mark import is_marked, mark, unmark
 from .segments.index import CorruptIndex
 from .segments.log_file import scan_batches
 from .segments.segment import SUFFIXES, Segment
@@ -65,7 +66,7 @@ class LoadedLog(NamedTuple):
     leader_epochs: LeaderEpochs
     log_start_offset: int
     log_end_offset: int
-    metadata: PartitionMetadata
+    is_contiguous: bool  # no offset was ever missing, see contiguous_mark
     is_cut: bool  # batches were removed, so a flush must precede the next append
     # Everything is on the disk as after a clean end, with names and indexes.
     is_synced: bool = False
@@ -95,7 +96,7 @@ def load_log(
         directory.mkdir(parents=True)
     except FileExistsError:
         may_be_unsynced = machine_restarted and not clean_shutdown and not recovery_point
-        metadata = _check_topic(directory, topic_id, may_be_unsynced)
+        _check_topic(directory, topic_id, may_be_unsynced)
     else:
         return _begin_log(directory, topic_id, config, log_start_offset, now_ms)
     finish_swaps(directory)
@@ -116,7 +117,7 @@ def load_log(
         now_ms,
         whole_to=recovery_point if may_lack_pages else LONG_MAX,
         synced_to=recovery_point,
-        metadata=metadata,
+        is_contiguous=is_marked(directory),
     )
     if may_lack_pages:
         snapshots.remove_unreadable()
@@ -152,8 +153,8 @@ def _begin_log(
     directory: Path, topic_id: bytes, config: LogConfig, log_start_offset: int, now_ms: int
 ) -> LoadedLog:
     """Create a log without looking for files, because new partitions come by the thousand."""
-    metadata = PartitionMetadata(topic_id, is_contiguous=True)
-    metadata.write(directory, fsync=False)
+    PartitionMetadata(topic_id).write(directory, fsync=False)
+    mark(directory)
     segments = SegmentList()
     segments.add(Segment(directory, log_start_offset, config, now_ms))
     return LoadedLog(
@@ -163,7 +164,7 @@ def _begin_log(
         LeaderEpochs(),
         log_start_offset,
         log_start_offset,
-        metadata,
+        is_contiguous=True,
         is_cut=False,
     )
 
@@ -180,11 +181,12 @@ class _Recovery:
     now_ms: int
     whole_to: int  # a batch below this offset may be missing only if no later one exists
     synced_to: int
-    metadata: PartitionMetadata
+    is_contiguous: bool
     producers: ProducerStateTable = field(default_factory=ProducerStateTable)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     saved_epochs: tuple[EpochStart, ...] = ()
     is_as_closed: bool = False
+    has_gap: bool = False
     is_cut: bool = False
     indexed_from: int = LONG_MAX
 
@@ -274,6 +276,10 @@ class _Recovery:
         bases = {segment.base_offset for segment in segments}
         snapshots.remove(at for at in snapshots.offsets[:-1] if at not in bases)
         snapshots.remove_above(log_end_offset)
+        is_contiguous = self.is_contiguous and not self.has_gap
+        if self.is_contiguous and self.has_gap:  # a power failure undid the removal of the mark
+            unmark(self.directory)
+            self.is_cut = True
         is_changed = self.is_cut or epochs.entries != self.saved_epochs or snapshots.unsynced
         return LoadedLog(
             segments,
@@ -282,7 +288,7 @@ class _Recovery:
             epochs,
             self.log_start_offset,
             log_end_offset,
-            self.metadata,
+            is_contiguous,
             self.is_cut,
             self.is_as_closed and not is_changed,
             self.indexed_from,
@@ -306,7 +312,7 @@ class _Recovery:
         producers, epochs = self.producers, self.epochs
         known_to = producers.end_offset
         end = segment.file.size_on_disk()
-        count, problem, gap = 0, "", 0
+        count, problem, gap_from = 0, "", -1
         try:
             for _, header, batch in scan_batches(segment.file, segment.size_bytes, end):
                 if not _belongs(segment, header):
@@ -319,7 +325,8 @@ class _Recovery:
                 if header.base_offset >= known_to:
                     note_aborted = segment.transaction_index.append
                     take_in(producers, header, header.base_offset, batch, self.now_ms, note_aborted)
-                gap = header.base_offset - segment.next_offset
+                gap_from = segment.next_offset if header.base_offset > segment.next_offset else -1
+                self.has_gap |= gap_from >= 0
                 segment.add_batch(header.size_bytes, header.last_offset, header.max_timestamp)
                 assign_epoch(epochs, header)
                 count += 1
@@ -330,9 +337,9 @@ class _Recovery:
             pass
         newer = self.segments.after(segment)
         is_confirmed = newer is not None and newer.base_offset >= segment.next_offset
-        # After a power failure the metadata may be older than the gap.
-        may_gape = not self.metadata.is_contiguous or self.whole_to < LONG_MAX
-        if gap and not (problem or may_gape or is_confirmed):
+        # A power failure may undo the removal of the mark, but not below the synced offset.
+        is_damage = self.is_contiguous and 0 <= gap_from < self.whole_to
+        if is_damage and not (problem or is_confirmed):
             problem = "a gap, which no later batch confirms, before"
         if problem:
             raise CorruptMessage(f"{segment.file.path}: {problem} {segment.next_offset}")
@@ -408,8 +415,8 @@ def _belongs(segment: Segment, header: BatchHeader) -> bool:
     )
 
 
-def _check_topic(directory: Path, topic_id: bytes, may_be_unsynced: bool) -> PartitionMetadata:
-    """Check that the directory belongs to this topic, or assign it; return its metadata.
+def _check_topic(directory: Path, topic_id: bytes, may_be_unsynced: bool) -> None:
+    """Check that the directory belongs to this topic, or assign it.
 
     A flush syncs the metadata with the first batches. So if a power failure left batches without
     metadata, none of them was synced, and they may be those of a deleted topic of the same name.
@@ -420,18 +427,15 @@ def _check_topic(directory: Path, topic_id: bytes, may_be_unsynced: bool) -> Par
         if _has_damaged_metadata(directory, topic_id):
             raise CorruptMessage(str(problem)) from problem
         known = None  # created just before a power failure that left nothing, or damaged since
+    if known is None and may_be_unsynced and _has_batches(directory):
+        raise InconsistentTopicId(f"{directory} has no topic id, and was never synced")
     if known is None:
-        has_batches = _has_batches(directory)
-        if has_batches and may_be_unsynced:
-            raise InconsistentTopicId(f"{directory} has no topic id, and was never synced")
-        known = PartitionMetadata(topic_id, is_contiguous=not has_batches)
-        known.write(directory, fsync=False)
+        PartitionMetadata(topic_id).write(directory, fsync=False)
     elif known.topic_id != topic_id:
         raise InconsistentTopicId(
             f"{directory} belongs to topic id {encode_uuid(known.topic_id)}, "
             f"not to {encode_uuid(topic_id)}"
         )
-    return known
 
 
 def _has_damaged_metadata(directory: Path, topic_id: bytes) -> bool:

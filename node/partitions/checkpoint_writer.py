@@ -11,6 +11,7 @@ Both wait here, and share one write.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Executor
 
@@ -35,7 +36,7 @@ class CheckpointWriter:
         self._running: tuple[Mapping[TopicPartition, int] | None, ...] = ()
         # Upper bounds of written offsets, until the next regular write.
         self._limits: dict[TopicPartition, int] = {}
-        self._lowering = set[TopicPartition]()  # logs whose limit waits for a write
+        self._lowering = Counter[TopicPartition]()  # writes that wait with a limit of the log
 
     async def write_now_and_then(self) -> None:
         """Write the checkpoint without upper bounds but those still awaited; called periodically.
@@ -84,11 +85,11 @@ class CheckpointWriter:
     async def lower(self, key: TopicPartition, offset: int) -> None:
         """Write the checkpoint with at most `offset` for a log; check `is_at_most` afterwards."""
         self._limits[key] = min(offset, self._limits.get(key, offset))
-        self._lowering.add(key)
+        self._lowering[key] += 1
         try:
             await self.write()
         finally:
-            self._lowering.discard(key)
+            self._lowering -= Counter((key,))
 
     async def reach(self, key: TopicPartition, offset: int) -> bool:
         """Write the checkpoint with at least `offset` for a log; return False if that fails."""

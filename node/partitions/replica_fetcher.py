@@ -424,8 +424,8 @@ class ReplicaFetcher:
     ) -> None:
         """Lower the checkpoints of the log to the truncation, and fetch from the leader again."""
         try:
-            for checkpoint in checkpoints:
-                await checkpoint.lower((partition.topic, partition.index), bound)
+            key = partition.topic, partition.index
+            await asyncio.gather(*(each.lower(key, bound) for each in checkpoints))
         except KafkaStorageError as error:
             self._log_limited("cannot be truncated yet", partition, error)
             self._move(slot, partition, NO_ROOM_BACKOFF_MS)

@@ -197,9 +197,10 @@ class LogDirectory:
             stray = self._removed.rename(topic, partition, "stray")
         if stray is not None:
             logger.warning(
-                "%s is of no topic that this cluster knows: it is %s now. Delete it if nobody "
+                "%s is of no topic that this cluster knows%s: it is %s now. Delete it if nobody "
                 "misses what is in it",
                 path,
+                "" if meta is not None else ", since it lost its topic id before its first sync",
                 stray.name,
             )
 

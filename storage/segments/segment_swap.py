@@ -18,6 +18,7 @@ from pathlib import Path
 from ...runtime.fault_point import FaultPoint
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
+from .contiguous_mark import MARK
 from .log_file import LogFile, scan_headers
 from .retention import DELETED_SUFFIX, DeletedFiles
 from .segment import SUFFIXES, Segment, segment_path
@@ -89,7 +90,7 @@ def finish_swaps(directory: Path) -> None:
     left: dict[str, list[Path]] = {DELETED_SUFFIX: [], CLEANED_SUFFIX: [], SWAP_SUFFIX: []}
     for name in os.listdir(directory):
         suffix = os.path.splitext(name)[1]
-        if suffix in left:
+        if suffix in left and name != MARK:
             left[suffix].append(directory / name)
     for path in left[DELETED_SUFFIX]:
         path.unlink()

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.producers import snapshot_files
+from oncelog.storage.segments.contiguous_mark import MARK, is_marked, mark
 from oncelog.storage.segments.log_file import scan_batches
 from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import KafkaStorageError
@@ -576,6 +576,7 @@ def test_new_log_equals_one_recovered_from_an_empty_directory(tmp_path, start) -
         log.close()
         offsets = (log.log_start_offset, log.high_watermark, log.log_end_offset)
         files = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        assert (files.pop(MARK, None) is not None) == (name == "new")
         found.append((offsets, list(log.leader_epochs.entries), files))
     assert found[0] == found[1]
     assert found[0][0] == (start, start, start + 3)
@@ -654,39 +655,40 @@ def test_log_with_a_damaged_marker_fails_alone(logs, is_in_last_segment: bool) -
         logs.open(recovery_point=recovery_point)
 
 
-@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("start", ["clean", "killed", "power failure"])
 @pytest.mark.parametrize("count", [1, 6])
 @pytest.mark.parametrize("byte", range(8))
 def test_log_with_a_damaged_base_offset_in_its_last_batch_is_refused(
-    log, is_clean, count, byte
+    log, start, count, byte
 ) -> None:
     """No checksum covers the offset, no later batch contradicts it, and followers copied it."""
     for _ in range(count):
         lead(log, 1)
     segment = log.segments.active
     at = [position for position, _, _ in scan_batches(segment.file, 0, segment.size_bytes)][-1]
-    if is_clean:
+    if start == "clean":
         log.close()
     content = bytearray(segment.file.path.read_bytes())
     content[at + byte] ^= 8
     segment.file.path.write_bytes(content)
     with pytest.raises(KafkaStorageError, match="damaged"):
-        open_log(log.directory, clean_shutdown=is_clean, recovery_point=count * is_clean)
+        open_log(
+            log.directory,
+            clean_shutdown=start == "clean",
+            machine_restarted=start == "power failure",
+            recovery_point=0 if start == "killed" else count,
+        )
     assert segment.file.path.read_bytes() == content
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-@pytest.mark.parametrize("origin", ["follower", "compaction", "older release"])
+@pytest.mark.parametrize("origin", ["follower", "compaction", "power failure"])
 def test_log_with_a_gap_before_its_last_batch_is_opened(log, is_clean, origin) -> None:
     """The gap came from a compaction, and the topic may be compacted no longer."""
-    metadata = log.directory / "partition.metadata"
-    assert b"contiguous" in metadata.read_bytes()
-    if origin == "follower":
-        follow(log, [0, 1, 9])
-    elif origin == "older release":
-        follow(log, [0, 1, 9])
-        PartitionMetadata(TOPIC_ID).write(log.directory)
-    else:
+    assert is_marked(log.directory)
+    offsets = [0, 1, 9]
+    if origin == "compaction":
+        offsets = [0, 3]
         for _ in range(3):
             lead(log, 1)
         log.roll(NOW_MS)
@@ -697,11 +699,14 @@ def test_log_with_a_gap_before_its_last_batch_is_opened(log, is_clean, origin) -
         first.file.truncate(position)
         first.file.write_at(position, last.file.read(0, last.size_bytes))
         last.delete()
-    assert b"contiguous" not in metadata.read_bytes()
-    offsets = [0, 3] if origin == "compaction" else [0, 1, 9]
+    else:
+        follow(log, offsets)
+    if origin == "power failure":
+        mark(log.directory)  # its removal was not synced
+        log = open_log(log.directory, machine_restarted=True)
+    assert not is_marked(log.directory)
     if is_clean and origin != "compaction":
         log.close()
-    again = open_log(
-        log.directory, clean_shutdown=is_clean, recovery_point=(offsets[-1] + 1) * is_clean
-    )
+    recovery_point = (offsets[-1] + 1) * is_clean
+    again = open_log(log.directory, clean_shutdown=is_clean, recovery_point=recovery_point)
     assert offsets_in(again) == offsets

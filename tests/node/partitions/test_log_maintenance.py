@@ -207,6 +207,6 @@ async def test_log_maintenance_continues_after_files_that_cannot_be_removed(
         patched.setattr(Path, "unlink", unlink_others)
         with pytest.raises(KafkaStorageError, match="t-0"):
             directory.purge_deleted(1)
-    assert not list(directory.path.glob("u-0/*.deleted")) and not list(directory.path.glob("v-0*"))
-    assert directory.purge_deleted(1) == 0 and not list(directory.path.glob("t-0/*.deleted"))
+    assert not list(directory.path.glob("u-0/0*.deleted")) and not list(directory.path.glob("v-0*"))
+    assert directory.purge_deleted(1) == 0 and not list(directory.path.glob("t-0/0*.deleted"))
     directory.release()

@@ -15,6 +15,7 @@ from oncelog.storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.producers.entry import ProducerEntry
+from oncelog.storage.segments.contiguous_mark import is_marked
 from oncelog.storage.segments.index import CorruptIndex
 from oncelog.storage.segments.segment import Segment
 from oncelog.wire.control_record import ControlType
@@ -125,11 +126,10 @@ def test_cleaner_keeps_the_last_record_of_each_key_at_its_offset(compacted):
 
 def test_cleaned_log_is_no_longer_marked_as_contiguous(compacted):
     """A gap before the last batch would count as damage at the next start."""
-    path = compacted.log.directory / "partition.metadata"
     compacted.put_twice()
-    assert b"contiguous" in path.read_bytes()
+    assert is_marked(compacted.log.directory)
     assert compacted.clean()
-    assert b"contiguous" not in path.read_bytes()
+    assert not is_marked(compacted.log.directory)
 
 
 def test_cleaner_leaves_the_active_segment_unchanged_until_it_is_rolled(compacted):

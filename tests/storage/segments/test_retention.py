@@ -298,16 +298,16 @@ def test_deleted_segment_files_are_renamed_immediately_and_removed_after_the_del
     assert len(names(log, "*.log.deleted")) == 3
     assert names(log, "*.snapshot") == [f"{base:020d}.snapshot" for base in (3, 4, 5, 6)]
     assert log.retention.purge_deleted_files(NOW_MS + 1502) == 0
-    assert len(names(log, "*.deleted")) == 9
+    assert len(names(log, "0*.deleted")) == 9
     assert log.retention.purge_deleted_files(NOW_MS + 1503) == 9
-    assert names(log, "*.deleted") == []
+    assert names(log, "0*.deleted") == []
 
 
 def test_deleted_segment_files_left_by_a_stop_are_removed_at_the_restart(logs):
     log = filled(logs, retention_ms=1000)
     log.retention.delete_old_segments(NOW_MS + 1003)
     again = logs.open(log_start_offset=3)
-    assert names(again, "*.deleted") == []
+    assert names(again, "0*.deleted") == []
     assert (again.log_start_offset, again.log_end_offset) == (3, 6)
 
 
@@ -316,7 +316,7 @@ def test_read_in_progress_continues_after_its_segment_is_deleted(logs):
     oldest = log.segments.first
     log.retention.delete_old_segments(NOW_MS + 9999)
     log.retention.purge_deleted_files(NOW_MS + 9999)
-    assert names(log, "*.deleted") == []
+    assert names(log, "0*.deleted") == []
     assert oldest.file.read(0, 10_000)
 
 

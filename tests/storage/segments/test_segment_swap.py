@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from oncelog.storage.segments.contiguous_mark import MARK
 from oncelog.storage.segments.segment import Segment
 from oncelog.storage.segments.segment_swap import CLEANED_SUFFIX
 from oncelog.wire.errors import KafkaStorageError
@@ -88,7 +89,8 @@ def test_cleaned_segments_before_their_swap_are_removed_after_a_crash(logs, log)
     write_cleaned(log, list(log.segments)[:2], original[1:2])
     again = logs.open()
     assert batches_in(again) == original
-    assert not [path for path in log.directory.iterdir() if path.suffix in LEFTOVERS]
+    left = [path.name for path in log.directory.iterdir() if path.suffix in LEFTOVERS]
+    assert left == [MARK]
 
 
 @pytest.mark.parametrize(
