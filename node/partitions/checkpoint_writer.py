@@ -89,7 +89,9 @@ class CheckpointWriter:
         try:
             await self.write()
         finally:
-            self._lowering -= Counter((key,))
+            self._lowering[key] -= 1
+            if not self._lowering[key]:
+                del self._lowering[key]
 
     async def reach(self, key: TopicPartition, offset: int) -> bool:
         """Write the checkpoint with at least `offset` for a log; return False if that fails."""

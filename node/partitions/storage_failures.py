@@ -42,11 +42,11 @@ class StorageFailures(FailedLogs):
         self._propose = propose
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._unreported: dict[tuple[bytes, int], None] = {}
+        self._unreported: dict[tuple[bytes, int], object] = {}  # a new value for each report
         self._task: asyncio.Task[None] | None = None
 
     def report(self, topic_id: bytes, index: int) -> None:
-        self._unreported[topic_id, index] = None
+        self._unreported[topic_id, index] = object()
         if self._task is None or self._task.done():
             self._task = background_task("failed replicas", self._run())
 
@@ -64,10 +64,10 @@ class StorageFailures(FailedLogs):
     async def _run(self) -> None:
         await asyncio.sleep(GATHER_S)
         while self._unreported:
-            partitions = tuple(self._unreported)
+            sent = dict(self._unreported)
             try:
                 result = await self._propose(
-                    FailReplicas(self._node_id, self._broker_epoch, partitions)
+                    FailReplicas(self._node_id, self._broker_epoch, tuple(sent))
                 )
             except KafkaError as error:
                 logger.warning("failed replicas could not be reported; retrying: %s", error)
@@ -77,8 +77,9 @@ class StorageFailures(FailedLogs):
                 logger.error(
                     "the controller refused the report of failed replicas: %s", result.message
                 )
-            for key in partitions:
-                self._unreported.pop(key, None)
+            for key, report in sent.items():
+                if self._unreported.get(key) is report:  # none was made since
+                    del self._unreported[key]
 
 
 class DiskTrouble(DiskReport):
