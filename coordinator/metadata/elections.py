@@ -11,8 +11,7 @@ The safety of all data rests on three facts about a partition.
 3. A replica that may have lost acknowledged records (its machine lost power, its log failed) leaves
    both lists and becomes a last known eligible replica (KIP-966). The last holder stays in the ELR.
    A replica whose data directory was replaced has no records. It leaves all three lists, unless
-   all of them would be empty. A replica with a failed log also leaves them if another replica
-   leads, because its log may be deleted and copied from that leader.
+   all of them would be empty.
 
 So a leader is elected from the ISR, or from the ELR if the ISR is empty. If both are empty, the
 last
@@ -100,10 +99,6 @@ def settle(
         last_known_leader = before.leader
     else:
         last_known_leader = before.last_known_leader
-    # A failed log may be copied only under another leader, for which its old fetches do not count.
-    is_emptied_soon = failed in replicas and leader not in (NO_LEADER, failed)
-    if is_emptied_soon:
-        last_known_elr = _others(last_known_elr, failed)
 
     after = PartitionRegistration(
         replicas,
@@ -117,6 +112,8 @@ def settle(
         last_known_leader,
         last_known_elr,
     )
+    # A failed log may be copied only under another leader, for which its old fetches do not count.
+    is_emptied_soon = failed in replicas and leader not in (NO_LEADER, failed)
     if after == before and not is_emptied_soon:
         return before
     starts_epoch = leader != before.leader or is_emptied_soon or _drops_a_replica(before, replicas)

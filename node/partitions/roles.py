@@ -242,20 +242,20 @@ class PartitionRoles:
         elif record.leader == self._node_id or (
             isinstance(failure, Damaged) and record.leader != NO_LEADER
         ):
-            # The replica was elected although it has failed. Or it is still in a list under another
-            # leader, because a report has no effect on the last known ELR without a leader.
+            # The replica was elected although it has failed, or no new leader epoch has begun.
             self._replicas.failed_logs.report(*hosted.key)
         return False
 
     def _is_led_elsewhere(self, record: PartitionRegistration | None) -> bool:
         """Return whether this replica may be deleted and copied from the leader again.
 
-        A replica in one of the lists might be elected with its empty log.
+        A replica in the ISR or ELR might be elected with its empty log. One in the last known ELR
+        is elected only when no other has all records.
         """
         return (
             record is not None
             and record.leader not in (NO_LEADER, self._node_id)
-            and self._node_id not in (*record.isr, *record.elr, *record.last_known_elr)
+            and self._node_id not in (*record.isr, *record.elr)
         )
 
     def _clear_up(self, hosted: HostedPartition) -> None:
@@ -355,10 +355,7 @@ class PartitionRoles:
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}
         is_damaged = key in self._logs.damaged.unusable
-        is_candidate = record is not None and (
-            self._node_id in (*record.isr, *record.elr)
-            or (is_damaged and self._node_id in record.last_known_elr)
-        )
+        is_candidate = record is not None and self._node_id in (*record.isr, *record.elr)
         if is_candidate and (not may_pass or not (is_alone or key in self._unusable)):
             self._replicas.failed_logs.report(topic_id, key[1])
         self._unusable.add(key)

@@ -176,9 +176,8 @@ def begin_controlled_shutdown(
 def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]:
     """Exclude the node from elections in some partitions while their logs are failed.
 
-    The node also leaves the ELRs of partitions with another candidate. With another leader it
-    leaves the last known ELR, too. It may then delete such a log and copy it again, because the
-    new leader epoch ends its fetch state at the leader.
+    The node also leaves the ELRs of partitions with another candidate. It may delete such a log and
+    copy it again, because the new leader epoch ends its fetch state at the leader.
     """
     _current_broker(tables, command.node_id, command.broker_epoch)
     keys = [

@@ -312,8 +312,8 @@ STEPS: list[tuple[Lists, str]] = [
     ((2, (2,), (), (3,)), "repairs"),
     ((2, (1, 2), (), ()), "reports"),
     ((2, (2,), (1,), ()), "reports"),  # an election from the ELR would take its empty log
-    ((2, (2,), (), (1,)), "reports"),  # so would one from the last known ELR
-    ((2, (2,), (3,), (1,)), "reports"),
+    ((2, (2,), (), (1,)), "repairs"),
+    ((2, (2,), (3,), (1,)), "repairs"),
     ((1, (1,), (), ()), "reports"),
     ((1, (1, 2), (), ()), "reports"),
     ((NO_LEADER, (), (1, 2), ()), "waits"),
@@ -329,7 +329,7 @@ def lists(leader: int, isr: Any, elr: Any, last_known_elr: Any) -> PartitionRegi
 
 
 @pytest.mark.parametrize(("record", "step"), STEPS)
-async def test_damaged_replica_is_copied_again_only_when_it_is_in_no_list(
+async def test_damaged_replica_is_copied_again_only_outside_isr_and_elr(
     tmp_path: Path, record: Lists, step: str
 ) -> None:
     async with running(tmp_path) as broker:
@@ -344,7 +344,7 @@ async def test_damaged_replica_is_copied_again_only_when_it_is_in_no_list(
 
 
 @pytest.mark.parametrize(("record", "step"), STEPS)
-async def test_log_that_cannot_be_opened_is_copied_again_only_when_it_is_in_no_list(
+async def test_log_that_cannot_be_opened_is_copied_again_only_outside_isr_and_elr(
     tmp_path: Path, record: Lists, step: str
 ) -> None:
     key = ("a", 0)

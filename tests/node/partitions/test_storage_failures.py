@@ -67,6 +67,19 @@ async def test_failed_log_report_that_was_withdrawn_is_not_sent_again() -> None:
     assert controller.decided == [(5,)]
 
 
+async def test_failed_log_report_made_while_one_is_in_flight_is_sent() -> None:
+    """Another leader had been elected meanwhile, and the replica was never repaired."""
+    controller = Controller()
+    failures = StorageFailures(controller.propose, node_id=1, broker_epoch=1)
+    failures.report(TOPIC_ID, 0)
+    await until(lambda: controller.asked)
+    failures.report(TOPIC_ID, 0)
+    controller.is_there.set()
+    await until(lambda: not failures._unreported)
+    await failures.stop()
+    assert controller.decided == [(0,), (0,)]
+
+
 async def test_failed_log_report_is_repeated_until_it_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
