@@ -56,6 +56,10 @@ class DamagedLogs:
         self.unusable.discard(key)
         return True
 
+    def not_repaired(self, key: TopicPartition, log: PartitionLog) -> None:
+        """Keep a stopped log whose repair failed, so that the next opening repairs it first."""
+        self.stopped_logs[key] = log
+
     def give_back(self, key: TopicPartition) -> PartitionLog | None:
         """Return a stopped log that may not be repaired now, to be hosted again unchanged."""
         return self.stopped_logs.pop(key, None)

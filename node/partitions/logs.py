@@ -54,6 +54,7 @@ class DirectoryOutcome(NamedTuple):
     may_pass: bool = False  # True for a temporary lack of space or file descriptors
     is_damaged: bool = False
     problem: KafkaError | None = None
+    unrepaired: PartitionLog | None = None  # a damaged log whose repair failed
 
     def refused(self, problem: KafkaError, words: str) -> Self:
         """Return the result without a log, with the reason."""
@@ -195,9 +196,11 @@ class Logs:
             if is_removed:
                 self.directory.remove(*key)
             if opening is not None:
-                outcome = DirectoryOutcome(key, opening.topic_id, None)
+                unrepaired = broken if isinstance(broken, PartitionLog) else None
+                outcome = DirectoryOutcome(key, opening.topic_id, None, unrepaired=unrepaired)
                 try:
                     ready = self.damaged.repaired(opening, broken) if broken else opening
+                    outcome = outcome._replace(unrepaired=None)
                     outcome = outcome._replace(log=self._open(ready))
                 except KafkaStorageError as problem:
                     outcome = outcome.refused(problem, _in_words(problem))

@@ -307,6 +307,7 @@ class PartitionRoles:
             if topic is not None and not is_removed and not is_led_elsewhere:
                 log = self._logs.damaged.give_back(key)
                 if log is not None:  # the replica was elected before its repair
+                    self._unusable.discard(key)
                     self._replicas.add(HostedPartition(*key, topic.topic_id, log))
                     self._settle(key)
                     topic = None
@@ -325,21 +326,22 @@ class PartitionRoles:
 
     def _apply_outcomes(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
         """Host the opened logs that are still assigned to this broker."""
-        for key, topic_id, log, error, may_pass, is_damaged, problem in outcomes:
+        for key, topic_id, log, error, may_pass, is_damaged, problem, unrepaired in outcomes:
             topic = self._placed(key)
-            is_wanted = topic is not None and topic.topic_id == topic_id
-            if log is None:
-                if key not in self._unusable:
-                    logger.error("%s-%d cannot be opened: %s", *key, error)
-                if is_wanted:
-                    if is_damaged:
-                        self._logs.damaged.cannot_open(key, error)
-                    if problem is not None:
-                        self._replicas.disk.note(problem, is_log_lost=not may_pass)
-                    self._cannot_open(key, topic_id, may_pass)
-            elif topic is None or not is_wanted:
-                log.local.retire()
+            if log is None and key not in self._unusable:
+                logger.error("%s-%d cannot be opened: %s", *key, error)
+            if topic is None or topic.topic_id != topic_id:
+                if log is not None:
+                    log.local.retire()
                 self._remove_log(key)
+            elif log is None:
+                if unrepaired is not None:
+                    self._logs.damaged.not_repaired(key, unrepaired)
+                if is_damaged:
+                    self._logs.damaged.cannot_open(key, error)
+                if problem is not None:
+                    self._replicas.disk.note(problem, is_log_lost=not may_pass)
+                self._cannot_open(key, topic_id, may_pass)
             else:
                 self._logs.damaged.unusable.discard(key)
                 if key in self._unusable:

@@ -26,6 +26,7 @@ from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.roles import SETTLED_AT_ONCE_MAX
 from oncelog.replication.delayed_operations import DelayedProduce
 from oncelog.storage.checkpoint import PartitionMetadata
+from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.flush_job import FlushJob
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.segments.damage import Damaged, SteppedDown
@@ -402,6 +403,47 @@ async def test_damaged_replica_kept_without_a_leader_is_repaired_under_the_next_
         assert broker.replicas.partition("a", 0).log is not log
         assert broker.replicas.partition("a", 0).log.log_end_offset == 0
         assert list((broker.root / "data").glob("*-damaged"))
+
+
+@pytest.mark.parametrize("next_step", ["repaired", "elected", "deleted"])
+async def test_damaged_replica_whose_repair_failed_is_never_opened_as_a_sound_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, next_step: str
+) -> None:
+    monkeypatch.setattr(roles, "REOPEN_S", 0.01)
+    attempts = Counter[str]()
+
+    def no_room(_self: Any, topic: str, _partition: int) -> str:
+        attempts[topic] += 1
+        raise KafkaStorageError("no room") from OSError(errno.ENOSPC, "No space left on device")
+
+    async with running(tmp_path) as broker:
+        broker.replicas.failed_logs = RecordedFailures()
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        broker.append("a")
+        hosted = broker.replicas.partition("a", 0)
+        log = hosted.log
+        log.damage.words, log.damage.is_in_batches = "a byte has changed", True
+        log.local.disk.failure = SteppedDown(log.damage.words)
+        with monkeypatch.context() as context:
+            context.setattr(LogDirectory, "set_aside", no_room)
+            broker.state.put_partition(("a", 0), lists(2, (2, 3), (), ()))
+            assert not broker._roles._revived(hosted, lists(2, (2, 3), (), ()))
+            await until(lambda: attempts["a"] > 2)
+            assert broker.replicas.get("a", 0) is None
+            if next_step == "elected":
+                broker.state.put_partition(("a", 0), lists(1, (1,), (), ()))
+                await until(lambda: broker.serves("a", 1))
+            elif next_step == "deleted":
+                await broker.delete("a")
+                await broker.create("a", 1, topic_id=NEW_ID)
+                await until(lambda: broker.serves("a", 1))
+        await until(lambda: broker.replicas.get("a", 0) is not None)
+        now = broker.replicas.partition("a", 0).log
+        assert (now is log) == (next_step == "elected")
+        assert now.log_end_offset == (next_step == "elected")
+        assert bool(list((broker.root / "data").glob("*-damaged"))) == (next_step == "repaired")
+        assert ("a", 0) not in broker._roles._unusable
 
 
 async def test_topic_deleted_before_the_repair_of_its_damaged_log_leaves_no_records(
