@@ -1,1 +1,4 @@
-"""Kafka's bytes and values, without any I/O. It may import runtime."""
+"""Encoding and decoding of Kafka's bytes, without any I/O.
+
+This folder may import only `runtime`.
+"""

@@ -1,8 +1,9 @@
-"""The embedded consumer protocol, with subscriptions and assignments of classic groups.
+"""The embedded consumer protocol, with the subscriptions and assignments of classic groups.
 
-This file is pure. The group does not interpret these bytes, and the group leader reads those of all
-members, so they must equal those of Kafka's Java client (KIP-62, 429 owned partitions, 792
-generation, 881 rack). Newer versions are read as far as they are known.
+This file is pure. The coordinator does not interpret these bytes. The leader of a group reads the
+subscriptions of all members, so the format must equal that of Kafka's Java client (KIP-62; KIP-429
+adds owned partitions, KIP-792 the generation, KIP-881 the rack). From newer versions only the known
+fields are read.
 """
 
 import struct
@@ -20,7 +21,7 @@ _int16, _int32 = struct.Struct(">h"), struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The subscribed topics of a member and the partitions it has owned since `generation`."""
+    """A member's topics, and the partitions that the member has owned since `generation`."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()

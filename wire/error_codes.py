@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class _Row(int):
-    """One error, with its number, its retriability, and its sentence."""
+    """The row of an error, with its number, whether it is retriable, and its sentence."""
 
     sentence: str
     is_retriable: bool

@@ -2,7 +2,7 @@
 
 There is one class for each code, with a name derived from the code (NOT_LEADER_OR_FOLLOWER ->
 `NotLeaderOrFollower`). An unknown code becomes an `UnknownServerError` that has the number. Pure
-code raises the classes, and only the dispatcher of a broker turns them into numbers.
+code raises the exceptions, and only a broker's dispatcher turns an exception into a number.
 """
 
 from collections.abc import Sequence

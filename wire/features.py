@@ -1,9 +1,9 @@
 """The features of a cluster with their levels (KIP-584), and the rules of their updates.
 
-transaction.version 2: producers raise their epoch with each transaction and add partitions by
-producing (KIP-890). group.version 1: consumer groups of the newer protocol exist (KIP-848). The
-other features have one level: elections use eligible leader replicas (KIP-966), and tools read the
-version of a cluster from metadata.version (33 is 4.4-IV2). This file is pure.
+With transaction.version 2 producers raise their epoch with each transaction and add partitions by
+producing (KIP-890). With group.version 1 consumer groups of the newer protocol exist (KIP-848). The
+other features have only one level. Elections use eligible leader replicas (KIP-966), and tools read
+the version of a cluster from metadata.version (33 is 4.4-IV2). This file is pure.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,10 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # Kafka's types of updates
 
 
 class Feature(NamedTuple):
-    """The levels of a feature; the highest is the default, and the only one if `is_fixed`."""
+    """The levels of a feature, of which the highest is the default.
+
+    If `is_fixed`, the highest level is the only level.
+    """
 
     lowest: int
     highest: int

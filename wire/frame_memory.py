@@ -1,8 +1,8 @@
 """Memory for received frames, which is reused.
 
-New memory for a large frame costs a mapping, page faults and a zero fill: a tenth of a broker's
-work for batches of 1 MB. Python tells whether a frame is still in use, because a bytearray with a
-view refuses to be resized.
+New memory for a large frame costs a mapping, page faults and a zero fill. Together they are a tenth
+of a broker's work for batches of 1 MB. Python tells whether a frame is still in use, because a
+bytearray with a view refuses to be resized.
 """
 
 from collections import deque
@@ -15,8 +15,8 @@ _UNIT_BYTES = 256 * 1024  # so that frames of similar size can reuse the memory
 class FrameMemory:
     """The memory that all receivers of one event loop share.
 
-    staging: the buffer for received bytes. The receivers use it one after the other, since each
-    removes its bytes immediately, including parts of frames.
+    staging: the buffer for received bytes. The receivers can share the buffer, because each
+    receiver removes its bytes immediately, even if a frame is incomplete.
     """
 
     __slots__ = ("_large", "_large_bytes", "staging")
@@ -27,7 +27,7 @@ class FrameMemory:
         self._large_bytes = 0
 
     def large(self, size_bytes: int) -> bytearray:
-        """Return at least this number of bytes, which are free again after the last view."""
+        """Return memory of at least this number of bytes, reused after its last view has ended."""
         kept = self._large
         for _ in range(len(kept)):
             memory = kept.popleft()

@@ -1,13 +1,13 @@
 """The frames and headers around the body of every request and response.
 
-A frame is a 4-byte length and this number of bytes. The length is not trusted: a frame's memory
-grows with the bytes that are received, and is never more than `TRUSTED_BYTES` ahead of them.
+A frame is a 4-byte length and this number of bytes. The length is not trusted. A frame's memory
+grows with the received bytes, and is never more than `TRUSTED_BYTES` ahead of them.
 
-`FrameReceiver` is made for `asyncio.BufferedProtocol`. Small frames are received in one staging
-buffer, which all receivers share, and are copied from it. So is the beginning of a frame, which
-takes only the memory of the received bytes. A frame that does not fit there gets its own memory,
-into which the rest is received directly. Every returned frame owns its memory and may be written to
-(a leader writes offsets into batches).
+`FrameReceiver` is made for `asyncio.BufferedProtocol`. Small frames, and the beginning of large
+frames, are received in a staging buffer that all receivers share, and are then copied. A frame that
+does not fit into the staging buffer gets its own memory, and the rest is received directly into
+that memory. Every returned frame owns its memory and may be written to (a leader writes offsets
+into batches).
 """
 
 import struct
@@ -32,7 +32,7 @@ _response_v1 = struct.Struct(">ib")
 
 
 class MalformedLength(MalformedFrame):  # pyright: ignore[reportUntypedBaseClass]
-    """A length out of bounds; `frames` are the complete frames before it."""
+    """The error of a length out of bounds; `frames` are the complete frames before it."""
 
     def __init__(self, size: int, frames: list[memoryview]) -> None:
         super().__init__(f"a frame of {size} bytes is not accepted here")
@@ -195,7 +195,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
 def encode_request_header(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """Encode the request header for this version of the API."""
+    """Encode the request header for a version of the API."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     tags = b"\0" if api_version >= FLEXIBLE_FROM.get(api_key, NEVER) else b""
@@ -203,7 +203,10 @@ def encode_request_header(
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """Encode version 0 or 1; ApiVersions always uses 0, since its client knows no versions yet."""
+    """Encode a response header of version 0 or 1.
+
+    ApiVersions always uses version 0, because its client knows no versions yet.
+    """
     if api_key != API_VERSIONS and api_version >= FLEXIBLE_FROM.get(api_key, NEVER):
         return _response_v1.pack(correlation_id, 0)
     return _response_v0.pack(correlation_id)

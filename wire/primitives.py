@@ -26,11 +26,11 @@ _int64 = struct.Struct(">q")
 
 
 class MalformedFrame(InvalidRequest):  # pyright: ignore[reportUntypedBaseClass]
-    """The error of malformed bytes; the connection is closed."""
+    """The error of malformed bytes, for which a server closes the connection."""
 
 
 class Reader:
-    """A reader of one message from front to back."""
+    """A reader that goes through a message from front to back."""
 
     __slots__ = ("buffer", "elements_left", "end", "position")
 
@@ -172,7 +172,7 @@ class Reader:
 
 
 def unsigned_varint_at(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return (value, next position), for decoders that track their own position.
+    """Return (value, next position) of an unsigned varint, for decoders that track the position.
 
     Raises MalformedFrame for more than 32 bits, IndexError at the end of the buffer.
     """
@@ -239,7 +239,7 @@ def encode_string(value: str | None, flexible: bool) -> bytes:
 
 
 def encode_count(count: int, flexible: bool) -> bytes:
-    """Encode the length of an array or of bytes; -1 for null."""
+    """Encode the length of an array or of bytes, where -1 stands for null."""
     return encode_unsigned_varint(count + 1) if flexible else _int32.pack(count)
 
 

@@ -5,8 +5,8 @@
     base sequence 4, record count 4 | records
 
 The checksum (CRC-32C) covers everything from the attributes on. Base offset and leader epoch are
-before it, so a leader can write them into the received bytes without a new checksum. A broker reads
-only this header, except where `records` is needed.
+before the checksum, so a leader can change them in the received bytes without a new checksum. A
+broker reads only this header, except where `records` is needed.
 """
 
 import struct
@@ -80,7 +80,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Return the last record's sequence; -1 without a producer id and for a control batch."""
+        """Return the sequence of the last record.
+
+        Returns -1 without a producer id and for a control batch.
+        """
         if self.base_sequence < 0:
             return -1
         return increment_sequence(self.base_sequence, self.last_offset_delta)
@@ -135,9 +138,9 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 
 
 def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each batch, up to a partial last one.
+    """Yield position and header of each batch, without checking checksums.
 
-    Checksums are not checked.
+    A partial last batch is not yielded.
     """
     position, end = 0, len(buffer)
     while position + HEADER_BYTES <= end:
@@ -154,7 +157,7 @@ def split_batches(
 ) -> Iterator[memoryview]:
     """Yield the buffer in parts of whole batches; a partial or invalid rest is in the last part.
 
-    A part has at least one batch, and otherwise respects both limits.
+    A part has at least one batch, and apart from its first batch respects both limits.
     """
     view, length_at = memoryview(buffer), _base_offset.size
     start, end = 0, len(view)
@@ -216,7 +219,7 @@ def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 
 
 def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields: int) -> None:
-    """Write the header of a batch that has its records; fields: from the attributes on."""
+    """Write the header of a batch, in front of its records; `fields` begin with the attributes."""
     length = len(batch) - LENGTH_COUNTS_FROM
     _header.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
@@ -236,10 +239,11 @@ def validate_client_batch(
     """Validate a producer's records for one partition, which must be one complete, valid batch.
 
     header: the decoded header, if known, which is then returned. Only the header and the checksum
-    are checked, not the records. Each refusal has the code of Apache Kafka 4.4, in its order. Three
-    checks are stricter than Kafka: bytes after the batch are refused (Kafka drops an incomplete
-    second batch), a producer id needs an epoch, and a transactional batch needs a producer id.
-    Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
+    are checked, not the records. Each refusal has the code of Apache Kafka 4.4, and the checks are
+    made in Kafka's order. Three checks are stricter than in Kafka. Bytes after the batch are
+    refused (Kafka drops an incomplete second batch), a producer id needs an epoch, and a
+    transactional batch needs a producer id. Raises InvalidRecord, CorruptMessage, MessageTooLarge,
+    UnsupportedCompressionType.
     """
     size_bytes = len(records)
     if size_bytes < HEADER_BYTES:
@@ -279,7 +283,7 @@ def validate_client_batch(
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Return the sequence `by` records later; 0 follows 2^31-1."""
+    """Return the sequence number `by` records later, where 0 follows 2^31-1."""
     if sequence > SEQUENCE_MAX - by:
         return by - (SEQUENCE_MAX - sequence) - 1
     return sequence + by

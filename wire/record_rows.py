@@ -1,9 +1,9 @@
 """Many records as columns, for a producer with columnar data.
 
 `BatchBuilder.append` costs a function call and a dozen interpreter steps for each record. Here a
-record costs a few steps inside the interpreter's C code (`map`, `zip`, `join`), since only lookups
-are needed: the bytes before a value depend only on its length, and on its index in the batch. The
-bytes equal those of `BatchBuilder.append`.
+record costs a few steps inside the interpreter's C code (`map`, `zip`, `join`). Lookups are enough,
+because the bytes before a value depend only on the value's length and its index in the batch. The
+encoded bytes equal the bytes of `BatchBuilder.append`.
 """
 
 from bisect import bisect_right
@@ -37,14 +37,14 @@ class _Table(dict[int, Any]):
 
 
 class _Cost(_Table):
-    """The size of a field of this length, including its length prefix; -1 for null."""
+    """The number of bytes that a field takes, by the field's length; -1 stands for null."""
 
     def answer(self, number: int) -> int:
         return max(number, 0) + len(encode_varint(number))
 
 
 class _AfterNullKey(_Table):
-    """The bytes of a null key and of the length of the value after it."""
+    """The bytes of a null key followed by the length of the value."""
 
     def answer(self, number: int) -> bytes:
         return b"\x01" + encode_varint(number)
@@ -80,9 +80,10 @@ def _heads_for(delta: bytes, closes: bytes) -> _Head:
 
 
 class SizedRows:
-    """The sizes of rows, by which a batch is filled; `_edges` are upper bounds of the row ends.
+    """The sizes of rows, which tell how many rows fit into a batch.
 
-    timestamps: wall-clock ms, one for all or one for each.
+    `_edges` are upper bounds of the row ends. timestamps are wall-clock ms, either one for all rows
+    or one for each.
     """
 
     __slots__ = ("_edges", "timestamps")

@@ -1,8 +1,8 @@
-"""The iteration over the records of a batch, without decoding them.
+"""Iteration over the records of a batch, without decoding keys and values.
 
-Only lengths and deltas are read, which is what a broker needs of records that it stores unchanged.
-`walk_skeleton` reads the beginning of each record; `records_without_key` is as strict as
-`decode_batch`. Both are steps, since a megabyte can decompress to millions of records.
+A broker that stores records unchanged needs only their lengths and deltas. `walk_skeleton` reads
+the beginning of each record. `records_without_key` is as strict as `decode_batch`. Both functions
+work in steps, since a megabyte can decompress to millions of records.
 """
 
 from collections.abc import Iterator

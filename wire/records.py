@@ -71,8 +71,9 @@ def encoding_batch(
 ) -> Steps[bytes]:
     """Encode a batch of at least one record, with offsets that rise from base_offset.
 
-    base_offset is by default that of the first record. With delete_horizon_ms the base timestamp is
-    replaced by that time (KIP-534). A compacted batch keeps the last_offset_delta of the original.
+    base_offset is by default the offset of the first record. If delete_horizon_ms is given, it
+    replaces the base timestamp (KIP-534). A compacted batch keeps the last_offset_delta of the
+    original.
     """
     first = records[0]
     base = first.offset if base_offset is None else base_offset
@@ -138,10 +139,10 @@ def _assemble(body: bytes, base_offset: int, leader_epoch: int, *fields: int) ->
 def decode_batch(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """Decode the records of the batch at a position, without checking its checksum.
+    """Decode the records of the batch at a position, without checking the checksum.
 
-    Raises InvalidRecord if the records do not fill their batch exactly, if their offsets are out of
-    range or do not rise, or for more than max_decompressed_bytes.
+    Raises InvalidRecord if the records do not fill the batch exactly, or if their offsets are out
+    of range or do not rise. Also raises InvalidRecord for more than max_decompressed_bytes.
     """
     return run_to_end(
         decoding_batch(buffer, position, max_decompressed_bytes=max_decompressed_bytes)

@@ -1,1 +1,4 @@
-"""The bodies of Kafka messages: hand-written Produce and Fetch, kio for everything else."""
+"""The bodies of Kafka messages, with hand-written codecs for Produce and Fetch.
+
+The codecs of all other messages are generated from the schemas of kio.
+"""

@@ -36,8 +36,8 @@ Response = TypeVar("Response")
 def _without_hypothesis() -> Generator[None, None, None]:
     """Hide Hypothesis while kio is loaded.
 
-    kio would import Hypothesis for strategies that only its own tests use, which takes 0.3 s and 15
-    MB a broker.
+    kio would import Hypothesis only for the strategies of its own tests. The import takes 0.3 s and
+    15 MB in each broker.
     """
     hides = "hypothesis" not in sys.modules
     if hides:
@@ -96,8 +96,8 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any: ...
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     """Decode a request as a message with the fields of this version; raise MalformedFrame.
 
-    Bytes after the message are ignored, as in Kafka: librdkafka sends three of them when it
-    requests the metadata of all topics.
+    Bytes after the message are ignored, as in Kafka. For example, librdkafka sends three additional
+    bytes when it requests the metadata of all topics.
     """
     return _decode(api_key, version, "request", body)
 
@@ -120,7 +120,10 @@ def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]
 def encode_short_response(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> bytes | None:
-    """Encode a body, or return None if it has long arrays; then use `encode_response_steps`."""
+    """Encode a body, or return None if the body has long arrays.
+
+    Use `encode_response_steps` for a body with long arrays.
+    """
     chunks = ShortChunks()
     try:
         encoder_of(_schema(api_key, version, "response"))(values, chunks)
@@ -141,9 +144,9 @@ def encode_response_steps(
 def encode_response(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> bytes:
-    """Encode the body from nested mappings with the names of the newest version.
+    """Encode the body from nested mappings with the field names of the newest version.
 
-    Older versions omit the fields that they lack, and absent fields get the schema's default.
+    A field that an older version lacks is omitted, and an absent field gets the schema's default.
     """
     return _encode(api_key, version, "response", values)
 

@@ -1,10 +1,19 @@
 """Fetch (API 1), versions 4 to 18, without copying records.
 
-v4 isolation level and aborted transactions (KIP-98) · v5 log start offset · v7 sessions
-(KIP-227) · v9 current leader epoch (KIP-320) · v10 zstd · v11 rack and preferred replica
-(KIP-392) · v12 flexible, last fetched epoch and divergence (KIP-595) · v13 topic ids
-(KIP-516) · v15 replica state as a tag (KIP-903) · v16 endpoints of leaders (KIP-951) · v17
-directory id (KIP-853) · v18 the follower's high watermark (KIP-1166).
+Versions and what each adds:
+
+    4  isolation level and aborted transactions (KIP-98)
+    5  log start offset
+    7  fetch sessions (KIP-227)
+    9  current leader epoch (KIP-320)
+    10 zstd
+    11 rack and preferred read replica (KIP-392)
+    12 flexible format, last fetched epoch and diverging epoch (KIP-595)
+    13 topic ids (KIP-516)
+    15 replica state as a tagged field (KIP-903)
+    16 endpoints of leaders (KIP-951)
+    17 directory id (KIP-853)
+    18 the follower's high watermark (KIP-1166)
 """
 
 import struct
@@ -107,10 +116,11 @@ class FetchRequest:
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
-    """Decode a request; ignore later bytes; raise MalformedFrame.
+    """Decode a request; raise MalformedFrame.
 
-    A repeated partition is fetched once, in its first place with its last values, as in Kafka.
-    Otherwise a megabyte of repetitions would be tens of thousands of reads.
+    Bytes after the request are ignored. A partition that is repeated is fetched once, at its first
+    place and with its last values, as in Kafka. Otherwise a megabyte of repetitions would cause
+    tens of thousands of reads.
     """
     reader = Reader(body, elements_max=REQUEST_ELEMENTS_MAX)
     flexible = version >= FLEXIBLE_FROM

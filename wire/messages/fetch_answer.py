@@ -42,8 +42,8 @@ _opening_v7 = struct.Struct(">ihi")
 class FetchedPartition:
     """The answer for one partition.
 
-    aborted_transactions: (producer id, first offset) for read_committed, None otherwise.
-    diverging_epoch: (epoch, end offset); current_leader: (node id, leader epoch).
+    aborted_transactions: pairs (producer id, first offset) for read_committed, None otherwise.
+    diverging_epoch: the pair (epoch, end offset). current_leader: the pair (node id, leader epoch).
     """
 
     index: int
@@ -69,7 +69,10 @@ class FetchedTopic:
 
 @dataclass(slots=True)
 class FetchResponse:
-    """A Fetch response; with session_id 0 there is no session, and the next fetch must be full."""
+    """A Fetch response.
+
+    With session_id 0 there is no session, and the client's next fetch must be full.
+    """
 
     topics: list[FetchedTopic]
     throttle_time_ms: int = 0
@@ -131,7 +134,7 @@ def _topic_head(topic: FetchedTopic, version: int) -> bytes:
 def _encode_answers(
     answers: Sequence[FetchedPartition], version: int, pieces: list[Buffer], head: bytes
 ) -> bytes:
-    """Append to the parts; return the bytes before the next records."""
+    """Append the answers to `parts`, and return the bytes that go before the next records."""
     flexible = version >= FLEXIBLE_FROM
     encode_answer = _encode_flexible if flexible else _encode_classic
     for answer in answers:

@@ -1,8 +1,8 @@
-"""The rows of a Fetch request as hashes, to compare two requests without decoding.
+"""The partitions of a Fetch request as hashes, to compare two requests without decoding.
 
 A client without sessions fetches the same partitions repeatedly, each time in another order
-(librdkafka rotates them). Only keyed hashes of 64 bits, and the number of rows, are kept of a
-request.
+(librdkafka rotates the partitions). Only 64-bit keyed hashes, and the number of partitions, are
+kept of a request.
 """
 
 import struct
@@ -18,7 +18,11 @@ HEAD_BYTES = 13  # max wait, min bytes, max bytes, isolation level
 
 
 class FetchRows(NamedTuple):
-    """The hashes of a request: `around` without its topics, `rows` of its rows in any order."""
+    """The hashes of a Fetch request.
+
+    around: the hash of everything outside the topics. rows: the hash of the partitions in any
+    order.
+    """
 
     version: int
     row_count: int
@@ -27,7 +31,10 @@ class FetchRows(NamedTuple):
 
 
 def fetch_rows(body: memoryview, version: int) -> Steps[FetchRows | None]:
-    """Hash the rows of a request; return None for a session, for tags, or for repeated rows."""
+    """Hash the partitions of a request.
+
+    Returns None for a request with a session, with tags, or with a repeated partition.
+    """
     flexible = version >= FLEXIBLE_FROM
     size = partition_row_bytes(version)
     row = struct.Struct(f"{size - 1}sx" if flexible else f"{size}s")

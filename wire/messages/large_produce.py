@@ -1,4 +1,4 @@
-"""Produce requests of many partitions, which are split, and their answers merged, in steps."""
+"""Produce requests of many partitions, which are split, and whose answers are merged, in steps."""
 
 from collections.abc import Iterable
 

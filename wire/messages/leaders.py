@@ -1,6 +1,6 @@
 """The tagged fields of Produce and Fetch that name the current leaders (KIP-951).
 
-With them clients need no Metadata request after NOT_LEADER_OR_FOLLOWER.
+With these fields clients need no Metadata request after NOT_LEADER_OR_FOLLOWER.
 """
 
 import struct

@@ -1,10 +1,17 @@
 """Produce (API 0), versions 3 to 13, without copying records.
 
-v3 transactional id (KIP-98) · v5 log start offset · v7 zstd (KIP-110) · v8 record errors
-(KIP-467) · v9 flexible · v10 current leader and its endpoint in the answer (KIP-951) · v12
-implicit AddPartitionsToTxn (KIP-890) · v13 topic ids instead of names (KIP-516).
+Versions and what each adds:
 
-Records stay views of the received frame; the encoder of a request returns a list of pieces.
+    3  transactional id (KIP-98)
+    5  log start offset
+    7  zstd (KIP-110)
+    8  errors of single records (KIP-467)
+    9  flexible format
+    10 current leader and its endpoint in the answer (KIP-951)
+    12 implicit AddPartitionsToTxn (KIP-890)
+    13 topic ids instead of names (KIP-516)
+
+Records stay views of the received frame, and the encoder of a request returns a list of pieces.
 """
 
 import struct
@@ -85,9 +92,9 @@ def decode_request(
 ) -> ProduceRequest:
     """Decode a request, with records as views of `body`; raise MalformedFrame or TooManyElements.
 
-    Later bytes are ignored, as in every request (see `control.decode_request`). No Reader is used,
-    because this runs for every batch. A slice beyond the body is too short, but then the next
-    field, or the last check of the position, fails.
+    Bytes after the request are ignored, as in every request (see `control.decode_request`). No
+    Reader is used, because this function runs for every batch. A slice that reaches beyond the body
+    is too short, but then the next field, or the last check of the position, fails.
     """
     try:
         if version >= FLEXIBLE_FROM:

@@ -29,8 +29,8 @@ _one_plain_answer_v9 = struct.Struct(">BihqqqBBBBiB")
 class ProducedPartition:
     """The answer for one partition.
 
-    record_errors: (index in the batch, message). current_leader: (node id, leader epoch), sent
-    with NOT_LEADER_OR_FOLLOWER.
+    record_errors: pairs (index in the batch, message). current_leader: the pair (node id, leader
+    epoch), which is sent with NOT_LEADER_OR_FOLLOWER.
     """
 
     index: int
@@ -62,7 +62,7 @@ class ProduceResponse:
 
 
 def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
-    """Encode the body as a single buffer, since it is small."""
+    """Encode the body as a single buffer, since Produce answers are small."""
     if version >= FLEXIBLE_FROM and len(response.topics) == 1:
         plain = _encode_one_plain(response, version)
         if plain is not None:
@@ -79,7 +79,7 @@ def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
 
 
 def _encode_one_plain(response: ProduceResponse, version: int) -> bytes | None:
-    """Encode the body for one partition without an error, as most answers are, in one step."""
+    """Encode the answer for one partition without an error, the usual answer, in one step."""
     topic = response.topics[0]
     if len(topic.partitions) != 1 or response.node_endpoints:
         return None

@@ -1,5 +1,6 @@
-"""The requests that `control.decode_request` returns, for type checkers; see requests.pyi.
+"""The types of the requests that `control.decode_request` returns, for type checkers.
 
-At run time they are generated from kio's schemas, one class for each version. A type here has the
-fields of all versions. The stub is written by `python tests/tidy/test_message_types.py`.
+At run time the classes are generated from kio's schemas, one class for each version. A type in
+`requests.pyi` has the fields of all versions. `python tests/tidy/test_message_types.py` writes that
+file.
 """

@@ -1,6 +1,6 @@
-"""The answers that `control.encode_response` accepts, for type checkers; see responses.pyi.
+"""The types of the answers that `control.encode_response` accepts, for type checkers.
 
-At run time they are dictionaries. A type has the fields of all versions: each version omits fields
-that it lacks, and absent fields get the schema's default. A field that is null in one version may
-be null here, although other versions refuse that.
+At run time answers are dictionaries. A type in `responses.pyi` has the fields of all versions. Each
+version omits the fields it lacks, and absent fields get the schema's default. A field that may be
+null in one version may be null in the type, although other versions refuse null.
 """

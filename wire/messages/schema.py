@@ -1,8 +1,8 @@
-"""A message as kio describes it, in the form from which the codecs here are generated.
+"""The form of a message, as kio describes it, from which the codecs are generated.
 
-kio has Kafka's schemas as dataclasses: fields in order, wire types, tags, defaults. Values here are
-plain: int (also for error codes, durations and timestamps, which are ms), str, bool, bytes (16 for
-a uuid), None, lists, and messages.
+kio has Kafka's schemas as dataclasses, with fields in order, wire types, tags and defaults. Values
+are plain here. They are int (also for error codes, and for durations and timestamps in ms), str,
+bool, bytes (16 for a uuid), None, lists, and messages.
 """
 
 import struct
@@ -109,7 +109,7 @@ def kinds_of(cls: type[Any]) -> tuple[Kind, ...]:
 
 
 def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
-    """Return the untagged fields in runs; adjacent fields of fixed size form one run."""
+    """Return the untagged fields in runs, where adjacent fields of fixed size form one run."""
     plain = [kind for kind in kinds_of(cls) if kind.tag is None]
     steps: list[tuple[Kind, ...]] = []
     for is_fixed, run in groupby(plain, key=lambda kind: kind.is_fixed):

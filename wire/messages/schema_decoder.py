@@ -32,7 +32,7 @@ DecodeSteps = Callable[[SlicedReader], Steps[Any]]
 
 
 class Message:
-    """A decoded message, whose fields are attributes with the names of kio's class."""
+    """A decoded message, with the fields of kio's class as attributes."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]

@@ -37,7 +37,7 @@ class SlicedChunks(list[bytes]):
         self._pieces: list[bytes] = []  # the results of earlier steps
 
     def ends_step(self) -> bool:
-        """Return whether to yield now; call it after each item of an array."""
+        """Return whether to yield now; to be called after each item of an array."""
         if not self._counter.ends_step():
             return False
         self._pieces.append(b"".join(self))
@@ -49,7 +49,7 @@ class SlicedChunks(list[bytes]):
 
 
 class Each(Generic[Made_co]):
-    """An array of an answer whose items are created when the encoder reaches them, so in steps.
+    """An array of an answer, which creates each item in the step that encodes the item.
 
     `make` may be called again for an item, and must not raise.
     """
@@ -76,8 +76,8 @@ Get = Callable[[str, Any], Any]
 def encoder_of(cls: type[Any]) -> Encode:
     """Return encode(values, chunks), which appends the bytes of a mapping or message.
 
-    Absent fields get the schema's default. Names that the class lacks are ignored here; the type
-    stubs check them against all versions.
+    An absent field gets the schema's default. A name that the class lacks is ignored here. The type
+    stubs check all names.
     """
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     steps = [_step_encoder(run, flexible) for run in steps_of(cls)]

@@ -1,14 +1,14 @@
 """Records of Kafka's __transaction_state, with the coordinator's state of a transactional id.
 
-key    version 2 (0), transactional id
-value  version 2, producer id 8, producer epoch 2, timeout 4, state 1, partitions (nullable),
-       last update 8, start 8; version 1 is flexible (KIP-482) and has tagged fields:
-       0 previous producer id, 1 next producer id, 2 client's transaction version,
-       3 next producer epoch (KIP-939), and one that only exists here:
-       LAST_EPOCH_TAG last producer epoch. Kafka keeps it in memory only, so that a retry of
-       InitProducerId after a fail-over is fenced there (KIP-360); Kafka's readers skip the tag.
+    key    version 2 (0), transactional id
+    value  version 2, producer id 8, producer epoch 2, timeout 4, state 1,
+           partitions (nullable), last update 8, start 8
 
-A record without a value (a tombstone) removes the id.
+Version 1 of the value is flexible (KIP-482). Its tagged fields are 0 previous producer id, 1 next
+producer id, 2 client's transaction version, 3 next producer epoch (KIP-939), and LAST_EPOCH_TAG
+last producer epoch. Kafka keeps the last producer epoch in memory only, so it fences a retry of
+InitProducerId after a fail-over (KIP-360). Kafka's readers skip LAST_EPOCH_TAG, which is unknown to
+them. A record without a value (a tombstone) removes the id.
 """
 
 import struct
@@ -47,9 +47,9 @@ _TAGGED = {  # name, layout, default
 
 
 class TransactionLogValue(NamedTuple):
-    """One value, with times in wall-clock ms, -1 for none.
+    """The value of a record, with times in wall-clock ms (-1 for none).
 
-    partitions: (topic, indexes), or None without a transaction.
+    partitions: pairs (topic, indexes), or None without a transaction.
     """
 
     producer_id: int
@@ -137,10 +137,10 @@ def _any(data: bytes) -> TransactionLogValue:
 
 
 def _short(data: bytes) -> TransactionLogValue | None:
-    """Decode a value of the usual form: the newest version, with lengths of one byte each.
+    """Decode a value of the usual form, with the newest version and lengths of one byte each.
 
-    Return None, or raise any exception, for other forms and malformed values. It is optimised,
-    because every replica decodes each committed value.
+    Returns None, or raises any exception, for other forms and malformed values. The function is
+    optimised, because every replica decodes each committed value.
     """
     version, producer_id, producer_epoch, timeout_ms, state = _head.unpack_from(data)
     position = _head.size
@@ -189,7 +189,7 @@ def _short(data: bytes) -> TransactionLogValue | None:
 
 
 def _rest(reader: Reader, flexible: bool) -> dict[str, int]:
-    """Read the tagged fields by name; no bytes may follow them."""
+    """Read the tagged fields by name, and check that the message ends after the fields."""
     tags = reader.tags() if flexible else {}
     reader.finish()
     if not tags.keys() <= _TAGGED.keys():  # every replica must know each field of a record

@@ -1,7 +1,7 @@
-"""`sasl.jaas.config` of Java's clients, with a login module and its options.
+"""Decoding of `sasl.jaas.config` of Java's clients, with a login module and its options.
 
 This file is pure. The format is that of JAAS files: `MODULE required name="value" name='value'
-name=value;`. Within quotes a backslash works as in Java's StreamTokenizer: up to three octal digits
+name=value;`. Within quotes a backslash works as in Java's StreamTokenizer. Up to three octal digits
 are a character, some letters are control characters, and any other character stands for itself.
 """
 
@@ -23,7 +23,8 @@ FLAGS = ("required", "requisite", "sufficient", "optional")
 def parse_jaas(config: Secret) -> tuple[str, dict[str, str]]:
     """Return (class of the module without its package, options).
 
-    Raises ValueError with a sentence that does not repeat the text, which may contain a password.
+    Raises ValueError with a sentence that does not repeat the text, because the text may contain a
+    password.
     """
     text = config.reveal().strip()
     module, at = _word(text, 0)

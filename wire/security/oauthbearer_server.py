@@ -1,7 +1,8 @@
 """The server side of OAUTHBEARER (RFC 7628).
 
 This file is pure, and the caller passes the function that verifies tokens. A refused token is
-answered with a reason in JSON; the client confirms it with a single %x01, and then the login fails.
+answered with a reason in JSON. The client confirms the reason with a single %x01, and then the
+login fails.
 """
 
 import re
@@ -44,7 +45,7 @@ ALLOWED: Mapping[OauthState, frozenset[OauthState]] = {
 
 
 class OauthbearerServer:
-    """One login; `verify` raises FailedLogin for a token that is not accepted."""
+    """The state of one login; `verify` raises FailedLogin for a token that is not accepted."""
 
     def __init__(self, verify: Callable[[str], TokenIdentity]) -> None:
         self.state, self.username, self.lifetime_ms = OauthState.AWAITS_TOKEN, "", 0

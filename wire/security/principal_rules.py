@@ -27,7 +27,7 @@ _CASES = {"": str, "L": str.lower, "U": str.upper}
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRule:
-    """One rule; without a pattern the name is kept."""
+    """A rule, which keeps the name if the rule has no pattern."""
 
     pattern: "re2._Regexp | None" = None  # pyright: ignore[reportPrivateUsage]
     replacement: str = ""
@@ -46,7 +46,7 @@ class PrincipalRule:
 
 
 def parse_principal_rules(text: str) -> tuple[PrincipalRule, ...]:
-    """Parse the rules of a text; ValueError names an invalid part."""
+    """Parse the rules of a text, and raise ValueError that names an invalid part."""
     return tuple(_rules(text.strip() or "DEFAULT"))
 
 

@@ -10,7 +10,7 @@ NO_USER = Secret("")
 
 
 class FailedLogin(Exception):
-    """The error of a refused login; its text is sent to the client, or a default if empty."""
+    """The error of a refused login, with a text for the client, or a default for an empty text."""
 
 
 class SaslServer(Protocol):
@@ -30,7 +30,7 @@ class SaslServer(Protocol):
 
 
 class PlainServer:
-    """PLAIN, with name and password in one message, for listeners with TLS."""
+    """The mechanism PLAIN, with name and password in one message, for listeners with TLS."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
         self.username, self.is_done, self.lifetime_ms = "", False, 0

@@ -1,9 +1,9 @@
 """The server side of SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677).
 
 This file is pure, and the caller passes the nonces. A broker stores two keys of a user and never
-the password, so that a login takes a few hashes and no rounds of PBKDF2. An unknown user is asked
-for a proof like any other, with a constant salt, and is refused with the same words, so that no
-client learns which names exist.
+the password. Therefore a login takes a few hashes and no rounds of PBKDF2. An unknown user is asked
+for a proof like any other, with a constant salt. The refusal has the same words, so clients cannot
+learn which names exist.
 
 As in Apache Kafka, names are not prepared by SASLprep, and their UTF-8 bytes are used.
 """
@@ -64,10 +64,11 @@ def credential_of(
 
 
 class ScramServer:
-    """One login.
+    """The state of one login.
 
-    nonce: printable, without commas, and never used before. find: returns the credential of a name.
-    secret: random bytes of this process, from which the salt of an unknown name is derived.
+    nonce: printable, without commas, and never used before. find: a function that returns the
+    credential of a name. secret: random bytes of this process, from which the salt of an unknown
+    name is derived.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A secret value: a password, a key, or a token."""
+"""A secret value, such as a password, a key, or a token."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ HIDDEN = "[hidden]"
 class Secret:
     """Text that `str` and `repr` hide, like Kafka's password type.
 
-    It can be compared, hashed and pickled, so that a configuration remains a plain value. Code that
-    needs the text calls `reveal()`.
+    A secret can be compared, hashed and pickled, so a configuration remains a plain value. Code
+    that needs the text calls `reveal()`.
     """
 
     __slots__ = ("_text",)
