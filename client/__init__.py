@@ -1,13 +1,15 @@
-"""client: our Python client of the Kafka protocol; floor 2, stands on wire only.
+"""The Python client of the Kafka protocol, on floor 2, which uses only `wire`.
 
-What it is: `Producer`, `Consumer` and `Admin`, asyncio first, and `BlockingProducer`,
-`BlockingConsumer` and `BlockingAdmin` with the same calls for programs without an event loop;
-idempotent by default, transactional in both versions, prepared transactions, and one transaction
-over Kafka and a database (`DualWriter`). What it is not: part of a broker; the two meet on the
-wire, so everything here also works against Apache Kafka. Begin with producer.py; what is decided
-stands in the cores: producer_state, client.transactions.scope, reactions, accumulator,
-client.fetch.state, assignors, client.dual_write.protocol. Public names are imported when they are
-first used, since the command line needs few of them.
+`Producer`, `Consumer` and `Admin` are asynchronous. `BlockingProducer`, `BlockingConsumer` and
+`BlockingAdmin` have the same methods for programs without an event loop. A producer is idempotent
+by default, and supports both versions of transactions and prepared transactions. `DualWriter`
+writes to Kafka and a database in one transaction. The client shares no code with the brokers above
+`wire`, so it also works with Apache Kafka.
+
+Begin with producer.py. The decisions are in the pure cores: transactions.producer_state,
+transactions.scope, transactions.reactions, produce.accumulator, fetch.state, groups.assignors and
+dual_write.protocol. A public name is imported at its first use, because the command line needs few
+names.
 """
 
 import logging
@@ -92,7 +94,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its file when it is first asked for."""
+    """Import a public name from its file at the first use."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_WHERE[name]}", __name__), name)

@@ -1,9 +1,9 @@
-"""Administration: topics, configurations, the cluster itself, offsets, log directories.
+"""Administration of topics, configurations, the cluster itself, offsets and log directories.
 
-Values come back as small frozen dataclasses; every error code in an answer is raised as its class
-of `wire.errors` with the broker's own message. Each call retries what is retriable (a leader or a
-controller that moves, for example) until `timeout_ms`. A create request is sent again after a lost
-answer, so it may report TopicAlreadyExists for its own first attempt.
+Results are small frozen dataclasses. Every error code in an answer is raised as the matching class
+of `wire.errors`, with the broker's own message. Each call repeats retriable errors (for example,
+after a leader or a controller has moved) until `timeout_ms`. A create request is sent again after a
+lost answer, so it may raise TopicAlreadyExists for a topic that its own first attempt has created.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -59,7 +59,10 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as one broker knows it; the controller is the Raft leader when known."""
+    """A description of the cluster as one broker knows it.
+
+    The controller is the leader of the Raft quorum, if known.
+    """
 
     cluster_id: str
     controller_id: int
@@ -93,7 +96,10 @@ class Admin:
     """An administration client; `groups`, `transactions` and `acls` have calls of their own."""
 
     def __init__(self, source: Source, *, timeout_ms: int = 15_000) -> None:
-        """Use a view, which the caller closes, or open one from a bootstrap list or settings."""
+        """Create a client from a view, a bootstrap list or settings.
+
+        The caller closes a given view.
+        """
         self.timeout_ms = timeout_ms
         self.view = view = view_of(source)
         self._owns_view = view is not source
@@ -108,7 +114,7 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
-        """Close the view if this client opened it."""
+        """Close the view if this client has opened the view."""
         if self._owns_view:
             await self.view.close()
 
@@ -121,7 +127,7 @@ class Admin:
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Create one topic; -1 takes the broker's default."""
+        """Create one topic; -1 stands for the broker's default."""
         topic = {
             "name": name,
             "num_partitions": partitions,
@@ -133,7 +139,7 @@ class Admin:
         await self._call(CREATE_TOPICS, request, lambda answer: answer.topics, "Create")
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics by name; try all of them, then raise the first error."""
+        """Delete topics by name; try all topics, then raise the first error."""
         for problem in (await self.delete_topics_each(names)).values():
             if problem is not None:
                 raise problem
@@ -141,8 +147,8 @@ class Admin:
     async def delete_topics_each(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
         """Delete topics by name; return the error of each, or None for a deleted topic.
 
-        A topic that the controller does not know is not asked for again. If an earlier request for
-        it went unanswered, it counts as deleted.
+        A topic that the controller does not know is not requested again. If an earlier request for
+        that topic was not answered, the topic counts as deleted.
         """
         outcomes: dict[str, KafkaError | None] = {}
         doubtful: set[str] = set()
@@ -193,7 +199,7 @@ class Admin:
         await self._call(CREATE_PARTITIONS, request, lambda answer: answer.results, "Alter")
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[PartitionInfo]:
-        """Return every partition of these topics (None: of all), in order."""
+        """Return every partition of these topics, or of all topics if None, in order."""
         wanted = None if names is None else list(names)
         snapshot = await self.view.retrying(
             lambda: self.view.refresh(wanted), timeout_ms=self.timeout_ms
@@ -205,7 +211,10 @@ class Admin:
         return sorted(found, key=lambda p: (p.topic, p.partition))
 
     async def describe_configs(self, name: str, kind: int = TOPIC_RESOURCE) -> list[ConfigValue]:
-        """Return the configuration of a topic (of a broker: kind=BROKER_RESOURCE, name=its id)."""
+        """Return the configuration of a topic, or of a broker if kind is BROKER_RESOURCE.
+
+        The name of a broker is its id.
+        """
         resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
 
         async def attempt() -> list[ConfigValue]:
@@ -234,7 +243,10 @@ class Admin:
         appended: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Set values; None resets a value to its default (KIP-339). appended: list elements."""
+        """Set values, where None resets a value to its default (KIP-339).
+
+        appended: elements to append to lists.
+        """
         configs = [
             {"name": k, "config_operation": DELETE if v is None else SET, "value": v}
             for k, v in changes.items()
@@ -262,7 +274,7 @@ class Admin:
         return ClusterDescription(answer.cluster_id, int(answer.controller_id), brokers)
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
-        """Raise or lower the levels of features of the cluster, all or none (KIP-584)."""
+        """Raise or lower the levels of features of the cluster, either all or none (KIP-584)."""
 
         async def attempt() -> None:
             connection = await self.view.any_broker()
@@ -289,7 +301,7 @@ class Admin:
         )
 
     async def controller(self) -> int:
-        """Return the leader of the metadata quorum; raise LeaderNotAvailable if it has none.
+        """Return the leader of the metadata quorum; raise LeaderNotAvailable without a leader.
 
         A cluster without DescribeQuorum is asked for its controller instead.
         """
@@ -319,7 +331,10 @@ class Admin:
         )
 
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
-        """Delete records below an offset (-1: the high watermark); return the new start offset."""
+        """Delete the records below an offset, and return the new start offset.
+
+        The offset -1 stands for the high watermark.
+        """
         entry = {"partition_index": partition, "offset": before_offset}
         request = {
             "topics": [{"name": topic, "partitions": [entry]}],
@@ -345,10 +360,9 @@ class Admin:
                 raise_error_of(result, operation="Alter")
 
     async def describe_log_dirs(self) -> list[LogDirEntry]:
-        """Return the size of each replica on each live broker, sorted by topic, partition and
-        node.
+        """Return the size of each replica on each live broker, sorted by topic, partition and node.
 
-        A broker that becomes unreachable meanwhile is left out.
+        A broker that becomes unreachable during the call is left out.
         """
         entries: list[LogDirEntry] = []
         answers = await self.view.ask_all(DESCRIBE_LOG_DIRS, {"topics": None}, UNREACHABLE)
@@ -382,7 +396,9 @@ class Admin:
         results: Callable[[Any], Iterable[Any]],
         operation: str,
     ) -> Any:
-        """Ask until no part of the answer has a retriable error; raise any other error.
+        """Repeat a request until no part of the answer has a retriable error.
+
+        Raises any other error.
 
         operation: the ACL operation that the named resource requires.
         """

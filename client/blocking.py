@@ -1,4 +1,4 @@
-"""Consumer and administration for programs without an event loop: the same calls without `await`.
+"""Consumer and administration for programs without an event loop, called without `await`.
 
     with BlockingConsumer("127.0.0.1:9092", group_id="billing") as consumer:
         consumer.subscribe(["orders"])

@@ -1,15 +1,15 @@
-"""The producer for programs without an event loop: the same calls, without `await`.
+"""The producer for programs without an event loop, with the same calls, without `await`.
 
     with BlockingProducer("127.0.0.1:9092") as producer:
         delivery = producer.send("orders", b"value")
         print(delivery.result(timeout_s=10))
 
-Rules of this file. `send` hands a record to a loop in another thread and returns at once, unless
-buffer.memory bytes or HANDED_MAX records wait there. So the error of a record is in its delivery,
-and `flush` and `close` raise it if the application has not read it. In a transaction that is not
-enough, since an application that ignores deliveries would commit without the record: the commit
-raises the error, and the transaction must be aborted. Every other call waits for the records that
-were handed over before it.
+Rules of this file. `send` hands a record to an event loop in another thread and returns
+immediately, unless buffer.memory bytes or HANDED_MAX records already wait for that loop. The error
+of a record is therefore in the record's delivery, and `flush` and `close` raise an error that the
+application has not read. An application that ignores deliveries must not commit a transaction
+without the failed record. Therefore the commit raises the error too, and the transaction must be
+aborted. Every other call first waits for the records that were handed over before.
 """
 
 import asyncio
@@ -60,14 +60,17 @@ class HandedDelivery:
         return self._delivery.done()
 
     def exception(self) -> Exception | None:
-        """Return why the record was not written; None if it was, or is not decided yet."""
+        """Return why the record was not written; None for a written or an undecided record."""
         if self._delivery is None or not self._delivery.done():
             self.is_seen = self._problem is not None
             return self._problem
         return self._delivery.exception()
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait for the record's place in the log and return it; raise its error or TimeoutError."""
+        """Wait for the record's place in the log, and return it.
+
+        Raises its error or TimeoutError.
+        """
         if not self.done():
             try:
                 self._blocking.wait_for(self, timeout_s)
@@ -80,15 +83,15 @@ class HandedDelivery:
         return self._delivery.result()
 
     def taken(self, delivery: Delivery) -> None:
-        """Keep the delivery of the record: the event loop has put it into a batch."""
+        """Keep the record's delivery after the event loop has put the record into a batch."""
         self._delivery, self.record = delivery, TAKEN
 
     def refused(self, problem: Exception) -> None:
-        """Fail the record: the event loop refused it."""
+        """Fail the record because the event loop refused the record."""
         self._problem, self.record = problem, TAKEN
 
     async def until_decided(self) -> None:
-        """Wait for the delivery; for the event loop, after the record was taken or refused."""
+        """Wait, on the event loop, for the delivery of a record that was taken or refused."""
         if self._delivery is not None and not self._delivery.done():
             await self._delivery.settled()
 
@@ -111,7 +114,10 @@ class BlockingProducer(BlockingClient[Producer]):
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Accept no more records; called in a forked child, as the loop belongs to the parent."""
+        """Accept no more records in a forked child.
+
+        The event loop belongs to the parent process.
+        """
         self._is_closed = True
 
     @property
@@ -138,8 +144,8 @@ class BlockingProducer(BlockingClient[Producer]):
         """Hand a record over and return its delivery.
 
         within: the `transaction` of the record, by default the open one. If another thread has
-        ended that transaction meanwhile, the record is refused, and the next transaction is not
-        affected.
+        ended that transaction before the record is taken, the record is refused, and the next
+        transaction is not affected.
         """
         if within is None:
             within = self._client.transaction
@@ -190,7 +196,7 @@ class BlockingProducer(BlockingClient[Producer]):
     # --- on the loop
 
     async def _take(self) -> None:
-        """Pass records of other threads to the producer, in order, until it is cancelled."""
+        """Pass records of other threads to the producer, in order, until the task is cancelled."""
         handed, work, client = self._handed, self._work, self._client
         while True:
             await work.wait()
@@ -262,12 +268,12 @@ class BlockingProducer(BlockingClient[Producer]):
             raise problem
 
     def flush(self) -> None:
-        """Flush as `Producer.flush` does; also raise the refusal of a record if it is unread."""
+        """Flush as `Producer.flush` does, and also raise the unread refusal of a record."""
         self.run(Producer.flush)
         self._raise_refused()
 
     def close(self) -> None:
-        """Close as `Producer.close` does; also raise the refusal of a record if it is unread."""
+        """Close as `Producer.close` does, and also raise the unread refusal of a record."""
         super().close()
 
     def _close(self) -> None:
@@ -317,11 +323,11 @@ class BlockingProducer(BlockingClient[Producer]):
         self._problem = None
 
     def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
-        """Prepare as `Producer.prepare` does; raise the error of a record that is missing."""
+        """Prepare as `Producer.prepare` does; raise the error of a missing record."""
         return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
 
     def _whole(self) -> Producer:
-        """Return the producer; raise if the transaction that is about to end lacks a record."""
+        """Return the producer; raise if a record of the transaction has failed."""
         if self._problem is not None:
             raise as_abortable(self._problem)
         return self._client

@@ -1,4 +1,4 @@
-"""Groups partitions by topic, as requests list them."""
+"""Grouping of partitions by topic, as requests list partitions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +12,10 @@ COMMIT_BY_NAME_NEWEST = 9  # of OffsetCommit
 def entries_by_topic(
     entries: Iterable[tuple[Any, Any]], listed_as: str = "partitions", named: str = "name"
 ) -> list[dict[str, Any]]:
-    """Group (topic, entry) pairs as one `{named: topic, listed_as: entries}` a topic, in order."""
+    """Group pairs (topic, entry) by topic, in order.
+
+    Each topic becomes one `{named: topic, listed_as: entries}`.
+    """
     topics: dict[Any, list[Any]] = {}
     for topic, entry in entries:
         topics.setdefault(topic, []).append(entry)
@@ -23,7 +26,10 @@ def committed_by_topic(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[TopicPartition, bytes] | None = None,
 ) -> list[dict[str, Any]]:
-    """List offsets for OffsetCommit and TxnOffsetCommit; topic_ids: name topics by these ids."""
+    """List offsets for OffsetCommit and TxnOffsetCommit.
+
+    `topic_ids` replace the names of topics.
+    """
     entries: Iterable[tuple[Any, Any]] = (
         (
             topic if topic_ids is None else topic_ids[topic, partition],

@@ -1,9 +1,10 @@
-"""The brokers, partitions and leaders that a client knows; kept fresh and shared.
+"""The brokers, partitions and leaders that a client knows, kept fresh and shared.
 
-Rules of this file. There is one connection to each broker and channel, opened when first needed
-and again after it was lost. Any known broker is asked for metadata, connected ones first and the
-bootstrap list last, so that a cluster is found even after all its brokers were replaced one by
-one. Retries wait with exponential backoff and jitter, within the caller's deadline.
+Rules of this file. There is one connection to each broker and channel. A connection is opened at
+its first use, and again after it was lost. Any known broker is asked for metadata. Connected
+brokers are asked first and the bootstrap list last, so a client finds a cluster whose brokers were
+all replaced one by one. Retries wait with exponential backoff and jitter, within the caller's
+deadline.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """One partition as a broker described it; leader -1 when it has none."""
+    """A partition as a broker described it; the leader is -1 if there is none."""
 
     topic: str
     partition: int
@@ -75,7 +76,7 @@ class ClusterSnapshot:
     _numbered: int = field(default=0, init=False)  # partitions when they were sorted
 
     def keep_newer(self, known: "ClusterSnapshot") -> None:
-        """Keep known leaders of a later epoch: the answering broker may be behind (KIP-320)."""
+        """Keep known leaders of a later epoch, since the broker may be behind (KIP-320)."""
         for key, old in known.partitions.items():
             new = self.partitions.get(key)
             if new is None or new.leader_epoch >= old.leader_epoch:
@@ -87,8 +88,8 @@ class ClusterSnapshot:
     def partitions_of(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic in order.
 
-        Numbers are sorted once for all topics, and again after more partitions are known: a caller
-        asks for many topics.
+        The numbers are sorted once for all topics, and again after more partitions are known,
+        because callers request many topics.
         """
         if self._numbered != len(self.partitions):
             self._numbers, self._numbered = {}, len(self.partitions)
@@ -100,7 +101,7 @@ class ClusterSnapshot:
 
 
 class ClusterView:
-    """Connections and metadata; created with a bootstrap list, closed with `close`."""
+    """The connections and metadata of a client, opened with a bootstrap list."""
 
     # for connections opened from now on
     connection_type: type[BrokerConnection] = BrokerConnection
@@ -131,7 +132,7 @@ class ClusterView:
         return bool(self._opening)
 
     def forked(self) -> None:
-        """Raise in a forked child from now on, if the parent may have connections."""
+        """Make a forked child raise from now on, if the parent may have connections."""
         self.is_forked = self.has_connected
 
     async def close(self) -> None:
@@ -145,9 +146,10 @@ class ClusterView:
     async def connection_to(self, host: str, port: int, channel: str = "") -> BrokerConnection:
         """Return an open connection to an address, one for each channel.
 
-        A broker handles one request of a connection at a time, so requests that may wait long (a
-        fetch, a join) have channels of their own. Callers that wait for the same connection get
-        the same error: with a silent host each of them would otherwise wait for one more timeout.
+        A broker handles one request of a connection at a time. Requests that may wait for long (a
+        fetch, a join) therefore have channels of their own. Callers that wait for the same
+        connection get the same error. Otherwise, with a host that does not answer, each caller
+        would wait for one more timeout.
         """
         if self.is_forked:
             raise ClientClosed(FORKED)
@@ -199,9 +201,7 @@ class ClusterView:
         return made
 
     def _meant(self, host: str, port: int) -> ClusterAndNode | None:
-        """Return the broker that must answer at this address, if ApiVersions can check it
-        (KIP-1242).
-        """
+        """Return the expected broker of an address, if ApiVersions can check it (KIP-1242)."""
         cluster_id = self.snapshot.cluster_id
         nodes = [
             each.node_id
@@ -238,7 +238,10 @@ class ClusterView:
         raise NetworkException("no broker answers: " + "; ".join(problems))
 
     async def refresh(self, topics: Iterable[str] | None = None) -> ClusterSnapshot:
-        """Ask for brokers and for these topics (None: all); keep the answer and return it."""
+        """Request the brokers and these topics, or all topics if None.
+
+        Keep and return the answer.
+        """
         connection = await self.any_broker()
         wanted = None if topics is None else [{"name": name} for name in topics]
         try:
@@ -270,7 +273,7 @@ class ClusterView:
         return fresh
 
     async def refresh_by_id(self, topic_ids: Iterable[bytes]) -> None:
-        """Ask for topics by their ids; topics unknown to the broker are left out (KIP-516)."""
+        """Request topics by their ids; leave out topics that the broker does not know (KIP-516)."""
         connection = await self.any_broker()
         wanted = [{"topic_id": topic_id, "name": None} for topic_id in topic_ids]
         values = {"topics": wanted, "allow_auto_topic_creation": False}
@@ -289,7 +292,7 @@ class ClusterView:
         current_leader: Identity | None,
         endpoints: Iterable[tuple[int, str, int, str | None]],
     ) -> None:
-        """Take the current leader from an answer (KIP-951) unless its epoch is not newer."""
+        """Take the current leader from an answer (KIP-951) if its epoch is newer."""
         known = self.snapshot.partitions.get((topic, partition))
         leader, leader_epoch = current_leader or (-1, -1)
         if known is None or leader_epoch <= known.leader_epoch:
@@ -300,7 +303,7 @@ class ClusterView:
             self.snapshot.partitions[(topic, partition)] = news
 
     async def leader_of(self, topic: str, partition: int) -> BrokerConnection:
-        """Return the connection to a partition's leader, as far as known (`refresh` asks again)."""
+        """Return the connection to a partition's known leader, after which `refresh` asks again."""
         known = self.snapshot.partitions.get((topic, partition))
         if known is None:
             snapshot = await self.refresh([topic])
@@ -334,8 +337,8 @@ class ClusterView:
     ) -> T:
         """Call `attempt` until it succeeds, fails for good, or the deadline passes.
 
-        After a failure it waits, then refreshes the view of `topics` (None: brokers only). The
-        last error is raised at the deadline.
+        After a failure the loop waits, then refreshes `topics` in the view (only the brokers if
+        None). The last error is raised at the deadline.
         """
         backoff = Backoff(BACKOFF_FIRST_MS, BACKOFF_LAST_MS, now_ms() + timeout_ms)
         while True:

@@ -1,4 +1,4 @@
-"""OffsetFetch: asks a group's coordinator for committed offsets, in any version."""
+"""OffsetFetch, which asks a group's coordinator for committed offsets, in any version."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,10 +19,10 @@ async def fetch_committed(
     stable: bool,
     member: tuple[str, int] = ("", -1),
 ) -> tuple[int, dict[TopicPartition, OffsetAndMetadata]]:
-    """Return the first error code (0: none) and the offsets of these partitions (None: of all).
+    """Return the first error code (0 for none) and the committed offsets of these partitions.
 
-    stable: wait for the end of open transactions (KIP-447). member: the id and epoch of the asking
-    member of a consumer group (KIP-848).
+    None stands for all partitions. stable: wait for the end of open transactions (KIP-447). member:
+    the id and epoch of the asking member of a consumer group (KIP-848).
     """
     topics = None if partitions is None else entries_by_topic(partitions, "partition_indexes")
     values: dict[str, Any] = {"group_id": group_id, "topics": topics}

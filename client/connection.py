@@ -1,12 +1,12 @@
 """One TCP connection to one broker, for requests and their answers.
 
-Rules of this file. A request has a correlation id and a future; the broker answers in order, but
-answers are matched by id. A deadline that passes closes the connection, as in Kafka's own clients:
-the late answer must not be taken for that of another request. Every failure is a class of
-`wire.errors`: `NetworkException` when the connection is refused, lost or closed, `RequestTimedOut`
-when the deadline passed. Both are retriable, and after both the outcome of a request that changes
-something is unknown. Failures that a retry would not change (an untrusted certificate, a wrong
-password) are errors that are not retriable.
+Rules of this file. A request has a correlation id and a future. The broker answers in order, but
+answers are matched by id. A deadline that passes closes the connection, as in Kafka's own clients,
+because the late answer must not be taken for the answer to another request. Every failure is a
+class of `wire.errors`. `NetworkException` means that the connection was refused, lost or closed,
+and `RequestTimedOut` that the deadline has passed. Both are retriable. After both, the outcome of a
+request that changes something is unknown. Failures that a retry would not change (an untrusted
+certificate, a wrong password) are errors that are not retriable.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
 
 
 class _Stream(asyncio.BufferedProtocol):
-    """Passes whole frames to the connection."""
+    """The transport's protocol, which passes whole frames to the connection."""
 
     def __init__(self, connection: "BrokerConnection") -> None:
         self._connection = connection
@@ -126,7 +126,7 @@ class _Stream(asyncio.BufferedProtocol):
 
 
 class BrokerConnection:
-    """A connection with negotiated versions; created by `BrokerConnection.open`."""
+    """A connection with negotiated versions, created by `BrokerConnection.open`."""
 
     def __init__(
         self,
@@ -159,10 +159,10 @@ class BrokerConnection:
         security: "Security | None" = None,
         meant: ClusterAndNode | None = None,
     ) -> Self:
-        """Connect, negotiate versions and authenticate; without an answer raise NetworkException.
+        """Connect, negotiate versions and authenticate; raise NetworkException without an answer.
 
-        meant: the broker that must answer, else AnotherBroker is raised; only for brokers that
-        serve version 5 of ApiVersions (KIP-1242). Raises the errors of `security`, which are not
+        meant: the expected broker. Another broker is refused with AnotherBroker, if it serves
+        version 5 of ApiVersions (KIP-1242). Raises the errors of `security`, which are not
         retriable, and ValueError.
         """
         connection = cls(host, port, client_id, timeout_ms, security)
@@ -199,7 +199,7 @@ class BrokerConnection:
     def version_for(self, api_key: int, *, newest: int = NEWEST) -> int:
         """Return the newest version that both sides support, else raise UnsupportedVersion.
 
-        newest: the newest that the caller wants.
+        newest: the newest version that the caller can use.
         """
         ours, theirs = SPOKEN[api_key], self.versions.get(api_key, (0, -1))
         version = min(ours[1], theirs[1], newest)
@@ -221,7 +221,7 @@ class BrokerConnection:
     ) -> Any:
         """Send a control-plane request with kio's field names; return the decoded answer.
 
-        The caller reads error codes inside the answer. newest: as in `version_for`.
+        The caller reads error codes in the answer. newest: as in `version_for`.
         """
         version = self.version_for(api_key, newest=newest)
         body = control.encode_request(api_key, version, values)
@@ -279,7 +279,10 @@ class BrokerConnection:
             future.set_result(frame[4 + reader.position :])
 
     def fail(self, reason: str, problem: KafkaError | None = None) -> None:
-        """Close and fail all waiting requests. problem: an error that a retry would not change."""
+        """Close the connection, and fail all waiting requests.
+
+        problem: an error that a retry would not change.
+        """
         self._problem = self._problem or problem
         for future, _ in self._waiting.values():
             if not future.done():
@@ -293,7 +296,7 @@ class BrokerConnection:
         self.fail(f"the connection was lost{f' ({problem})' if problem else ''}", known)
 
     def not_understood(self, start: bytes, problem: Exception) -> None:
-        """Fail the connection: the bytes that begin with `start` are no frame."""
+        """Fail the connection, because the bytes that begin with `start` are not a frame."""
         from .security.tls import is_tls, speaks_tls
 
         known = None
@@ -367,7 +370,10 @@ _Offer = tuple[int, Mapping[int, tuple[int, int]], Mapping[str, int]]
 
 @lru_cache(maxsize=16)
 def _offer(version: int, answer: bytes) -> _Offer:
-    """Return error, versions and features; cached, as brokers of a cluster offer the same."""
+    """Return error, versions and features of an ApiVersions answer.
+
+    The result is cached, because the brokers of a cluster offer the same versions.
+    """
     decoded = control.decode_response(API_VERSIONS, version, answer)
     is_known = getattr(decoded, "finalized_features_epoch", -1) >= 0
     return (

@@ -1,4 +1,4 @@
-"""A consumer, asyncio first: of assigned partitions, or as a member of a group.
+"""An asynchronous consumer of assigned partitions, or of the topics of a group.
 
     async with Consumer("127.0.0.1:9092", group_id="billing",
                         isolation_level="read_committed") as consumer:
@@ -9,9 +9,9 @@
 
     consumer.assign({("orders", 0): 0})     # no group: positions are the caller's own
 
-A position is the offset of the next record that `poll` returns. `commit` commits positions, or the
-offsets it is given. enable.auto.commit commits during polls, before partitions are revoked, and at
-the close. Errors are classes of `wire.errors`; retriable ones are retried.
+A position is the offset of the next record that `poll` returns. `commit` commits the positions, or
+given offsets. With enable.auto.commit, offsets are committed during polls, before partitions are
+revoked, and at the close. Errors are classes of `wire.errors`, and retriable errors are retried.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Consumer:
-    """A consumer of assigned partitions or of a group; its caller closes a view given to it."""
+    """A consumer of assigned partitions or of a group, whose caller closes a given view."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         config = split_source(source, keywords)
@@ -74,7 +74,7 @@ class Consumer:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Stop reading if the parent may have read; called in a forked child."""
+        """Stop reading in a forked child, if the parent may have read."""
         if self._view.has_connected:
             self._is_closed = True
             self._positions.close(FORKED)
@@ -102,14 +102,15 @@ class Consumer:
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Subscribe to topics, and to those matching a pattern (RE2), as a member of the group."""
+        """Subscribe as a member of the group to topics, and to topics that match an RE2 pattern."""
         listener = RebalanceListener(on_assigned, on_revoked, on_lost)
         self._require_group().subscribe(tuple(sorted(set(topics))), pattern, listener)
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, from given offsets.
 
-        Without an offset: from the committed one (with a group.id), else by auto.offset.reset.
+        A partition without an offset begins at the committed offset (with a group.id), or else
+        where auto.offset.reset says.
         """
         given: Mapping[TopicPartition, int] = (
             cast(Mapping[TopicPartition, int], partitions)
@@ -130,7 +131,7 @@ class Consumer:
         return sorted(self._positions.states)
 
     def position(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record; -1 while it is unknown."""
+        """Return the offset of the next record, or -1 while the position is unknown."""
         return self._positions.of(topic, partition).position
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
@@ -142,7 +143,7 @@ class Consumer:
         await self._positions.seek_to(partitions, EARLIEST)
 
     async def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue from the end (under read_committed: from the last stable offset)."""
+        """Continue from the end, or from the last stable offset under read_committed."""
         await self._positions.seek_to(partitions, LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -160,7 +161,10 @@ class Consumer:
     async def poll(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """Return records that arrive in time, in order within each partition, perhaps none."""
+        """Return the records that arrive before the timeout, in order within each partition.
+
+        The list is empty if no records arrive.
+        """
         limit = max_records or self.settings.max_poll_records
         return await self._poll(timeout_ms, lambda: self._taking.records(limit))
 
@@ -169,8 +173,8 @@ class Consumer:
     ) -> list[RecordColumns]:
         """Return records as columns, batch by batch, at a fraction of the cost of `poll`.
 
-        Invisible records are left out. Batches are whole, so the result may exceed `max_records`
-        (default: as many as can be read in TAKE_MS) by less than one batch.
+        Invisible records are left out. Batches are whole, so the result may exceed `max_records` by
+        less than one batch. By default the result has as many records as can be read in TAKE_MS.
         """
         take = partial(FetchState.take_columns, read_committed=self._is_committed)
         return await self._poll_by_batches(
@@ -196,7 +200,7 @@ class Consumer:
         return await self._poll(timeout_ms, lambda: self._taking.batches(limit, take, count))
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
-        """Return the result of `take`, waiting for it until the deadline."""
+        """Wait until `take` returns something, at most until the deadline, and return that."""
         deadline_ms = now_ms() + timeout_ms
         while True:
             self._require_polls()
@@ -217,7 +221,10 @@ class Consumer:
                 return []
 
     def take_back(self) -> None:
-        """Let the next poll return the records of the last one, which its caller did not get."""
+        """Make the next poll return the records of the last poll again.
+
+        This method is for a caller that was interrupted before it received the records.
+        """
         self._positions.take_back()
 
     def _require_polls(self) -> None:
@@ -225,7 +232,7 @@ class Consumer:
             raise ClientClosed(self._positions.why_closed or CLOSED)
 
     async def _prepare(self, deadline_ms: int) -> None:
-        """Settle everything that must precede the next records, and raise errors."""
+        """Do the work that must precede the next records, and raise errors."""
         self._positions.settle()
         if self._member is not None and self._member.is_subscribed:
             await self._member.poll(deadline_ms)
@@ -253,7 +260,7 @@ class Consumer:
             await self._view.refresh(self._topics())
 
     async def _wait(self, deadline_ms: int) -> bool:
-        """Wait for an answer; return False when the time is over."""
+        """Wait for an answer; return False after the deadline."""
         self._fetcher.arrived.clear()
         self._fetcher.start(self._positions.states.values())
         left_ms = deadline_ms - now_ms()
@@ -301,8 +308,9 @@ class Consumer:
     def group_metadata(self) -> GroupMetadata:
         """Return the membership of the last poll, for `send_offsets_to_transaction` (KIP-447).
 
-        So offsets of that poll are refused when the group has rebalanced since. In `on_revoked` it
-        is the current membership: no other member has the revoked partitions yet.
+        The offsets of that poll are therefore refused when the group has rebalanced since. Within
+        `on_revoked` the result is the current membership, because no other member has the revoked
+        partitions yet.
         """
         return self._membership or self._require_group().requests.metadata
 
@@ -320,8 +328,9 @@ class Consumer:
 
     @property
     def commits_sent(self) -> int:
-        """Return the number of OffsetCommit requests. After several, an old commit may take effect
-        late.
+        """Return the number of OffsetCommit requests.
+
+        After several requests, an old commit may take effect late.
         """
         return 0 if self._member is None else self._member.requests.commits_sent
 
@@ -338,7 +347,7 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of the group, where there are any."""
+        """Return the offsets that the group has committed, without partitions that have none."""
         return await self._require_group().requests.committed(list(partitions))
 
     def _require_group(self) -> Member:
@@ -366,21 +375,24 @@ class Consumer:
     async def _commit_settled(self) -> None:
         """Commit the records that the application has finished, at revocations and intervals.
 
-        Errors of automatic commits are not raised: uncommitted records are read again.
+        Errors of automatic commits are not raised, because uncommitted records are read again.
         """
         if self.settings.enable_auto_commit and self._member is not None:
             with contextlib.suppress(KafkaError):
                 await self._commit(self._positions.settled(), by_itself=True)
 
     async def _before_revoking(self) -> None:
-        """Commit before the next join: until then no other member has these partitions."""
+        """Commit before the next join, because no other member has these partitions until then."""
         assert self._member is not None
         self._membership = self._member.requests.metadata
         await self._committing.stop()
         await self._commit_settled()
 
     async def close(self) -> None:
-        """Commit (enable.auto.commit), leave the group, end. Raises RuntimeError in a callback."""
+        """Commit (with enable.auto.commit), leave the group, and end.
+
+        Raises RuntimeError in a callback.
+        """
         if self._is_closed:
             return
         if self._member is not None:

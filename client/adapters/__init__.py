@@ -1,4 +1,4 @@
-"""adapters: dual-write and outbox blocks for frameworks that the program has installed.
+"""Dual-write and outbox blocks for frameworks that the application has installed.
 
-No other module imports them.
+No other module imports an adapter.
 """

@@ -7,9 +7,9 @@
             await work.connection.raw.execute("INSERT INTO transfers VALUES ($1, $2)", 1, 5)
             await work.send("transfers", b"1")
 
-asyncpg does not implement the DB-API: this module adds what a writer needs to asyncpg's
-connection, which stays available as `raw`. Its `transaction()` is a savepoint of the block; the
-writer commits the outer transaction.
+asyncpg does not implement the DB-API. This module adds the missing methods to asyncpg's connection,
+which stays available as `raw`. `raw.transaction()` is a savepoint of the block. The writer commits
+the outer transaction.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +33,10 @@ def connect(*args: Any, **options: Any) -> Callable[[], Awaitable["AsyncpgConnec
 
 
 class AsyncpgConnection:
-    """Offers the part of the DB-API that a writer needs. raw: asyncpg's connection."""
+    """A connection with the methods of the DB-API that a writer needs.
+
+    `raw` is asyncpg's connection.
+    """
 
     paramstyle = "numeric_dollar"
 
@@ -54,11 +57,11 @@ class AsyncpgConnection:
         return AsyncpgCursor(self)
 
     async def begun(self) -> Any:
-        """Return `raw`, in a transaction.
+        """Execute BEGIN, and return `raw`.
 
-        It executes BEGIN itself: asyncpg's `start()`, when cancelled, leaves an outermost
-        transaction which never ends, and the next one would be a savepoint of it, which commits
-        nothing.
+        This method does not use asyncpg's `start()`. A cancelled `start()` leaves an outermost
+        transaction that never ends. The next transaction would be a savepoint in it, and its commit
+        would commit nothing.
         """
         if not self._has_begun:
             if self.transaction_status != IDLE:  # BEGIN would join it, and only warn
@@ -76,7 +79,11 @@ class AsyncpgConnection:
                 raise DualWriteError(f"PostgreSQL has answered {status} to COMMIT: nothing counts")
 
     async def rollback(self) -> None:
-        """Roll back, also before BEGIN: it may have been cancelled, or the connection be lost."""
+        """Roll back.
+
+        A rollback is also allowed before BEGIN, because BEGIN may have been cancelled, or the
+        connection may have been lost.
+        """
         self._forget()
         await self.raw.execute("ROLLBACK")
 
@@ -94,7 +101,7 @@ class AsyncpgConnection:
 
 
 class AsyncpgCursor:
-    """Runs one statement, and then holds its rows: records of asyncpg."""
+    """A cursor that runs one statement and then holds the resulting records of asyncpg."""
 
     description: Any = None
     rowcount = -1

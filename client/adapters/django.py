@@ -7,10 +7,10 @@
             Transfer.objects.create(number=1, amount=5)
             work.send("transfers", b"1")
 
-`connect` opens a connection as the settings say. Within `transaction`, Django's connection of that
-alias is the block's, in this thread, and `atomic()` is a savepoint. Hooks of `on_commit` run after
-the block has committed; their exceptions are logged. The writer begins and ends the database
-transaction.
+`connect` opens a connection with Django's settings. Within `transaction`, Django's connection of
+that alias is the connection of the block, in the current thread, and `atomic()` is a savepoint.
+Hooks of `on_commit` run after the block has committed, and their exceptions are logged. The writer
+begins and ends the database transaction.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ Work_co = TypeVar("Work_co", bound=BlockingDatabaseWork, covariant=True)
 
 
 class Writer(Protocol[Work_co]):
-    """A writer, or a pool of them."""
+    """The interface of a writer or of a pool of writers."""
 
     def transaction(self) -> AbstractContextManager[Work_co]:
         """Open a block."""
@@ -47,7 +47,7 @@ def connect(using: str = "default") -> Any:
 
 @contextlib.contextmanager
 def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Work_co]:
-    """Open a block of the writer or pool. using: the alias that `connect` was given."""
+    """Open a block of the writer or pool; `using` is the alias that `connect` was given."""
     db = needed("django.db")
     own = db.connections[using]
     if own.in_atomic_block:
@@ -78,9 +78,10 @@ def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Wo
 
 
 def _run_hooks(bound: Any) -> None:
-    """Run the hooks of `on_commit`; log their exceptions.
+    """Run the hooks of `on_commit`, and log their exceptions.
 
-    An exception would invite a retry, and a retry of the committed block would duplicate it.
+    A raised exception would invite a retry, and a retry of the committed block would duplicate its
+    records.
     """
     hooks, bound.run_on_commit = bound.run_on_commit, []
     for _, hook, *_ in hooks:

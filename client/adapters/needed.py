@@ -1,4 +1,4 @@
-"""Imports the framework of an adapter, or raises an error that says how to install it."""
+"""Import of an adapter's framework, with an error that says how to install a missing one."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,7 @@ from ...wire.errors import InvalidConfig
 
 
 def needed(module: str, package: str | None = None) -> Any:
-    """Import a module. package: its name for pip, where that is not the module's first name."""
+    """Import a module; `package` is the module's name for pip, if different."""
     try:
         return import_module(module)
     except ModuleNotFoundError as problem:

@@ -1,5 +1,4 @@
-"""SQLAlchemy 2.x in the block of a dual write or an outbox: Core and ORM, with asyncio and
-without.
+"""SQLAlchemy 2.x in the block of a dual write or an outbox, for Core and ORM, also with asyncio.
 
     from oncelog.client.adapters.sqlalchemy import async_session
 
@@ -7,11 +6,11 @@ without.
         session.add(Transfer(number=1, amount=5))
         await work.send("transfers", b"1")
 
-A session runs on the block's own connection, inside a savepoint. Its commit releases the
-savepoint; its rollback, or an exception that leaves it, undoes the changes since. Leaving it
-flushes its objects. Only one may be open at a time: two savepoints would nest, and the rollback of
-one would undo writes of the other. The writer begins and ends the database transaction; SQLAlchemy
-does neither.
+A session runs on the connection of the block, inside a savepoint. The session's commit releases the
+savepoint. The session's rollback, or an exception that leaves the session, undoes all changes since
+the savepoint. The end of a session flushes its objects. Only one session may be open at a time,
+because two savepoints would nest, and the rollback of one would undo writes of the other. The
+writer begins and ends the database transaction, and SQLAlchemy does neither.
 """
 
 import contextlib
@@ -37,7 +36,7 @@ IN_BLOCK = {"join_transaction_mode": "create_savepoint"}
 
 @contextlib.contextmanager
 def session(work: BlockingDatabaseWork, **options: Any) -> Generator[Any]:
-    """Give a `sqlalchemy.orm.Session` of the block. options: the session's."""
+    """Yield a `sqlalchemy.orm.Session` of the block; `options` are the arguments of the session."""
     orm = needed("sqlalchemy.orm")
     with connection(work) as bound, orm.Session(bind=bound, **IN_BLOCK, **options) as opened:
         yield opened
@@ -46,7 +45,7 @@ def session(work: BlockingDatabaseWork, **options: Any) -> Generator[Any]:
 
 @contextlib.contextmanager
 def connection(work: BlockingDatabaseWork) -> Generator[Any]:
-    """Give a `sqlalchemy.Connection` of the block, one at a time."""
+    """Yield a `sqlalchemy.Connection` of the block, only one at a time."""
     engine = work.kept("sqlalchemy", _engine)
     with work.alone(ALONE), engine.connect() as bound, bound.begin():
         yield bound
@@ -54,7 +53,7 @@ def connection(work: BlockingDatabaseWork) -> Generator[Any]:
 
 @contextlib.asynccontextmanager
 async def async_session(work: DatabaseWork, **options: Any) -> AsyncGenerator[Any]:
-    """Give a `sqlalchemy.ext.asyncio.AsyncSession` of the block. options: the session's."""
+    """Yield a `sqlalchemy.ext.asyncio.AsyncSession` of the block, created with `options`."""
     ext = needed("sqlalchemy.ext.asyncio", PACKAGE)
     async with (
         async_connection(work) as bound,
@@ -66,7 +65,7 @@ async def async_session(work: DatabaseWork, **options: Any) -> AsyncGenerator[An
 
 @contextlib.asynccontextmanager
 async def async_connection(work: DatabaseWork) -> AsyncGenerator[Any]:
-    """Give a `sqlalchemy.ext.asyncio.AsyncConnection` of the block, one at a time."""
+    """Yield a `sqlalchemy.ext.asyncio.AsyncConnection` of the block, only one at a time."""
     engine = work.kept("sqlalchemy", _async_engine)
     with work.alone(ALONE):
         async with engine.connect() as bound, bound.begin():
@@ -104,7 +103,7 @@ def _pool() -> dict[str, Any]:
 
 
 def _tamed(engine: Any) -> Any:
-    """Turn the engine's transactions into savepoints of the writer's transaction, and return it."""
+    """Turn the engine's transactions into savepoints of the writer's; return the engine."""
     inner, dialect = _Inner(), engine.dialect
     dialect.do_begin, dialect.do_commit = inner.begin, inner.commit
     dialect.do_rollback, dialect.do_close = inner.rollback, inner.close
@@ -112,7 +111,7 @@ def _tamed(engine: Any) -> Any:
 
 
 class _Inner:
-    """The savepoint that SQLAlchemy takes for the transaction of a connection."""
+    """The savepoint that SQLAlchemy treats as the transaction of a connection."""
 
     _is_open = False  # a new engine asks for a rollback before it begins
 

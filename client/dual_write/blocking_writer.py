@@ -5,7 +5,7 @@
             work.execute("UPDATE accounts SET balance = balance - ? WHERE id = ?", (5, 1))
             work.send("transfers", b"...")
 
-`DualWriter` (writer.py) without `await`; the caller's thread uses the connection.
+These classes are those of writer.py without `await`. The caller's thread uses the connection.
 """
 
 import contextlib
@@ -33,7 +33,10 @@ class BlockingDualWork(BlockingDatabaseWork):
     def send(
         self, topic: str, value: bytes | None = None, **fields: Unpack[RecordFields]
     ) -> HandedDelivery:
-        """Send as `BlockingProducer.send` does; the end of the block raises the record's error."""
+        """Send as `BlockingProducer.send` does.
+
+        A record's error is raised at the end of the block.
+        """
         self._used()
         return self._producer.send(topic, value, **fields, within=self._within)
 

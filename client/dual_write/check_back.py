@@ -1,9 +1,10 @@
-"""The check-back's protocol for one dual-write transaction that has been open for long.
+"""The protocol of the check-back for one dual-write transaction that has been open for long.
 
-Pure, as protocol.py. Kafka alone does not show whether such a transaction is prepared, nor whether
-its writer is dead, asleep, or about to decide. So the check-back forces a decision: where the
-table has none, it inserts `aborted`, and a writer that returns finds its key taken. Then the
-transaction is ended under its own producer id and epoch, which no later transaction has.
+Pure, as protocol.py. Kafka alone does not show whether such a transaction is prepared. Nor does
+Kafka show whether the writer is dead, suspended, or about to decide. Therefore the check-back
+forces a decision. If the decision table has no row, the check-back inserts `aborted`, and a late
+decision of the writer fails at the key of that row. Then the transaction is ended under its own
+producer id and epoch, which no later transaction has.
 """
 
 from collections.abc import Generator
@@ -14,10 +15,10 @@ from .steps import DecidedOutcome, TransactionKey
 
 
 def check_back(key: TransactionKey) -> Generator[steps.Effect, Any, None]:
-    """Yield the effects on one transaction, and get their events.
+    """Yield the effects on one transaction, and receive their events.
 
-    The last one is CheckedBack, or WaitAndAsk: then the check-back begins anew after a wait.
-    Several check-backs may work on the same transaction.
+    The last effect is CheckedBack, or WaitAndAsk, after which the check-back begins anew. Several
+    check-backs may work on the same transaction.
     """
     read: steps.OutcomeRead = yield steps.ReadOrAbort(key)
     outcome = DecidedOutcome.ABORTED if read.is_session_over else read.outcome

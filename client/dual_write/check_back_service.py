@@ -1,11 +1,11 @@
-"""The check-back: it ends transactions that are open for long, as a resolver decides.
+"""The check-back, which ends transactions that are open for long as a resolver decides.
 
     async with Admin("127.0.0.1:9092") as admin:
         check_back = CheckBack(admin.view, DatabaseResolver(connect), older_than_ms=30_000)
         await check_back.run()      # for ever; or `await check_back.sweep()` once
 
-Any number of check-backs may run beside the writers; check_back_task.py runs one in a service.
-check_back.py has the protocol.
+Any number of check-backs may run beside the writers. check_back_task.py runs a check-back in a
+service, and check_back.py has the protocol.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ AT_ONCE_MAX = 16  # questions, so that one that hangs does not delay the others
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result for one transaction. outcome: None while it is unknown, with a `reason`."""
+    """The result for one transaction; an unknown outcome is None, with a `reason`."""
 
     key: TransactionKey
     age_ms: int
@@ -59,7 +59,7 @@ class _Postponed:
 
 
 class CheckBack:
-    """A check-back; its caller closes the view and the resolver."""
+    """A check-back, whose caller closes the view and the resolver."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class CheckBack:
         writer: str | None = None,
         resolve_timeout_s: float = RESOLVE_TIMEOUT_S,
     ) -> None:
-        """Create a check-back. writer: the only writer to check, by default all."""
+        """Create a check-back; `writer` is the only writer to check, by default all writers."""
         self._view, self._resolver, self._writer = view, resolver, writer
         self._prefix = PREFIX if writer is None else f"{PREFIX}{checked_name(writer)}."
         self._older_than_ms, self._resolve_timeout_s = older_than_ms, resolve_timeout_s
@@ -82,7 +82,7 @@ class CheckBack:
         """Ask the resolver and the cluster once; return a doubt as text, or an empty string.
 
         Raises InvalidConfig if the resolver cannot answer, and errors of the cluster that are not
-        retriable. A cluster that cannot be reached now is tried again by `run`.
+        retriable. A cluster that cannot be reached is not an error here, because `run` tries again.
         """
         try:
             async with asyncio.timeout(self._resolve_timeout_s):

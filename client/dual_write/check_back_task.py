@@ -6,10 +6,10 @@
     with BlockingCheckBack("127.0.0.1:9092", DatabaseResolver(connect)):
         ...
 
-Its start asks the resolver and the cluster once, and raises if a setting is wrong. Each process of
-a service may have one. `connect` for a `CheckBackTask` should open an asynchronous connection,
-since a synchronous one blocks the event loop. `BlockingCheckBack` opens, uses and closes its
-connection in a thread of its own.
+The start asks the resolver and the cluster once, and raises if a setting is wrong. Each process of
+a service may have a check-back. `connect` for a `CheckBackTask` should open an asynchronous
+connection, since a synchronous one blocks the event loop. `BlockingCheckBack` opens, uses and
+closes its connection in a thread of its own.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class CheckBackTask:
         self._task.add_done_callback(self._tell_of_end)
 
     def _tell_of_end(self, task: asyncio.Task[None]) -> None:
-        """Log the end of the task, because readers may wait for ever without it."""
+        """Log the end of the task, because consumers may wait for ever without a check-back."""
         if self._task is task:  # not by close
             reason = "it was cancelled" if task.cancelled() else repr(task.exception())
             logger.error("check-back: ended, and ends no transaction any more: %s", reason)

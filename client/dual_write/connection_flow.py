@@ -1,4 +1,4 @@
-"""The database connection of a writer: opened, begun, rolled back, and opened again when lost."""
+"""The database connection of a writer, which is opened, begun, rolled back and reopened."""
 
 import contextlib
 import logging
@@ -43,24 +43,27 @@ class ConnectionFlow:
         tell_of_forks(self)
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """Return the object that was made of this connection under a name; make it if missing."""
+        """Return the object made from this connection under a name; make it if missing."""
         of, found = self._kept.get(name, (None, None))
         if of is not self.connection:
             of, found = self._kept[name] = self.connection, make(self.connection)
         return found
 
     def forked(self) -> None:
-        """Leave the connection to the parent; called in a forked child."""
+        """Leave the connection to the parent process; called in a forked child."""
         self._is_forked = True
 
     def refuse_forked(self) -> None:
-        """Raise ClientClosed in a child: its statements would mix with those of the parent."""
+        """Raise ClientClosed in a forked child.
+
+        The child's statements would mix with the statements of the parent.
+        """
         if self._is_forked and self.connection is not None:
             raise ClientClosed(FORKED)
 
     @contextlib.contextmanager
     def _taken(self) -> Generator[None]:
-        """Reserve the connection for the caller's block until this is left."""
+        """Reserve the connection for the caller's block until the context ends."""
         if self._is_taken:
             raise IllegalProducerState("the writer has a block open: one block at a time")
         try:
@@ -108,10 +111,11 @@ class ConnectionFlow:
         yield from self._run(Dialect(self.connection).refuse_unsafe(self.connection))
 
     def _end_strays(self) -> Flow[None]:
-        """Keep work between blocks from being committed with the next one.
+        """Prevent statements between blocks from being committed with the next block.
 
-        On a connection that was given it belongs to the application: raise UnsafeDatabase. On the
-        writer's own connection it came too late for its block, and no caller waits: roll it back.
+        On a connection that was given, such statements belong to the application, so raise
+        UnsafeDatabase. On the writer's own connection they came too late for their block, and no
+        caller waits for them, so roll them back.
         """
         if self.connection is None or self._is_lost:
             return
@@ -134,7 +138,7 @@ class ConnectionFlow:
             yield from self._run(Dialect(self.connection).begin(self.connection))
 
     def _lost_for_good(self) -> stop_words.DualWriteError | None:
-        """Return the error of a lost connection that was given, and so cannot be opened again."""
+        """Return the error of a lost connection that the writer cannot reopen."""
         is_over = self._is_lost and self._connect is None
         return stop_words.connection_lost(self.name) if is_over else None
 
@@ -153,7 +157,7 @@ class ConnectionFlow:
             self._is_lost = True
 
     def _is_refused(self, problem: BaseException) -> bool:
-        """Return whether a COMMIT that raised this has certainly committed nothing."""
+        """Return whether a COMMIT that raised this error has certainly committed nothing."""
         try:
             return Dialect(self.connection).is_refused(self.connection, problem)
         except Exception:  # the connection was closed meanwhile

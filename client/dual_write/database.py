@@ -1,7 +1,7 @@
-"""One connection of the DB-API: its parameter style, its unsafe settings, its scripts.
+"""A connection of the DB-API, with its parameter style, its unsafe settings and its scripts.
 
-Connections may be synchronous or have coroutines for methods (psycopg.AsyncConnection); flow.py
-handles both.
+Connections may be synchronous, or have coroutines as methods (psycopg.AsyncConnection). flow.py
+handles both kinds.
 """
 
 import sys
@@ -52,7 +52,7 @@ class Dialect:
         return None if status is None else status not in (0, 4)
 
     def is_refused(self, connection: Any, problem: BaseException) -> bool:
-        """Return whether a COMMIT that raised this has certainly committed nothing."""
+        """Return whether a COMMIT that raised this error has certainly committed nothing."""
         if isinstance(problem, DualWriteError) or decision_table.is_integrity_error(problem):
             return True
         if self._is_sqlite:  # SQLite keeps the transaction open
@@ -90,7 +90,7 @@ class Dialect:
         yield SqlEnding.ROLLBACK
 
     def before_commit(self) -> Script[None]:
-        """Check that the block was whole, and left on the settings that make a commit durable."""
+        """Check that the savepoint of the block exists, and that settings keep commits durable."""
         yield from decision_table.end_block()
         if self._is_sqlite:
             yield from _refuse_unsynced_sqlite()
@@ -101,8 +101,8 @@ class Dialect:
 def _module_of(connection: Any) -> tuple[str, str]:
     """Return the DB-API module of a connection, and its style of parameters.
 
-    The connection's class may be derived from the module's own; an adapter's class has a style
-    itself.
+    The connection's class may be derived from the module's class. The class of an adapter names the
+    style itself.
     """
     for each in type(connection).__mro__:
         name = each.__module__.split(".")[0]
@@ -117,7 +117,10 @@ def _module_of(connection: Any) -> tuple[str, str]:
 
 
 def _sqlstate_of(problem: BaseException) -> str:
-    """Return the SQLSTATE of an error, empty if it has none; pg8000 has it in its fields."""
+    """Return the SQLSTATE of an error, or an empty string.
+
+    pg8000 has the SQLSTATE among the fields of its error.
+    """
     said = getattr(problem, "sqlstate", None) or getattr(problem, "pgcode", None)
     fields = problem.args[0] if problem.args else None
     if said is None and isinstance(fields, dict):
@@ -172,7 +175,7 @@ def refuse_unsafe_postgresql() -> Script[None]:
 
 
 def run(script: Script[T], connection: Any, dialect: Dialect) -> Flow[T]:
-    """Run a script; raise the errors that it does not catch."""
+    """Run a script; raise the errors that the script does not catch."""
     answer: SqlResult | None = None
     problem: Exception | None = None
     while True:

@@ -1,15 +1,16 @@
-"""The table of decisions, in SQL that every database understands.
+"""The decision table of dual writes, in SQL that every database understands.
 
     writer, transactional_id, producer_id, producer_epoch    one transaction (steps.TransactionKey)
-    outcome      committed, or aborted; the primary key makes the first word the last one
-    generation   of the writer when it wrote the row
-    decisions    of the row of a writer: how many; it is raised with each, so that its row is locked
+    outcome      committed or aborted; the primary key prevents a second outcome
+    generation   the generation of the writer that wrote the row
+    decisions    in the row of a writer: the number of its decisions; each decision
+                 increments the number, which locks the row
 
-There are three more kinds of rows (names.py). A writer's row holds its generation. A session's row
-exists from before its first transaction until a successor has ended it. The database's own id is
-part of the ids of its sessions, so that no other database is asked about them. Pure: a script
-yields statements and receives answers or exceptions; database.py runs it on a connection, awaiting
-or not.
+There are three more kinds of rows (names.py). A writer's row holds the generation. A session's row
+exists from before the first transaction until a successor has ended the session. The row of the
+database holds an id that is part of the ids of its sessions, so no other database is asked about
+them. Pure. A script yields statements and receives answers or exceptions, and database.py runs the
+script on a connection, with or without awaiting.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -93,7 +94,7 @@ def find_table() -> Script[None]:
 
 
 def create_missing(tables: Mapping[str, str]) -> Script[None]:
-    """Create missing tables, given columns by table name."""
+    """Create the missing ones among these tables; `columns` are given by table name."""
     for table, columns in tables.items():
         try:
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
@@ -116,7 +117,7 @@ def _find_database_id() -> Script[str | None]:
 
 
 def database_id(drawn: str) -> Script[str]:
-    """Return the id of this database; store the drawn one if it had none."""
+    """Return the id of this database; store the drawn id if there was none."""
     found = yield from _find_database_id()
     yield SqlEnding.ROLLBACK
     if found is not None:
@@ -150,7 +151,7 @@ def claim(asked: steps.Claim) -> Script[steps.Claimed]:
 
 
 def raise_generation(name: str) -> Script[int]:
-    """Increment the generation: older writers of this name can no longer commit."""
+    """Increment the generation, so that older writers of this name can no longer commit."""
     generation = yield from _raise_generation(name)
     yield SqlEnding.COMMIT
     return generation
@@ -196,7 +197,7 @@ def read_decisions(transactional_id: str) -> Script[tuple[TransactionKey, ...]]:
 
 
 def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
-    """Return the decision; where there is none, decide `aborted`. May be run again."""
+    """Return the decision; decide `aborted` if there is none. The script may be run again."""
     own_id = yield from _find_database_id()
     found = yield from read_outcome(key)
     if found is not None:
@@ -248,14 +249,14 @@ def check_generation(name: str, generation: int) -> Script[None]:
 
 
 def begin_block(before: Sequence[str]) -> Script[None]:
-    """Begin with a savepoint, which is gone after a commit or rollback inside the block."""
+    """Begin with a savepoint, which disappears with a commit or rollback inside the block."""
     for text in before:
         yield Statement(text)
     yield Statement(f"SAVEPOINT {SAVEPOINT}")
 
 
 def end_block() -> Script[None]:
-    """Release the savepoint; raise BlockNotWhole if it is gone."""
+    """Release the savepoint; raise BlockNotWhole if the savepoint has disappeared."""
     try:
         yield Statement(f"RELEASE SAVEPOINT {SAVEPOINT}")
     except Exception as problem:
@@ -265,7 +266,7 @@ def end_block() -> Script[None]:
 
 
 def is_without_savepoint(problem: BaseException) -> bool:
-    """Return whether the savepoint is gone because its transaction was ended."""
+    """Return whether the savepoint has disappeared because its transaction was ended."""
     is_gone = getattr(problem, "sqlstate", None) in NO_SAVEPOINT
     return is_gone or "savepoint" in str(problem).lower()
 
@@ -273,7 +274,8 @@ def is_without_savepoint(problem: BaseException) -> bool:
 def delete_session(transactional_id: str) -> Script[None]:
     """Delete a session, its own row first.
 
-    A check-back that is inserting `aborted` holds that row's lock, and so is waited for.
+    A check-back that is inserting `aborted` holds a lock on that row, so the deletion waits for the
+    check-back.
     """
     yield from delete_session_row(transactional_id)
     yield Statement(f"DELETE FROM {TABLE} WHERE transactional_id = ?", (transactional_id,))
@@ -318,7 +320,7 @@ def script_of(effect: steps.Effect) -> Script[steps.Event]:
 
 
 def write_position(name: str, topic: str, partition: int, next_offset: int) -> Script[None]:
-    """Write a position as a part of the block: it counts when the transaction commits."""
+    """Write a position as a part of the block, valid when the transaction commits."""
     where = (name, topic, partition)
     answer = yield Statement(
         f"UPDATE {POSITIONS} SET next_offset = ? "

@@ -1,7 +1,7 @@
-"""Flows: code that is written once and runs with or without an event loop.
+"""Flows, which are written once and run with or without an event loop.
 
-A flow yields calls, and receives their results or exceptions. `drive` makes each call;
-`drive_async` also awaits its result where that is awaitable.
+A flow yields calls, and receives their results or exceptions. `drive` makes each call.
+`drive_async` also awaits an awaitable result.
 """
 
 import inspect
@@ -29,7 +29,10 @@ def drive(flow: Flow[T]) -> T:
 
 
 async def drive_async(flow: Flow[T], look: Callable[[], object] = lambda: None) -> T:
-    """Run a flow to its end on the event loop. look: called before each call; may raise."""
+    """Run a flow to its end on the event loop.
+
+    look: a function that is called before each call and may raise.
+    """
     value: Any = None
     problem: BaseException | None = None
     while True:

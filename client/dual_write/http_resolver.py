@@ -1,6 +1,6 @@
-"""An HTTP endpoint that tells the outcome of a transaction; its answers are not trusted.
+"""An HTTP endpoint that knows the outcome of a transaction; its answers are not trusted.
 
-An answer must be short, arrive whole within the timeout, and come from the given address: a
+An answer must be short, arrive completely within the timeout, and come from the given address. A
 redirection is an error.
 """
 
@@ -24,13 +24,14 @@ WORDS = {"commit": DecidedOutcome.COMMITTED, "abort": DecidedOutcome.ABORTED, "u
 
 
 class HttpResolver:
-    """Sends GET URL?transactional_id=...&producer_id=...&producer_epoch=... for each question.
+    """A resolver that sends one GET request for each question.
 
-    The answer is JSON: {"outcome": "commit" | "abort" | "unknown"}.
+    The request is `URL?transactional_id=...&producer_id=...&producer_epoch=...`. The answer is
+    JSON, `{"outcome": "commit" | "abort" | "unknown"}`.
     """
 
     def __init__(self, url: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        """Parse the URL: http:// or https://, with USER:PASSWORD@ for basic authentication."""
+        """Parse a URL of http:// or https://, with USER:PASSWORD@ for basic authentication."""
         parts = urlsplit(url)
         try:
             self._port = parts.port

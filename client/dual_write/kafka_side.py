@@ -1,6 +1,6 @@
-"""The Kafka side of a dual write: turns effects into calls, and their results into events.
+"""The Kafka side of a dual write, which turns effects into calls, and their results into events.
 
-A session's own producer begins, prepares, commits and aborts; `perform` handles transactions of
+A session's own producer begins, prepares, commits and aborts. `perform` handles transactions of
 other sessions, with a view of the cluster.
 """
 
@@ -31,7 +31,10 @@ REFUSALS = (
 
 
 def own_call(effect: steps.Effect, transactional_id: str) -> str | None:
-    """Return the method of the session's own producer for an effect; None: `perform` does it."""
+    """Return the method of the session's own producer for an effect.
+
+    Returns None for an effect that `perform` executes.
+    """
     is_of_others = (
         isinstance(effect, steps.EndAsDecided) and effect.key.transactional_id != transactional_id
     )
@@ -39,10 +42,10 @@ def own_call(effect: steps.Effect, transactional_id: str) -> str | None:
 
 
 def known_event(effect: steps.Effect, state: ProducerState) -> steps.Event | None:
-    """Return the event of an effect that is done already, or None if it must be executed.
+    """Return the event of an effect that is done already, or None for an effect to execute.
 
-    An abort is done if the transaction had not begun; a commit or an abort, if it was interrupted
-    after its answer.
+    An abort is done if the transaction had not begun. A commit or an abort is done if it was
+    interrupted after its answer.
     """
     if state is not ProducerState.READY:
         return None
@@ -119,7 +122,7 @@ async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
 async def end(
     view: ClusterView, key: TransactionKey, *, is_commit: bool, timeout_ms: int
 ) -> steps.Event:
-    """End a transaction by its key; a repeat is harmless, and so is a late call."""
+    """End a transaction by its key; repeated and late calls are harmless."""
     token = PreparedTransaction(
         key.transactional_id, key.producer_id, key.producer_epoch, is_v2=True
     )

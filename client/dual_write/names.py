@@ -1,4 +1,4 @@
-"""Names of a dual write: transactional ids, which contain their writer, and kinds of rows."""
+"""Names of a dual write, with transactional ids that contain their writer, and kinds of rows."""
 
 import re
 
@@ -12,7 +12,7 @@ WRITER, SESSION, DATABASE = -2, -3, -4  # kinds of rows, in place of a producer 
 
 
 def checked_name(name: str) -> str:
-    """Return a valid writer's name; raise InvalidRequest for another."""
+    """Return a valid writer's name; raise InvalidRequest for an invalid one."""
     if NAME.fullmatch(name) is None:
         raise InvalidRequest(
             f"{name!r} is no name of a writer: 1 to 150 letters, digits, dots, dashes, underscores"
@@ -21,17 +21,17 @@ def checked_name(name: str) -> str:
 
 
 def session_id(name: str, database_id: str, nonce: bytes) -> str:
-    """Return the transactional id of one session; its nonce is drawn once, and never used again."""
+    """Return the transactional id of a session; a nonce is drawn once and never used again."""
     return f"{PREFIX}{name}.{database_id}{nonce.hex()}"
 
 
 def writer_of(transactional_id: str) -> str | None:
-    """Return the writer of a session's transactional id; None for other ids."""
+    """Return the writer of a session's transactional id, or None for other ids."""
     found = ID.fullmatch(transactional_id)
     return found[1] if found else None
 
 
 def database_of(transactional_id: str) -> str | None:
-    """Return the id of the database in which a session decides; None for other ids."""
+    """Return the id of the database in which a session decides, or None for other ids."""
     found = ID.fullmatch(transactional_id)
     return found[2] if found else None

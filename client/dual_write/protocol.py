@@ -1,27 +1,27 @@
-"""A writer's protocol of a dual write: the next step of one name in one process.
+"""The protocol of a dual writer, which decides the next step of one name in one process.
 
-Pure: `step(event)` returns the next effect (steps.py). The commit of the database is the decision.
+Pure. `step(event)` returns the next effect (steps.py). The commit of the database is the decision.
 
-At a start
+    At a start
     claim a generation       older sessions can no longer commit in the database
-    of each older session    the transactions that the table has as decided are committed in Kafka;
-                             then it is fenced, which aborts the others
-    InitProducerId           of an id that was never used before; if an answer was lost, of another
-                             id again: a request that waits in a queue aborts the open transaction
-                             when it arrives, decided or not
+    of each older session    commit in Kafka the transactions that the table has as committed,
+                             then fence the session, which aborts its other transactions
+    InitProducerId           of an id that was never used before; after a lost answer, of
+                             yet another id, because a delayed request aborts the open
+                             transaction of its id when it arrives, decided or not
 
-At each transaction
+    In each transaction
     the application's block
     prepare                  all records are acknowledged, and no timeout ends the transaction
     decide                   insert the decision's row in the application's database transaction,
                              check the generation in it, and COMMIT
     complete                 EndTxn in Kafka
 
-When the answer to COMMIT is lost, the table is read on another connection, which inserts `aborted`
-where it has no row: a commit that is still under way then fails by the table's key. An interrupted
-commit (a cancelled task, Ctrl-C) is treated like a lost answer. A decided transaction counts,
-whether Kafka can be reached or not: it is completed before the next one, by the next start, or by
-a check-back.
+When the answer to COMMIT is lost, the writer reads the table on another connection, and inserts
+`aborted` if there is no row. A commit that is still under way then fails by the table's key. An
+interrupted commit (a cancelled task, Ctrl-C) is treated like a lost answer. A transaction that is
+decided in the table counts, even while Kafka cannot be reached. It is completed before the next
+transaction, by the next start, or by a check-back.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ AMID = frozenset(
 
 
 class WriterProtocol:
-    """The protocol of one start of a writer; after an error it may stay stopped."""
+    """The protocol of one start of a writer, which may stay stopped after an error."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class WriterProtocol:
         self._stopped: BaseException | None = None
 
     def step(self, event: steps.Event) -> steps.Effect:
-        """Take an event and return the next effect; raise what stopped the writer, every time."""
+        """Take an event and return the next effect; raise the error that stopped the writer."""
         if self._stopped is not None:
             # the caller that was cancelled is not this one
             if not isinstance(self._stopped, Exception):
@@ -83,13 +83,13 @@ class WriterProtocol:
 
     @property
     def is_amid(self) -> bool:
-        """Whether a block has begun and not ended; `resume` ends an interrupted one."""
+        """Return whether a block has begun and not ended; `resume` ends an interrupted block."""
         return self.phase in AMID
 
     def resume(self, reason: BaseException) -> steps.Effect:
         """Continue after an interruption at any point; return the next effect.
 
-        It is unknown how far the last effect came: it is repeated, or undone.
+        The progress of the last effect is unknown, so the effect is repeated or undone.
         """
         match self.phase:
             case WriterPhase.OPENING | WriterPhase.OPEN | WriterPhase.PREPARING:
@@ -246,7 +246,7 @@ class WriterProtocol:
         return self._owed
 
     def _owed_completed(self, event: steps.EndedAsDecided) -> steps.Effect:
-        """Complete this transaction or, before a block, the one that the last block owes."""
+        """Complete this transaction, or before a block the transaction of the last block."""
         if self._owed is None:
             return self._completed(event)
         assert self._key is not None
@@ -306,7 +306,7 @@ class WriterProtocol:
         return self._end_undone(WriterPhase.OWING)
 
     def _abort_refused(self, event: steps.EndRefused) -> steps.Effect:
-        """Stop: this session was fenced, which aborted its transaction."""
+        """Stop, because this session was fenced, which aborted its transaction."""
         stopped = stop_words.superseded(self.name, self.generation)
         stopped.__cause__ = event.reason
         if self._owed is not None:

@@ -1,8 +1,8 @@
-"""Resolvers: a database or an HTTP endpoint that knows the outcome of an open transaction.
+"""Resolvers, which are databases or HTTP endpoints that know the outcome of an open transaction.
 
-A resolver promises that its answer is final: after `aborted`, the transaction's writer can no
-longer commit in its database. A database guarantees that by the key of its table; an HTTP endpoint
-must guarantee the same.
+The answer of a resolver is final. After `aborted`, the transaction's writer can no longer commit in
+its database. A database guarantees that by the key of its table, and an HTTP endpoint must
+guarantee the same.
 """
 
 import asyncio
@@ -29,11 +29,14 @@ LOCK_TIMEOUT_S = 2
 
 class Resolver(Protocol):
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """Return the outcome, or None while it is unknown; raise if it cannot be asked."""
+        """Return the outcome, or None while it is unknown.
+
+        Raises if the resolver cannot be asked.
+        """
         ...
 
     async def check(self) -> str:
-        """Ask once before depending on the resolver; raise InvalidConfig if it cannot answer.
+        """Ask once before a caller depends on the resolver; raise InvalidConfig without an answer.
 
         Returns a doubt as text, or an empty string.
         """
@@ -43,7 +46,7 @@ class Resolver(Protocol):
 
 
 class DatabaseResolver:
-    """Reads the table of decisions; inserts `aborted` where it has no row."""
+    """A resolver that reads the decision table, and inserts `aborted` for a missing row."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         """Take a function, or a coroutine function, that opens a connection."""
@@ -59,7 +62,10 @@ class DatabaseResolver:
             return await drive_async(self._resolve(key))
 
     async def check(self) -> str:
-        """Raise InvalidConfig if the database cannot be asked; doubt one without the table."""
+        """Raise InvalidConfig if the database cannot be asked.
+
+        Returns a doubt if the decision table is missing.
+        """
         async with self._lock:
             try:
                 return await drive_async(self._check())
@@ -119,7 +125,7 @@ class DatabaseResolver:
 
 
 def resolver_of(url: str) -> Resolver:
-    """Return the resolver of postgresql://, sqlite:///FILE, http:// or https://; else raise."""
+    """Return the resolver of postgresql://, sqlite:///FILE, http:// or https://, else raise."""
     scheme = url.partition(":")[0]
     if scheme in ("http", "https"):
         return HttpResolver(url)

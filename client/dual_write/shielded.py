@@ -1,8 +1,8 @@
 """Work of a writer that runs to its end even if the waiting task is cancelled.
 
 A cancelled end of a block would leave its transaction open in Kafka, or its locks in the database.
-So it runs in a task of its own. The caller is cancelled at once; the next block, and the close of
-the writer, wait for the work that is left.
+Therefore the work runs in a task of its own. The caller is cancelled immediately. The next block
+and the close of the writer wait for the unfinished work.
 """
 
 import asyncio
@@ -29,7 +29,10 @@ class ShieldedWork:
         flow: Flow[None],
         undo: Callable[[BaseException], Flow[None]] | None = None,
     ) -> None:
-        """Run a flow to its end, cancelled or not. undo: the flow that follows a cancelled one."""
+        """Run a flow to its end, cancelled or not.
+
+        undo: the flow that follows a cancelled flow.
+        """
         cut: BaseException | None = None
 
         async def work() -> None:
@@ -51,7 +54,7 @@ class ShieldedWork:
         task.result()
 
     async def ended(self) -> None:
-        """Return when no work of a cancelled caller is left; raise none of its errors."""
+        """Return when no work of a cancelled caller is running; raise none of its errors."""
         while (task := self._left) is not None:
             await asyncio.wait([task])
             if self._left is task:

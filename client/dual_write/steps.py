@@ -1,7 +1,7 @@
 """Effects and events of the writer and the check-back of a dual write.
 
-A table (`protocol.py`, `check_back.py`) asks for an effect; a shell executes it, and returns its
-result as an event.
+A state machine (`protocol.py`, `check_back.py`) requests an effect. A shell executes the effect,
+and returns the result as an event.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ EMPTY = -1  # in place of a producer id: the transaction has no records in Kafka
 class TransactionKey:
     """The key of exactly one transaction, which a decision names.
 
-    A transactional id belongs to one session of a writer for ever, since it ends with a nonce, and
-    each of its transactions has an epoch of its own (KIP-890). For a transaction without records
-    the producer id is EMPTY, and the epoch is a count.
+    A transactional id belongs to one session of a writer for ever, because the id ends with a
+    nonce. Each transaction of the id has an epoch of its own (KIP-890). For a transaction without
+    records the producer id is EMPTY, and the epoch is a count.
     """
 
     transactional_id: str
@@ -28,14 +28,14 @@ class TransactionKey:
 
 
 class DecidedOutcome(Enum):
-    """The outcome in the table; the first one counts, and never changes."""
+    """The outcome in the table, of which the first counts and never changes."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
 
 
 class WriterPhase(Enum):
-    """The state of a writer: the effect that it asked for last."""
+    """The state of a writer, named after the last requested effect."""
 
     NEW = auto()
     CLAIMING = auto()  # the generation: older sessions can no longer decide
@@ -63,7 +63,7 @@ class WriterPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """In the database: increment the writer's generation, and register the session's id."""
+    """Increment, in the database, the writer's generation, and register the session's id."""
 
     name: str
     transactional_id: str
@@ -71,10 +71,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ReadDecisions:
-    """In the database: read the transactions that a session has committed.
+    """Read, in the database, the transactions that a session has committed.
 
-    Kafka is not asked for open transactions: a deposed coordinator that does not know that yet
-    would report none for those decided since, and they would be aborted.
+    Kafka is not asked for open transactions. A deposed coordinator may not yet know that it was
+    deposed, and would not report transactions decided since then. Those would be aborted.
     """
 
     transactional_id: str
@@ -82,9 +82,9 @@ class ReadDecisions:
 
 @dataclass(frozen=True, slots=True)
 class ReadOrAbort:
-    """In the database: read the outcome, or insert `aborted` under the same unique key.
+    """Read, in the database, the outcome, or insert `aborted` under the same unique key.
 
-    The insert is left out for a session that is over, and for one of another database.
+    The insert is omitted for a session that is over, and for a session of another database.
     """
 
     key: TransactionKey
@@ -92,7 +92,7 @@ class ReadOrAbort:
 
 @dataclass(frozen=True, slots=True)
 class EndAsDecided:
-    """In Kafka: end this transaction as it was decided."""
+    """End, in Kafka, this transaction as the table has decided."""
 
     key: TransactionKey
     is_commit: bool
@@ -100,21 +100,21 @@ class EndAsDecided:
 
 @dataclass(frozen=True, slots=True)
 class FenceSession:
-    """In Kafka: end the open transaction of this id by taking the id over."""
+    """End, in Kafka, the open transaction of this id by initializing the id anew."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteSession:
-    """In the database: delete the rows of an older session."""
+    """Delete, in the database, the rows of an older session."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Initialize:
-    """In Kafka: InitProducerId of the session's own id."""
+    """Call InitProducerId in Kafka for the session's own id."""
 
     transactional_id: str
 
@@ -141,15 +141,15 @@ class RunBlock:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """In Kafka: flush, so that all records are there when the transaction is decided."""
+    """Flush in Kafka, so that all records are acknowledged before the transaction is decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """In the database: check the generation and insert the decision's row, then COMMIT.
+    """Check the generation in the database, insert the decision's row, and COMMIT.
 
-    finished: completed transactions of this session, which are never asked about again; their rows
-    are deleted.
+    finished: the completed transactions of this session, which are never asked about again, and
+    whose rows are deleted.
     """
 
     name: str
@@ -160,7 +160,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class ReadGeneration:
-    """In the database: read the current generation."""
+    """Read the current generation in the database."""
 
     name: str
 
@@ -172,12 +172,12 @@ class RollBack:
 
 @dataclass(frozen=True, slots=True)
 class AbortOwn:
-    """In Kafka: abort the session's open transaction, prepared or not."""
+    """Abort, in Kafka, the session's open transaction, prepared or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndBlock:
-    """End the block. reason: why it was undone."""
+    """End the block; `reason` says why the block was undone."""
 
     is_committed: bool
     reason: BaseException | None = None
@@ -185,14 +185,14 @@ class EndBlock:
 
 @dataclass(frozen=True, slots=True)
 class WaitAndAsk:
-    """Wait, then ask again: a check-back's resolver did not know the outcome."""
+    """Wait, then ask again, because a check-back's resolver did not know the outcome."""
 
     key: TransactionKey
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedBack:
-    """Finish a check-back. is_ours: this check-back has ended the transaction."""
+    """Finish a check-back; `is_ours` says whether this check-back has ended the transaction."""
 
     key: TransactionKey
     outcome: DecidedOutcome
@@ -209,7 +209,7 @@ class SessionStarted:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The generation was claimed. older_sessions: ids registered under lower generations."""
+    """The generation was claimed; `older_sessions` are ids with lower generations."""
 
     generation: int
     older_sessions: tuple[str, ...] = ()
@@ -217,18 +217,21 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class DecisionsRead:
-    """Decisions were read. keys: transactions with records; Kafka may have completed some."""
+    """The decisions were read; `keys` are transactions with records.
+
+    Kafka may have completed some of these transactions.
+    """
 
     keys: tuple[TransactionKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRead:
-    """The outcome was read; None when it is unknown.
+    """The outcome was read, or is unknown (None).
 
-    is_session_over: a successor has ended all open transactions of the session, as decided, and
-    deleted its rows. The session can no longer decide; transactions that it still opens never
-    count.
+    is_session_over: a successor has ended all open transactions of the session as decided, and
+    deleted the session's rows. The session can no longer decide, and transactions that it still
+    opens never count.
     """
 
     outcome: DecidedOutcome | None
@@ -237,12 +240,12 @@ class OutcomeRead:
 
 @dataclass(frozen=True, slots=True)
 class EndedAsDecided:
-    """The transaction has ended as asked, by this call or another one."""
+    """The transaction has ended as requested, by this call or another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndRefused:
-    """The key is no longer that of the open transaction, or the outcome was another one."""
+    """The key is no longer that of the open transaction, or another outcome was decided."""
 
     reason: Exception | None = None
     is_overruled: bool = False  # the coordinator reports the other outcome
@@ -269,8 +272,7 @@ class SessionDeleted:
 class Initialized:
     """The producer id was initialized.
 
-    is_certain: no answer was lost, so no request is under way that could abort a later
-    transaction.
+    is_certain: no answer was lost, so no request is under way that could abort a later transaction.
     """
 
     is_certain: bool = True
@@ -278,7 +280,7 @@ class Initialized:
 
 @dataclass(frozen=True, slots=True)
 class BlockBegun:
-    """The application wants a transaction."""
+    """The application has requested a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +300,7 @@ class BlockFailed:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The transaction was prepared. key: None without records."""
+    """The transaction was prepared; `key` is None without records."""
 
     key: TransactionKey | None
 
@@ -310,14 +312,14 @@ class DatabaseCommitted:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRefused:
-    """The commit has certainly failed: a statement failed, or the database refused COMMIT."""
+    """The commit has certainly failed, at a statement or at COMMIT."""
 
     reason: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseInDoubt:
-    """COMMIT was sent, and its answer was lost, or leaves the outcome uncertain."""
+    """COMMIT was sent, but its answer was lost, or leaves the outcome uncertain."""
 
     reason: BaseException | None = None
 

@@ -1,17 +1,17 @@
-"""Errors of a dual write: reasons for which it stops, or a transaction does not count."""
+"""Errors of a dual write, which stop the writer or discard a transaction."""
 
 from ...wire.errors import ErrorCode, KafkaError
 from .steps import TransactionKey
 
 
 class DualWriteError(KafkaError):
-    """Nothing of this transaction counts, neither in the database nor in Kafka."""
+    """No part of this transaction counts, neither in the database nor in Kafka."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE
 
 
 class WriterSuperseded(DualWriteError):
-    """A newer writer of this name has taken over; this one must end."""
+    """A newer writer of this name has taken over, and this writer must end."""
 
     code = ErrorCode.PRODUCER_FENCED
 
@@ -27,7 +27,7 @@ class BlockNotWhole(DualWriteError):
 
 
 class UnsafeDatabase(KafkaError):
-    """A setting of the database or connection with which a decision could be lost."""
+    """A setting of the database or connection that could lose a decision."""
 
     code = ErrorCode.INVALID_CONFIG
 
@@ -39,7 +39,7 @@ class DecisionInDoubt(KafkaError):
 
 
 class DecisionOverruled(KafkaError):
-    """The database has committed, but the transaction was aborted in Kafka: an alarm."""
+    """The database has committed, but Kafka has aborted the transaction; this is an alarm."""
 
     code = ErrorCode.INVALID_TXN_STATE
 

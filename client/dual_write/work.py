@@ -20,7 +20,7 @@ class RecordFields(TypedDict, total=False):
 
 
 class WorkOfWriter:
-    """The work of one block; later uses are refused, since they would join the next block."""
+    """The work of one block, which refuses later uses, because they would join the next block."""
 
     def __init__(self, writer: ConnectionFlow) -> None:
         self._writer, self._connection = writer, writer.connection
@@ -29,7 +29,7 @@ class WorkOfWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Generator[Self]:
-        """Mark the block as over when this is left, while the writer is still reserved."""
+        """Mark the block as over when the context ends, while the writer is still reserved."""
         try:
             yield self
         finally:
@@ -38,7 +38,7 @@ class WorkOfWriter:
 
     @property
     def connection(self) -> Any:
-        """The database connection; only the writer commits it."""
+        """The database connection, which only the writer commits."""
         self._used()
         return self._connection
 
@@ -50,13 +50,13 @@ class WorkOfWriter:
         self._writer.on_use()
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """Return the object made of the connection under a name, made once per connection."""
+        """Return the object made from the connection under a name; make it only once."""
         self._used()
         return self._writer.kept(name, make)
 
     @contextlib.contextmanager
     def alone(self, what: str) -> Generator[None]:
-        """Raise IllegalProducerState if the block has one of these open already."""
+        """Raise IllegalProducerState if the block has such an object open already."""
         if what in self._open:
             raise IllegalProducerState(f"the block has a {what} open: one at a time, pass it on")
         self._open.add(what)
@@ -76,7 +76,7 @@ class BlockingDatabaseWork(WorkOfWriter):
         return cursor
 
     def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Store a position: records below it are processed if the block commits."""
+        """Store a position, below which records count as processed if the block commits."""
         self._used()
         drive(self._writer.write_position(topic, partition, next_offset))
 
@@ -93,6 +93,6 @@ class DatabaseWork(WorkOfWriter):
         return cursor
 
     async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Store a position: records below it are processed if the block commits."""
+        """Store a position, below which records count as processed if the block commits."""
         flow = self._writer.write_position(topic, partition, next_offset)
         await drive_async(flow, self._used)

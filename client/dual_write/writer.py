@@ -5,15 +5,15 @@
             await work.execute("UPDATE accounts SET balance = balance - %s WHERE id = %s", (5, 1))
             await work.send("transfers", b"...")
 
-A block is atomic: consumers with read_committed see its records if and only if the database has
-committed its rows. The writer commits; an exception that leaves the block rolls it back. connect:
-a function or coroutine function that opens a connection of the DB-API (psycopg.AsyncConnection, or
-a synchronous one, which blocks the event loop), or an open connection. With a function the writer
-survives restarts of the database.
+A block is atomic. Consumers with read_committed see its records if and only if the database has
+committed its rows. The writer commits, and an exception that leaves the block rolls the block back.
+`connect` is a function or coroutine function that opens a connection of the DB-API, or an open
+connection. A synchronous connection blocks the event loop. With a function the writer survives
+restarts of the database.
 
-Only one writer of a name works at a time: the one that starts last supersedes the others, whose
-blocks raise WriterSuperseded. Decided transactions of a killed writer are completed by the next
-start, or by a check-back (`oncelog txn check-back`). Brokers need two-phase commit (KIP-939).
+Only one writer of a name works at a time. The writer that starts last supersedes the others, and
+their blocks raise WriterSuperseded. Decided transactions of a killed writer are completed by the
+next start, or by a check-back (`oncelog txn check-back`). Brokers need two-phase commit (KIP-939).
 """
 
 import asyncio
@@ -70,7 +70,10 @@ class DualWriter(WriterFlow):
         await self.close()
 
     async def start(self) -> None:
-        """Fence older writers of this name; commit their decided transactions, abort the others."""
+        """Fence older writers of this name, and end their transactions.
+
+        Decided transactions are committed, the others aborted.
+        """
         try:
             await drive_async(self._start())
         except BaseException:
@@ -79,9 +82,9 @@ class DualWriter(WriterFlow):
             raise
 
     async def close(self) -> None:
-        """Close the producer, and the connection if the writer has opened it.
+        """Close the producer, and the connection if the writer has opened the connection.
 
-        First it ends running work and the work of a cancelled block, for at most
+        First the close finishes running work and the work of a cancelled block, for at most
         resolve_timeout_ms.
         """
         self._is_closed = True
@@ -98,11 +101,11 @@ class DualWriter(WriterFlow):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[DualWork]:
-        """Open an atomic block; its end commits it, or raises why it does not count.
+        """Open an atomic block, whose end commits, or raises why the block does not count.
 
-        DecisionInDoubt: the outcome is unknown; the next start or a check-back resolves it. A
-        block that is cancelled at its end may count or not; it ends by itself, and the next block
-        waits for that.
+        DecisionInDoubt means that the outcome is unknown, and that the next start or a check-back
+        resolves the outcome. A block that is cancelled at its end may count or not. It ends by
+        itself, and the next block waits for that end.
         """
         await self._shielded.ended()
         with self._taken():
@@ -117,7 +120,7 @@ class DualWriter(WriterFlow):
             await self._shielded.run(self._block_done())
 
     async def positions(self) -> dict[TopicPartition, int]:
-        """Return the next offset of each partition that blocks have `consumed` from."""
+        """Return the next offset of each partition from which blocks have `consumed`."""
         await self._shielded.ended()
         with self._taken():
             return await drive_async(self._positions())

@@ -1,6 +1,7 @@
-"""The work of a writer, with and without an event loop: protocol, connection, start.
+"""The work of a writer, with and without an event loop.
 
-The two writers supply the calls that wait: requests to Kafka, pauses, their own producer.
+The work consists of the protocol, the connection and the start. The two writers supply the calls
+that wait, which are requests to Kafka, pauses, and calls of their own producer.
 """
 
 import logging
@@ -38,7 +39,7 @@ RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the application
 
 
 class WriterFlow(ConnectionFlow):
-    """A writer: its name, its protocol, its connection."""
+    """A writer, with its name, its protocol and its connection."""
 
     _producer: Any = None
 
@@ -53,9 +54,9 @@ class WriterFlow(ConnectionFlow):
         resolve_timeout_ms: int = RESOLVE_TIMEOUT_MS,
         **options: Any,
     ) -> None:
-        """Create a writer. options: the producer's settings.
+        """Create a writer; `options` are settings of the producer.
 
-        resolve_timeout_ms: for how long the database is asked again when it was lost in a commit.
+        resolve_timeout_ms: for how long the database is asked again after it was lost in a commit.
         """
         if wrong := sorted(FIXED & {each.replace(".", "_") for each in options}):
             raise InvalidConfig(f"{', '.join(wrong)}: set by the dual write itself")
@@ -92,7 +93,7 @@ class WriterFlow(ConnectionFlow):
 
     @property
     def stopped_by(self) -> BaseException | None:
-        """The reason for which it begins no more blocks; None if it may."""
+        """The error for which the writer begins no more blocks, or None."""
         if self._is_closed:
             return ClientClosed(CLOSED)
         return self._protocol.stopped_by or self._lost_for_good()
@@ -133,7 +134,7 @@ class WriterFlow(ConnectionFlow):
             raise ClientClosed(CLOSED)
 
     def _settle(self) -> Flow[None]:
-        """End the last block if it was interrupted and left open."""
+        """End the last block if an interruption has left the block open."""
         if not self._protocol.is_amid:
             return
         reason = stop_words.DualWriteError("the last block was interrupted")
@@ -168,17 +169,17 @@ class WriterFlow(ConnectionFlow):
     # --- carrying out
 
     def _advance(self, event: steps.Event) -> Flow[steps.Effect]:
-        """Take an event, and execute effects until it is the application's turn again."""
+        """Take an event, and execute effects until the application has to act."""
         self._refuse_closed()  # the close ends open transactions
         return (yield from self._carry_out(self._protocol.step(event)))
 
     def _carry_out(
         self, effect: steps.Effect, undoes: BaseException | None = None
     ) -> Flow[steps.Effect]:
-        """Execute effects until it is the application's turn; then raise an interruption.
+        """Execute effects until the application has to act; then raise an interruption.
 
-        Only the first interruption is survived. undoes: the reason to undo a block whose caller is
-        gone.
+        Only the first interruption is survived. undoes: the reason to undo a block if its caller
+        has ended.
         """
         interruption: BaseException | None = None
         while True:
@@ -207,7 +208,7 @@ class WriterFlow(ConnectionFlow):
         return effect
 
     def _is_final(self, effect: steps.Effect, problem: BaseException) -> bool:
-        """Return whether the next start must resolve it: a failed database would fail again."""
+        """Return whether only the next start can resolve a failure, not a retry."""
         is_of_database = isinstance(effect, steps.ReadOrAbort | steps.ReadGeneration)
         return not self._protocol.is_amid or (is_of_database and isinstance(problem, Exception))
 
@@ -271,7 +272,7 @@ class WriterFlow(ConnectionFlow):
         return steps.DatabaseCommitted()
 
     def _resolve(self, asked: steps.ReadOrAbort) -> Flow[steps.Event]:
-        """Ask until the database answers; a connection that was given is not opened again."""
+        """Ask until the database answers; do not reopen a connection that was given."""
         until, pause_s = time.monotonic() + self._resolve_timeout_ms / 1000, PAUSE_FIRST_S
         yield from self._roll_back()
         while True:
