@@ -1,12 +1,12 @@
 """Errors of the client, and the marks that tell a producer how to react to an error.
 
-Every error is a `KafkaError`: `.code`, `.retriable` (the same request may succeed later),
-`.abortable` (the transaction must be aborted, then the producer may go on), `.fatal` (this
-producer cannot go on), and `str()` is a sentence.
+Every error is a `KafkaError` with a `.code`, and `str()` is a sentence. `.retriable` means that the
+same request may succeed later. `.abortable` means that the transaction must be aborted, and that
+the producer may then continue. `.fatal` means that the producer cannot continue.
 
-A forked child has its parent's sockets and none of its threads: its requests would mix with those
-of the parent, and never be answered. So a client that was in use raises ClientClosed in the child,
-and closes nothing there. The parent is not affected.
+A forked child has its parent's sockets and none of its threads. Requests of the child would mix
+with those of the parent, and would never be answered. Therefore a client that was in use raises
+ClientClosed in the child, and closes nothing there. The parent is not affected.
 """
 
 import os
@@ -25,7 +25,7 @@ from ..wire.errors import (
 
 
 class IllegalProducerState(KafkaError):
-    """A call that the producer's state does not allow; a mistake of the application."""
+    """A mistake of the application, a call that the producer's state does not allow."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
@@ -37,13 +37,13 @@ class TransactionAborted(KafkaError):
 
 
 class ClientClosed(KafkaError):
-    """The client was closed before it was done."""
+    """The client was closed before the call ended."""
 
     code = ErrorCode.NETWORK_EXCEPTION
 
     @property
     def retriable(self) -> bool:
-        """Return False: a closed client stays closed, so a retry would never end."""
+        """Return False, because a closed client stays closed, and a retry would never end."""
         return False
 
 
@@ -66,13 +66,13 @@ class PartitionNotAssigned(KafkaError):
 
 
 class CommitFailed(KafkaError):
-    """The group has rebalanced without this member: its offsets were not committed."""
+    """The group has rebalanced without this member, so its offsets were not committed."""
 
     code = ErrorCode.ILLEGAL_GENERATION
 
 
 class AnotherBroker(NetworkException):
-    """The address belongs to another broker now, or to one of another cluster (KIP-1242)."""
+    """The address now belongs to another broker, or to a broker of another cluster (KIP-1242)."""
 
 
 class HungUp(NetworkException):
@@ -80,7 +80,7 @@ class HungUp(NetworkException):
 
 
 class SslAuthenticationFailed(KafkaError):
-    """The TLS handshake failed: one side does not trust the other."""
+    """The TLS handshake failed, because one side does not trust the other."""
 
     code = ErrorCode.SASL_AUTHENTICATION_FAILED  # Kafka has no code for TLS; this is the nearest
 
@@ -109,7 +109,7 @@ FORKED = (
 
 
 class Forked(Protocol):
-    """A client, or a part of one."""
+    """A client, or a part of a client, that is notified of forks."""
 
     def forked(self) -> None:
         """Stop using the parent's connections; called in the child."""
@@ -133,12 +133,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def as_abortable(problem: KafkaError) -> KafkaError:
-    """Mark an error and return it: abort the transaction, then continue."""
+    """Mark an error as abortable and return it; the producer may continue after an abort."""
     problem.abortable = True
     return problem
 
 
 def as_fatal(problem: KafkaError) -> KafkaError:
-    """Mark an error and return it: this producer cannot continue."""
+    """Mark an error as fatal and return it; the producer cannot continue."""
     problem.fatal = True
     return problem

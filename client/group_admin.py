@@ -1,7 +1,8 @@
-"""Administration of consumer groups: their members and committed offsets.
+"""Administration of consumer groups, with their members and committed offsets.
 
-Requests about a group go to its coordinator, which is found again whenever it has moved. Lists are
-gathered from all brokers, since each coordinates some groups. Errors are raised as in `admin`.
+Requests about a group go to its coordinator, which is looked up again after it has moved. Lists are
+gathered from all brokers, since each broker coordinates some groups. Errors are raised as in
+`admin`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 class GroupAdmin:
-    """Groups, through a view of the cluster."""
+    """The administration of groups, through a view of the cluster."""
 
     def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
         self.view, self.timeout_ms = view, timeout_ms
@@ -59,7 +60,7 @@ class GroupAdmin:
     ) -> dict[str, tuple[GroupDescription | None, dict[TopicPartition, int]]]:
         """Return descriptions and committed offsets of listed groups.
 
-        The description is None for a group that its coordinator no longer describes.
+        The description is None for a group that its coordinator no longer has.
         """
         by_node: dict[int, list[GroupListing]] = {}
         for each in listed:
@@ -80,10 +81,10 @@ class GroupAdmin:
         *,
         stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets of these partitions; None: of all that have one.
+        """Return the committed offsets of these partitions, or of all partitions if None.
 
-        With `stable` it waits for the end of open transactions; in partitions that are not named,
-        only if an offset was committed before.
+        With `stable` the call waits for the end of open transactions. If partitions is None, the
+        call waits only for partitions with an earlier committed offset.
         """
         listed = None if partitions is None else list(partitions)
 
@@ -99,7 +100,7 @@ class GroupAdmin:
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set committed offsets of a group without members.
 
-        Raises UnknownMemberId if it has members.
+        Raises UnknownMemberId for a group with members.
         """
         topics = committed_by_topic(with_metadata(offsets))
 
@@ -148,7 +149,10 @@ class GroupAdmin:
 
 
 def _raise_first(topics: Iterable[Any], group_id: str, operation: str) -> None:
-    """Raise the first error of a partition. operation: needed on the group; on topics Read."""
+    """Raise the first error of a partition.
+
+    operation: the operation needed on the group. Topics need Read.
+    """
     for topic in topics:
         for each in topic.partitions:
             code = int(each.error_code)

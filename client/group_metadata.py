@@ -1,4 +1,4 @@
-"""Data that a consumer passes to a producer: its offsets, and its membership of a group."""
+"""Data that a consumer passes to a producer, its offsets and its membership of a group."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from ..wire.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """The committed position of a partition: the offset of the next record."""
+    """The committed position of a partition, which is the offset of the next record."""
 
     offset: int
     metadata: str = ""
@@ -19,8 +19,8 @@ class OffsetAndMetadata:
 class GroupMetadata:
     """A member as its group knows it; default values are not checked (KIP-447).
 
-    topic_ids: the topic ids of the partitions of a member of a consumer group (KIP-848). Offsets
-    in transactions use them if the broker supports that (TxnOffsetCommit 6).
+    topic_ids: the topic ids of the partitions of a member of a consumer group (KIP-848). Offsets in
+    transactions name topics by id if the broker supports TxnOffsetCommit 6.
     """
 
     group_id: str
@@ -35,7 +35,7 @@ class GroupMetadata:
 def with_metadata(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets with metadata; plain offsets get an empty one."""
+    """Return offsets with metadata, which is empty for plain offsets."""
     return {
         key: OffsetAndMetadata(each) if isinstance(each, int) else each
         for key, each in offsets.items()

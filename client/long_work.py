@@ -1,4 +1,4 @@
-"""Work that continues over several calls, each with a deadline of its own."""
+"""Work that continues over several calls, each with its own deadline."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,12 +23,15 @@ class LongWork:
         return self._task is None or self._task.done()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin work unless the last piece still runs; errors of the last piece are dropped."""
+        """Begin work unless the last work still runs; drop errors of the last work."""
         if self.is_idle:
             self._task = asyncio.create_task(work())
 
     async def until(self, deadline_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Continue or begin work; return False at the deadline. Raises the error of the work."""
+        """Continue or begin work; return False at the deadline.
+
+        Raises the error of the work.
+        """
         if self._task is None:
             self._task = asyncio.create_task(work())
         task = self._task
@@ -42,7 +45,7 @@ class LongWork:
         return True
 
     async def ended(self) -> None:
-        """Wait until the work that an interrupted call left running has ended; ignore its error."""
+        """Wait for the end of work that an interrupted call has left running; ignore its error."""
         task = self._task
         if task is not None:
             await asyncio.wait([task])

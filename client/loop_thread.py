@@ -1,9 +1,9 @@
-"""An event loop in a thread of its own, for programs that have none.
+"""An event loop in a thread of its own, for programs without an event loop.
 
-Each synchronous client creates one for itself, after any fork of the program, and ends it. It is a
-uvloop where that is installed.
+Each synchronous client creates a loop for itself, after any fork of the program, and ends it. The
+loop is a uvloop if uvloop is installed.
 
-An unclosed loop is stopped when the program ends, before the interpreter shuts down: a uvloop that
+An unclosed loop is stopped when the program ends, before the interpreter shuts down. A uvloop that
 wakes later requests a lock that no longer exists, and the process ends by SIGSEGV. Calls of later
 exit handlers (a producer's close) run in their own thread.
 """
@@ -51,11 +51,11 @@ def _stop_at_exit() -> None:
 
 
 class _Call(Generic[T]):
-    """A coroutine that the loop runs for a thread that waits.
+    """A coroutine that the loop runs for a waiting thread.
 
-    A signal handler may raise at any point of the wait. In a condition (of threading, of a
-    concurrent future) that can leave a lock held, for which the loop then waits for ever; a bare
-    lock is acquired atomically.
+    A signal handler may raise at any point of the wait. A raise inside a condition (of threading,
+    of a concurrent future) can leave a lock held, and then the loop waits for that lock for ever. A
+    bare lock is acquired atomically.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -65,12 +65,12 @@ class _Call(Generic[T]):
         self._is_running.acquire()
 
     def begin(self) -> None:
-        """Begin the coroutine; on the loop."""
+        """Begin the coroutine, on the loop."""
         self._task = asyncio.ensure_future(self._work)
         self._task.add_done_callback(lambda _: self._is_running.release())
 
     def cancel(self) -> None:
-        """Cancel it; on the loop, after `begin`."""
+        """Cancel the coroutine, on the loop, after `begin`."""
         if self._task is not None:
             self._task.cancel()
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -106,8 +106,8 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine to its end; after a timeout cancel it and raise TimeoutError.
 
-        Raises ClientClosed when the loop has ended, ends meanwhile, or belongs to another process,
-        and RuntimeError in the loop's own thread, which would wait for itself.
+        Raises ClientClosed when the loop has ended, ends meanwhile, or belongs to another process.
+        Raises RuntimeError in the loop's own thread, which would wait for itself.
         """
         call: _Call[T]
         try:
@@ -136,7 +136,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel what runs on the loop, and end loop and thread; later calls do nothing."""
+        """Cancel all work on the loop, and end loop and thread; later calls have no effect."""
         self.refuse_own_thread()
         if self.is_forked:
             return
@@ -205,7 +205,10 @@ class BlockingClient(Generic[C]):
         return self._thread.run(call())
 
     def close(self) -> None:
-        """Close the client and its loop; other threads wait for that, repeated calls do not."""
+        """Close the client and its loop.
+
+        Other threads wait for the close, repeated calls do not.
+        """
         self._thread.refuse_own_thread()
         if self._thread.is_forked:
             return  # the parent closes it
@@ -236,7 +239,7 @@ def waiting(
 def on_loop(
     method: Callable[Concatenate[C, P], T],
 ) -> Callable[Concatenate[BlockingClient[C], P], T]:
-    """Return the same for a method that is no coroutine, and must run on the loop."""
+    """Return such a method for a function that is no coroutine and must run on the loop."""
 
     @wraps(method)
     async def called(client: C, /, *arguments: P.args, **keywords: P.kwargs) -> T:

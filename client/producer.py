@@ -1,4 +1,4 @@
-"""A producer, asyncio first: idempotent by default, transactional with a `transactional.id`.
+"""An asynchronous producer, idempotent by default, transactional with a `transactional.id`.
 
     async with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
         delivery = await producer.send("orders", b"value", key=b"key")
@@ -12,13 +12,13 @@
         await producer.commit_transaction()
 
 `send` waits until the record is in a batch (and for room, when buffer.memory is used up) and
-returns its `Delivery`: await it, or let `flush` or the commit wait for all and raise failures.
-Errors are classes of `wire.errors` with `.code`, `.retriable`, `.abortable`, `.fatal`. The
-reactions to them:
+returns a `Delivery`. Await the delivery, or let `flush` or the commit wait for all records and
+raise failures. Errors are classes of `wire.errors` with `.code`, `.retriable`, `.abortable`,
+`.fatal`. React as follows:
 
     abortable   abort_transaction(), then begin again
-    fatal       close this producer; another one has taken its place, or it may not do this
-    otherwise   in commit_transaction or abort_transaction: the same call again
+    fatal       close this producer; another producer has fenced it, or it lacks a permission
+    otherwise   repeat commit_transaction or abort_transaction, if it has raised the error
 """
 
 import asyncio
@@ -53,7 +53,7 @@ CLOSE_TIMEOUT_MS = 5_000
 
 
 class Producer:
-    """A producer; its caller closes a view given to it."""
+    """A producer, whose caller closes a given view."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         config = split_source(source, keywords)
@@ -87,7 +87,7 @@ class Producer:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Accept no more records if the parent may have sent some; called in a forked child."""
+        """Accept no more records in a forked child, if the parent may have sent some."""
         self._is_closed |= self._view.has_connected
 
     def _why_closed(self) -> ClientClosed:
@@ -127,9 +127,9 @@ class Producer:
     ) -> Delivery:
         """Put a record into a batch; its delivery is done when the record is acknowledged.
 
-        Raises if the record cannot be sent: the topic or partition does not exist, it is too
-        large, the transaction accepts no more records, or nothing was acknowledged for
-        max.block.ms.
+        Raises if the record cannot be sent, because the topic or partition does not exist, the
+        record is too large, the transaction accepts no more records, or nothing was acknowledged
+        for max.block.ms.
         """
         record, begun = (topic, value, key, partition, timestamp_ms, headers), self.transaction
         while (delivery := self.try_send(*record)) is None:
@@ -146,7 +146,10 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery | None:
-        """Send without waiting; return None if it has to wait. On the loop's thread only."""
+        """Send without waiting; return None if a wait is needed.
+
+        Call this method on the loop's thread only.
+        """
         if self._is_closed:
             raise self._why_closed()
         size = RECORD_BYTES_EXTRA + (len(key) if key else 0) + (len(value) if value else 0)
@@ -196,11 +199,11 @@ class Producer:
         """Put many records into batches, at a fraction of the cost of `send`.
 
         values, keys: lists of bytes and None, or Arrow arrays of binary or text. partition and
-        timestamp_ms: one for all, or one for each. Returns when all records are in batches;
-        records of one partition keep their order. Raises as `send` does, and TypeError or
-        ValueError for other columns, before it takes the first record. But if the transaction
-        fails or nothing is acknowledged for max.block.ms, some records may have been sent. within:
-        their `transaction`; by default the open one.
+        timestamp_ms: one for all, or one for each. within: the `transaction` of the records, by
+        default the open one. Returns when all records are in batches. Records of one partition keep
+        their order. Raises as `send` does, and TypeError or ValueError for invalid columns, before
+        the first record is accepted. But if the transaction fails or nothing is acknowledged for
+        max.block.ms, some records may have been sent.
         """
         begun = self.transaction if within is None else within
         if self._is_closed:
@@ -276,7 +279,7 @@ class Producer:
 
     @property
     def obstacle(self) -> KafkaError | None:
-        """Why records are being retried now; None if none are."""
+        """The reason for which records are being retried now, or None."""
         return self._batches.obstacle
 
     async def flush(self) -> None:
@@ -297,7 +300,7 @@ class Producer:
     async def close(self) -> None:
         """Flush and end; abort an open transaction unless it is prepared.
 
-        Without transactions it raises as `flush` does; with them, the commit does that.
+        Without transactions the close raises as `flush` does. With transactions the commit raises.
         """
         if self._is_closed:
             return
@@ -322,11 +325,14 @@ class Producer:
 
     @property
     def transaction(self) -> object:
-        """A token of the open transaction, another object each time; None without one."""
+        """A token of the open transaction, a new object for each one.
+
+        None without a transaction.
+        """
         return self._session and self._session.scope
 
     def require_same(self, transaction: object) -> None:
-        """Raise IllegalProducerState if that transaction is over."""
+        """Raise IllegalProducerState if the transaction of this token is over."""
         if self._session is not None:
             self._session.require_same(transaction)
 
@@ -348,17 +354,20 @@ class Producer:
 
     @property
     def lost_answers(self) -> int:
-        """The requests to coordinators without an answer, which may still take effect, or twice."""
+        """The number of requests to coordinators without an answer.
+
+        These requests may still take effect, even twice.
+        """
         return 0 if self._session is None else self._session.requests.lost_answers
 
     async def init_transactions(
         self, *, keep_prepared_transaction: bool = False
     ) -> PreparedTransaction | None:
-        """Take the transactional id over: fence its older producer, and abort its transaction.
+        """Take the transactional id over, fence its older producer, and abort its transaction.
 
-        With `keep_prepared_transaction` a prepared one is kept and its token returned (KIP-939;
-        Apache Kafka 4.3 does not serve that: UnsupportedVersion). This producer is then
-        IN_TRANSACTION: commit it, abort it, or `complete` it.
+        With `keep_prepared_transaction` a prepared transaction is kept and its token is returned
+        (KIP-939). Apache Kafka 4.3 does not support that and raises UnsupportedVersion. This
+        producer is then IN_TRANSACTION, so commit, abort, or `complete` the kept transaction.
         """
         return await self._transactional.init(keep_prepared=keep_prepared_transaction)
 
@@ -374,26 +383,26 @@ class Producer:
     ) -> None:
         """Commit consumed offsets with the transaction.
 
-        offsets: the next offset to read, by (topic, partition). group_metadata: the consumer's
-        (KIP-447: a member that the group has removed is refused); a plain group id is not checked.
+        offsets: the next offset to read, by (topic, partition). group_metadata: the metadata of the
+        consumer, with which a member that the group has removed is refused (KIP-447). A plain group
+        id is not checked.
         """
         group = GroupMetadata(group_metadata) if isinstance(group_metadata, str) else group_metadata
         await self._transactional.send_offsets(with_metadata(offsets), group)
 
     async def commit_transaction(self) -> None:
-        """Flush and commit: all records count from here on, or an error says why not."""
+        """Flush and commit; raise the error for which the transaction is not committed."""
         await self._transactional.commit(self._sender)
 
     async def abort_transaction(self) -> None:
-        """Abort: no record of the transaction counts."""
+        """Abort, so that no record of the transaction counts."""
         await self._transactional.abort(self._sender)
 
     async def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
         """Flush, and return the token with which any process can `complete` the transaction.
 
-        may_time_out: also allowed without two-phase commit; then the cluster aborts the
-        transaction after transaction.timeout.ms, counted from its first record, and `complete`
-        raises that.
+        may_time_out: also allowed without two-phase commit. Then the cluster aborts the transaction
+        after transaction.timeout.ms, counted from its first record, and `complete` raises that.
         """
         return await self._transactional.prepare(self._sender, may_time_out=may_time_out)
 

@@ -1,7 +1,7 @@
-"""Pauses between attempts: growing, scattered, bounded.
+"""Pauses between attempts, which grow, are scattered at random, and are bounded.
 
-Repeated immediate failures must not flood a broker, and many clients that lost the same broker
-must not reconnect in step.
+Repeated immediate failures must not flood a broker. Many clients that lost the same broker must not
+reconnect at the same moment.
 """
 
 import asyncio
@@ -51,8 +51,8 @@ async def until_decided(
 ) -> T:
     """Repeat an attempt, and return the first answer without an error.
 
-    `judge` is called with each error, returned or raised, and raises it to end the operation. At
-    the deadline RequestTimedOut is raised.
+    `judge` is called with each error, returned or raised, and raises the error to end the
+    operation. At the deadline RequestTimedOut is raised.
     """
     while True:
         try:

@@ -20,7 +20,7 @@ INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; kind is int, bool, str, list, Secret or FunctionType.
+    """A setting; `kind` is int, bool, str, list, Secret or FunctionType.
 
     least, most: the bounds of an int. aliases: names of the same setting in other clients.
     """
@@ -40,7 +40,7 @@ class Setting:
         return self.name.replace(".", "_")
 
     def read(self, value: Any) -> Any:
-        """Return a value in its kind; raise ValueError with a message."""
+        """Return a value converted to the kind of the setting; raise ValueError with a message."""
         if value is None:
             return None
         if isinstance(value, bytes | bytearray):  # as text it would be b'...'

@@ -1,13 +1,13 @@
-"""Administration of transactions (KIP-664): lists, descriptions, and two ways to end one.
+"""Administration of transactions (KIP-664), with lists, descriptions, and two ways to end one.
 
-Requests about a transactional id go to its coordinator; lists are gathered from all brokers, since
-each coordinates some ids. Requests about a partition's producers go to its leader. Errors are
-raised as in `admin`. There are two ways to end a transaction from outside:
+Requests about a transactional id go to its coordinator. Lists are gathered from all brokers, since
+each broker coordinates some ids. Requests about a partition's producers go to its leader. Errors
+are raised as in `admin`. There are two ways to end a transaction from outside:
 
-    end        by its transactional id: a new session of the id, so that the coordinator aborts the
-               open transaction and fences its owner, as a successor of the owner would
-    abort      by its marker, in one partition, without the coordinator: for a transaction that the
-               coordinator does not know, and that would block its partition for ever
+    end        by its transactional id: a new session of the id makes the coordinator abort the
+               open transaction and fence its owner
+    abort      by its marker, in one partition, without the coordinator, for a transaction
+               that the coordinator does not know, and that blocks its partition for ever
 """
 
 import contextlib
@@ -45,8 +45,8 @@ class TransactionListing:
 class DescribedTransaction:
     """A transactional id as its coordinator describes it.
 
-    start_ms: wall clock, -1 without a transaction. partitions: while markers are written, those
-    that still lack one.
+    start_ms: wall clock, -1 without a transaction. partitions: while markers are written, the
+    partitions that still lack a marker.
     """
 
     transactional_id: str
@@ -63,7 +63,7 @@ class DescribedTransaction:
 class PartitionProducer:
     """The state of a producer in a partition; first_offset is -1 without an open transaction.
 
-    coordinator_epoch: the epoch of the last marker, -1 before the first.
+    coordinator_epoch: the epoch of the last marker, -1 before the first marker.
     """
 
     producer_id: int
@@ -95,8 +95,8 @@ class TransactionAdmin:
     ) -> list[TransactionListing]:
         """List all transactional ids that pass the filters, by name.
 
-        An unreachable broker is asked until the deadline, or left out at once unless all are
-        needed: a dead broker stays listed for a while.
+        An unreachable broker is asked until the deadline, or left out immediately unless all
+        brokers are needed, because a dead broker stays listed for a while.
         """
         values: dict[str, Any] = {
             "state_filters": list(states),
@@ -134,7 +134,7 @@ class TransactionAdmin:
     async def describe_listed(
         self, listed: Iterable[TransactionListing]
     ) -> dict[str, DescribedTransaction]:
-        """Describe listed transactional ids; those removed meanwhile are left out."""
+        """Describe listed transactional ids, without those that were removed meanwhile."""
         by_node: dict[int, list[str]] = {}
         for each in listed:
             by_node.setdefault(each.coordinator, []).append(each.transactional_id)
@@ -155,7 +155,7 @@ class TransactionAdmin:
     ) -> dict[TopicPartition, list[PartitionProducer]]:
         """Return the producers of each partition, as its leader knows them.
 
-        Each leader is asked once for all its partitions, and again if one has moved.
+        Each leader is asked once for all its partitions, and again after a partition has moved.
         """
         keys = list(dict.fromkeys(wanted))
         found: dict[TopicPartition, list[PartitionProducer]] = {}

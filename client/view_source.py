@@ -1,4 +1,4 @@
-"""Opens a view of the cluster from a view, a bootstrap list or a configuration."""
+"""Opening of a view of the cluster from a view, a bootstrap list or a configuration."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -11,7 +11,7 @@ Source = ClusterView | str | Iterable[str] | Mapping[str, Any]
 
 
 def split_source(source: Source | None, keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return the dotted configuration in `source`; a bootstrap list goes to the keywords."""
+    """Return the dotted configuration in `source`, with a bootstrap list among the keywords."""
     if isinstance(source, Mapping):
         return dict(cast(Mapping[str, Any], source))
     if source is not None and not isinstance(source, ClusterView):

@@ -1,1 +1,1 @@
-"""client/fetch: from a leader's answer to records; begin with fetcher.py and state.py."""
+"""Reading, from a leader's answer to records; begin with fetcher.py and state.py."""

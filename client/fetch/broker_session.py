@@ -1,8 +1,8 @@
 """The client's end of a fetch session with one broker (KIP-227), which names only changes.
 
-Pure. After a refusal, after a request with an unknown outcome, or without a session of the broker,
-the next fetch names all partitions and opens another session. It also names the old one, which the
-broker then closes.
+Pure. The next fetch names all partitions and opens another session in three cases: after a refusal,
+after a request with an unknown outcome, and if the broker has opened no session. That fetch also
+names the old session, which the broker then closes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,10 @@ SESSIONS_FROM = 7  # the first version of Fetch that has them
 
 
 class BrokerSession:
-    """A session with at most one request at a time: `prepare`, then `answered` unless it failed."""
+    """A session with at most one request at a time.
+
+    Each request is `prepare`, then `answered` unless the request has failed.
+    """
 
     __slots__ = ("_epoch", "_is_open", "_known", "_named", "_session_id")
 
@@ -38,7 +41,10 @@ class BrokerSession:
         wanted: dict[TopicPartition, FetchPartition],
         topic_ids: Mapping[str, bytes] | None,
     ) -> None:
-        """Fill in the session and the changed partitions; topic_ids: None where names are used."""
+        """Fill in the session and the changed partitions.
+
+        topic_ids: the ids of topics, or None where names are used.
+        """
         known = self._known if self._is_open and self._named is topic_ids else None
         request.session_id = self._session_id
         if known is None:

@@ -1,9 +1,9 @@
-"""OffsetForLeaderEpoch: checks that read records are in the log of a new leader (KIP-320).
+"""OffsetForLeaderEpoch, which checks that a new leader's log has the read records (KIP-320).
 
-After an unclean election the new leader's log may end before the reader's position, or diverge
-from the old leader's log. A reader that continues at its offset misses records without an error.
-So it sends the epoch of the last record that it knows, and gets the end of that epoch in the new
-leader's log.
+After an unclean election the new leader's log may end before the reader's position, or diverge from
+the old leader's log. A reader that continues at its offset misses records without an error.
+Therefore the reader sends the epoch of its last known record, and gets the end of that epoch in the
+new leader's log.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ CONSUMER = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch up to the requested one, and its end (exclusive); -1 if unknown."""
+    """The largest epoch up to the requested epoch, and its end (exclusive); -1 if unknown."""
 
     error_code: int
     leader_epoch: int
@@ -30,7 +30,7 @@ class EpochEnd(NamedTuple):
 async def epoch_ends(
     view: ClusterView, leader: int, asked: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, EpochEnd] | None:
-    """Return the ends of epochs on this leader; None if it cannot be asked (before KIP-320).
+    """Return the ends of epochs on this leader, or None for a leader without KIP-320.
 
     asked: (epoch of the last known record, known epoch of the leader) by partition.
     """

@@ -1,15 +1,15 @@
-"""Fetches ahead, with one request at a time to each leader.
+"""Fetches ahead of the application, with one request at a time to each leader.
 
-Rules of this file. A partition is fetched while fewer than two of its answers wait to be read, and
-none is while two times fetch.max.bytes wait. So the settings bound memory (plus one answer on its
-way from each leader), and the broker works while the application does. Fetches have connections of
-their own: a long poll would delay all other requests of the connection. An error of one partition
-is kept in `problems` for the next poll. When a leader has moved, the new one is asked whether its
-log continues from the known records before anything is fetched from it.
+Rules of this file. A partition is fetched while fewer than two of its answers wait to be read. No
+partition is fetched while two times fetch.max.bytes wait. The settings therefore bound memory (plus
+one answer on its way from each leader), and the broker works while the application does. Fetches
+have connections of their own, because a long poll would delay all other requests of its connection.
+An error of one partition is kept in `problems` for the next poll. After a leader has moved, the
+reader first asks the new leader whether its log continues from the known records, and then fetches.
 
-Fetches use names of topics, or ids if the caller gives them and the broker serves them (KIP-516);
-then a topic that was created again is another topic. A long-lived reader has a session with each
-leader (`broker_session`), and names only changes.
+Fetches name topics by name, or by id if the caller gives ids and the broker supports ids (KIP-516).
+With ids, a topic that was created again is another topic. A long-lived reader has a session with
+each leader (`broker_session`), and names only changes.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ SESSION_ERRORS = frozenset(
 
 
 class Fetcher:
-    """A fetcher; its caller owns `states`, and may change them at any time."""
+    """A fetcher, whose caller owns `states` and may change them at any time."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Fetcher:
         *,
         has_sessions: bool = False,
     ) -> None:
-        """Create a fetcher. topic_ids: the ids of topics that are fetched by id."""
+        """Create a fetcher; `topic_ids` are the ids of topics that are fetched by id."""
         self._view, self._settings = view, settings
         self._has_sessions = has_sessions
         self._sessions: dict[int, BrokerSession] = {}
@@ -254,7 +254,7 @@ class Fetcher:
 
 
 async def wait_for(event: asyncio.Event, timeout_ms: float) -> None:
-    """Return when the event is set, or the time is over."""
+    """Return when the event is set, or at the deadline."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_ms / 1000):
             await event.wait()

@@ -1,6 +1,6 @@
-"""ListOffsets: finds the ends of partitions, and the offset that belongs to a time.
+"""ListOffsets, which finds the ends of partitions, and the offset that belongs to a time.
 
-Each leader is asked for all its partitions at once, and again if one has moved.
+Each leader is asked for all its partitions at once, and again after a partition has moved.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""The positions of a consumer in its partitions: found, reset, committed.
+"""The positions of a consumer in its partitions, and how they are found, reset and committed.
 
-A position comes from the caller, from the group's committed offsets, or by auto.offset.reset, in
-this order. It is lost when the log no longer has it (retention), or when a new leader's log does
-not continue it (an unclean election, KIP-320). Then auto.offset.reset decides; with `none` each
-poll raises until the application seeks.
+A position comes from the caller, from the group's committed offsets, or from auto.offset.reset, in
+this order. A position is lost when retention has deleted its offset, or when a new leader's log
+does not continue from it (an unclean election, KIP-320). Then auto.offset.reset decides. With
+`none` each poll raises until the application seeks.
 """
 
 import logging
@@ -52,13 +52,13 @@ class Positions:
         return state
 
     def freeze(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop reading these partitions, which are about to be revoked, and no others."""
+        """Stop reading these partitions, which are about to be revoked, and no other partitions."""
         frozen = frozenset(partitions)
         for key, state in self.states.items():
             state.is_frozen = key in frozen
 
     def settle(self) -> None:
-        """Begin a poll: the application has finished the records of the last one."""
+        """Begin a poll, and note that the application has finished the records of the last poll."""
         self._given = []
         for state in self.states.values():
             state.settle()
@@ -68,7 +68,7 @@ class Positions:
         return [(state, state.mark()) for state in self.states.values() if state.has_data]
 
     def gives(self, before: list[tuple[FetchState, Mark]]) -> None:
-        """Save what a poll returns, and the positions before it."""
+        """Save the records that a poll returns, and the positions before them."""
         self._given = [(s, s.position, mark) for s, mark in before if s.position != mark.position]
 
     @property
@@ -104,7 +104,7 @@ class Positions:
         return [key for key, s in self.states.items() if s.position < 0]
 
     async def find(self) -> None:
-        """Find missing positions; those that the application sets meanwhile are kept."""
+        """Find missing positions; keep positions that the application sets meanwhile."""
         wanted = {key: self.states[key] for key in self.unknown}
 
         def set_position(key: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
@@ -181,7 +181,7 @@ class Positions:
         state.seek(UNKNOWN_POSITION)
 
     async def seek_to(self, partitions: Iterable[TopicPartition] | None, where: int) -> None:
-        """Continue from EARLIEST or LATEST in these partitions (None: in all)."""
+        """Continue from EARLIEST or LATEST in these partitions, or in all if None."""
         keys = list(self.states if partitions is None else partitions)
         for key, offset in (await self.offsets(dict.fromkeys(keys, where))).items():
             if key in self.states:

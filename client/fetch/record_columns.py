@@ -1,8 +1,8 @@
 """Reads the records of a batch into columns, in one loop, since it runs for every record.
 
-Pure. The checksum was verified, so the bytes are those that a broker accepted; their lengths are
-still checked against the batch. `wire.records.decode_batch` is the plain form of the same. A batch
-that was never compacted has consecutive offsets, so they are a `range` and are not read.
+Pure. The checksum was verified, so the bytes are those that a broker accepted. Their lengths are
+still checked against the batch. `wire.records.decode_batch` is the plain form of the same function.
+A batch that was never compacted has consecutive offsets, which become a `range` and are not read.
 """
 
 from bisect import bisect_left
@@ -20,10 +20,11 @@ NO_HEADERS: Headers = ()
 
 
 class RecordColumns(NamedTuple):
-    """The records of one batch, each column as long as the others.
+    """The records of one batch, as columns of the same length.
 
-    offsets: ascending; a range when nothing is missing. timestamps: wall ms. headers: None when no
-    record has any. header: the batch's, with producer, epoch, sequence, leader epoch, attributes.
+    offsets: ascending; a range when no offset is missing. timestamps: wall-clock ms. headers: None
+    when no record has headers. header: the header of the batch, with producer, epoch, sequence,
+    leader epoch and attributes.
     """
 
     topic: str
@@ -36,7 +37,7 @@ class RecordColumns(NamedTuple):
     headers: list[Headers] | None
 
     def between(self, from_offset: int, until_offset: int | None = None) -> "RecordColumns":
-        """Return the records from the first offset up to the second, which is excluded."""
+        """Return the records from the first offset up to the second offset, which is excluded."""
         offsets = self.offsets
         first = bisect_left(offsets, from_offset)
         last = len(offsets) if until_offset is None else bisect_left(offsets, until_offset)
@@ -52,7 +53,7 @@ def read_columns(
 ) -> RecordColumns:
     """Read the records of the batch at a position.
 
-    Raises InvalidRecord if they do not fill their batch exactly.
+    Raises InvalidRecord if the records do not fill the batch exactly.
     """
     packed = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
     data = decompress(header.compression, packed, DECOMPRESSED_BYTES_MAX)
@@ -73,7 +74,7 @@ def read_columns(
 
 
 def _read_dense(data: bytes, columns: RecordColumns) -> RecordColumns:
-    """Read consecutive offsets: only the length of their varints counts."""
+    """Read records with consecutive offsets, for which only the length of a varint counts."""
     header, keys, values = columns.header, columns.keys, columns.values
     base_timestamp, count = header.base_timestamp, header.record_count
     timestamps: list[int] = []
@@ -143,7 +144,7 @@ def _read_dense(data: bytes, columns: RecordColumns) -> RecordColumns:
 
 
 def _read_thinned(data: bytes, columns: RecordColumns) -> RecordColumns:
-    """Read records with offsets of their own, as compaction leaves them."""
+    """Read records with gaps between their offsets, as compaction leaves them."""
     header = columns.header
     offsets, timestamps = list[int](), list[int]()
     headers: list[Headers] = []

@@ -31,7 +31,7 @@ def read_records(
 ) -> list[ConsumerRecord]:
     """Read the records of the batch at a position, without those below `from_offset`.
 
-    Raises InvalidRecord if they do not fill their batch exactly.
+    Raises InvalidRecord if the records do not fill the batch exactly.
     """
     columns = read_columns(topic, partition, buffer, position, header)
     if header.base_offset < from_offset:

@@ -1,16 +1,16 @@
 """The fetched data of one partition, and the visibility of its records (KIP-98).
 
 Pure. A fetch answers with whole batches, the first of which may begin before the requested offset.
-Control batches are never shown. Under read_committed the broker stops at the last stable offset
-and names the aborted transactions; a batch is dropped if its producer has an aborted transaction
-that began at or before it and whose abort marker comes later.
+Control batches are never shown. Under read_committed the broker stops at the last stable offset and
+names the aborted transactions. A batch is dropped if its producer has an aborted transaction that
+began at or before the batch, and if the abort marker comes later.
 
-An answer is loaded unread and decoded batch by batch as records are requested, so the position
-covers what the application has received, never what was fetched ahead. Unreadable data is dropped
-and fetched again from the position: no record is skipped.
+An answer is loaded unread and decoded batch by batch as records are requested. The position
+therefore covers the records that the application has received, never the records fetched ahead.
+Unreadable data is dropped and fetched again from the position, so no record is skipped.
 
 Each position has the leader epoch of the record before it. When a leader with another epoch is
-known, the position is checked against its log first (KIP-320, `epoch_queries`).
+known, the position is first checked against that leader's log (KIP-320, `epoch_queries`).
 """
 
 from collections import deque
@@ -35,7 +35,10 @@ NO_EPOCH = -1
 
 
 class RawBatch(NamedTuple):
-    """A batch as it is in the log, for audits; is_aborted: its transaction was aborted."""
+    """A batch as it is in the log, for audits.
+
+    is_aborted: whether the transaction of the batch was aborted.
+    """
 
     topic: str
     partition: int
@@ -44,7 +47,10 @@ class RawBatch(NamedTuple):
     is_aborted: bool
 
     def columns(self, from_offset: int = 0, until_offset: int | None = None) -> RecordColumns:
-        """Return its records between two offsets; raise InvalidRecord, also for a control batch."""
+        """Return the batch's records between two offsets; raise InvalidRecord.
+
+        A control batch raises InvalidRecord too.
+        """
         if self.header.is_control:
             raise InvalidRecord("a control batch holds a marker, no records")
         whole = read_columns(self.topic, self.partition, self.data, 0, self.header)
@@ -65,7 +71,7 @@ class Mark(NamedTuple):
 
 
 class FetchState:
-    """One partition: the offset of the next record, and the data of fetched answers."""
+    """A partition, with the offset of the next record and the data of fetched answers."""
 
     def __init__(self, topic: str, partition: int, position: int) -> None:
         self.topic, self.partition, self.position = topic, partition, position
@@ -87,12 +93,12 @@ class FetchState:
 
     @property
     def answers_waiting(self) -> int:
-        """The number of answers that are still unread."""
+        """The number of unread answers."""
         return len(self._answers)
 
     @property
     def has_data(self) -> bool:
-        """Whether fetched data has not been returned yet."""
+        """Whether some fetched data has not been returned yet."""
         return self._data is not None or bool(self._ready or self._answers)
 
     @property
@@ -107,7 +113,7 @@ class FetchState:
         return not (self.is_paused or self.is_frozen)
 
     def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Read from another offset. leader_epoch: the epoch of the record before it, if known."""
+        """Read from another offset; `leader_epoch` is the epoch of the record before, if known."""
         self.position, self.position_epoch = offset, leader_epoch
         self.checked_epoch = NO_EPOCH
         self.settle()
@@ -131,7 +137,7 @@ class FetchState:
         )
 
     def back_to(self, mark: Mark) -> None:
-        """Return to a mark: reread from memory, or fetch again if the data was dropped."""
+        """Return to a mark, and reread from memory, or by a fetch if the data was dropped."""
         if mark.drops != self._drops:
             self.seek(mark.position, mark.position_epoch)
             return
@@ -152,17 +158,17 @@ class FetchState:
         self._ready.clear()
 
     def needs_check(self, leader_epoch: int) -> bool:
-        """Return whether the next fetch is sent to a leader whose log may differ.
+        """Return whether the next fetch is sent to a leader with a possibly different log.
 
         A lower epoch belongs to a topic that was created again.
         """
         return self.fetch_epoch >= 0 and leader_epoch != self.checked_epoch
 
     def is_truncated(self, known_epoch: int, end_offset: int, leader_epoch: int) -> bool:
-        """Return whether a log lacks records that were returned by a poll.
+        """Return whether a log lacks records that a poll has returned.
 
-        The leader, whose own epoch is `leader_epoch`, knows `known_epoch` as the last one up to
-        `fetch_epoch`, and its end (-1: none at all).
+        The leader, whose epoch is `leader_epoch`, knows `known_epoch` as the last epoch up to
+        `fetch_epoch`, and the end of that epoch (-1 if it knows none).
         """
         knows = known_epoch >= self.fetch_epoch
         if knows and end_offset >= self.fetch_offset:
@@ -179,7 +185,7 @@ class FetchState:
         aborted: Sequence[tuple[int, int]] | None,
         leader_epoch: int = NO_EPOCH,
     ) -> None:
-        """Add the answer to a fetch from `fetch_offset`. leader_epoch: the epoch of its leader."""
+        """Add the answer to a fetch from `fetch_offset`; `leader_epoch` is its leader's epoch."""
         view = memoryview(data)
         last = None
         for _, header in iterate_batches(view):
@@ -240,7 +246,7 @@ class FetchState:
         return None
 
     def take_raw(self) -> RawBatch | None:
-        """Return the next batch as it is, whatever it holds; None when all answers are used up."""
+        """Return the next batch of any kind unchanged; None when all answers are used up."""
         self._rewind()
         raw = self._next_batch()
         if raw is None:
@@ -257,7 +263,7 @@ class FetchState:
 
     @contextmanager
     def _or_again(self) -> Generator[None, None, None]:
-        """Drop data that cannot be read, so that it is fetched again, not skipped."""
+        """Drop unreadable data, so that the fetcher fetches it again and skips no record."""
         try:
             yield
         except KafkaError:

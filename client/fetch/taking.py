@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def _raised_by_the_next_poll(found: list[Any]) -> Generator[None, None, None]:
-    """Swallow an error if records were found: the next poll meets it again and raises it."""
+    """Swallow an error after records were found, because the next poll raises the same error."""
     try:
         yield
     except KafkaError:
@@ -55,7 +55,7 @@ class Taking:
         return found
 
     def _in_turn(self, found: list[Any]) -> Iterator[FetchState]:
-        """Yield each partition while it has data, until the time of a poll is over."""
+        """Yield each partition while data remains, until the time of a poll is over."""
         states = [s for s in self._positions.states.values() if s.has_data and s.is_read]
         self._turn += 1
         first, until_ms = self._turn % max(len(states), 1), now_ms() + TAKE_MS

@@ -1,1 +1,1 @@
-"""client/groups: a member of a consumer group; begin with member.py."""
+"""Membership of a consumer group; begin with member.py."""

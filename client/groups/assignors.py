@@ -1,14 +1,15 @@
-"""Assignors of a classic group: range, roundrobin, sticky and cooperative-sticky.
+"""The assignors of a classic group, which are range, roundrobin, sticky and cooperative-sticky.
 
-Pure. The leader of a group runs one of these; members may be other clients, so range and
-roundrobin give the same result as Kafka's Java client. The sticky ones guarantee three properties
-instead: every partition has one owner; with equal subscriptions two members differ by at most one
-partition; and no partition moves without need. They keep owned partitions, give free ones to the
-member with the fewest, then move single partitions from the fullest to the emptiest. (With
-subscriptions that overlap in part, Java's search for chains of moves; ours do not.)
+Pure. The leader of a group runs one assignor. Members may be other clients, so range and roundrobin
+give the same result as Kafka's Java client. The sticky assignors guarantee three properties
+instead. Every partition has one owner. With equal subscriptions two members differ by at most one
+partition. No partition moves without need. The sticky assignors keep owned partitions, give free
+partitions to the member with the fewest, then move single partitions from the fullest to the
+emptiest member. (For subscriptions that overlap in part, Java's assignors also search for chains of
+moves.)
 
-cooperative-sticky (KIP-429): a partition that changes its owner is unassigned in the first round,
-and goes to the new owner after the old one has revoked it.
+With cooperative-sticky (KIP-429), a partition that changes its owner is unassigned in the first
+round, and goes to the new owner after the old owner has revoked it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 def assign(name: str, members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
-    """Return partitions by member id. counts: the partitions of each topic that exists.
+    """Return partitions by member id; `counts` has the partition count of each existing topic.
 
     Raises KeyError for an unknown name.
     """
@@ -93,7 +94,10 @@ def _owners(
     counts: Mapping[str, int],
     claims: Mapping[str, tuple[Iterable[TopicPartition], int]],
 ) -> dict[TopicPartition, str]:
-    """Return owners; the newest generation wins, two claims of the same one cancel each other."""
+    """Return the owner of each partition, as members claim.
+
+    The newest generation wins, and two claims of the same generation cancel each other.
+    """
     newest: dict[TopicPartition, int] = {}
     owners: dict[TopicPartition, str | None] = {}
     for member_id in sorted(claims):
@@ -129,7 +133,7 @@ def _balanced(
 
 
 def _move_one(members: Mapping[str, Subscription], given: Assignment) -> bool:
-    """Move a partition to a member with at least two fewer; return False if there is none."""
+    """Move a partition to a member with at least two fewer; return False without such a member."""
     by_size = sorted(given, key=lambda m: len(given[m]))
     for fullest in reversed(by_size):
         for emptiest in by_size:

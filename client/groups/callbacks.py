@@ -1,7 +1,7 @@
 """Calls rebalance callbacks of the application, each once and to its end.
 
-An exception of a callback does not end a rebalance, as in Java's classic consumer: the first one
-is kept, and raised by the poll or close in which the rebalance runs.
+An exception of a callback does not end a rebalance, as in Java's classic consumer. The first
+exception is kept, and raised by the poll or close in which the rebalance runs.
 """
 
 import asyncio
@@ -22,7 +22,10 @@ class Callbacks:
     async def call(
         self, callback: Callable[[list[TopicPartition]], Any] | None, places: set[TopicPartition]
     ) -> None:
-        """Call a callback; an awaited one runs to its end even if a close cancels the caller."""
+        """Call a callback.
+
+        An awaited callback runs to its end even if a close cancels the caller.
+        """
         if callback is None:
             return
         try:
@@ -49,13 +52,13 @@ class Callbacks:
             raise problem
 
     def refuse_one(self) -> None:
-        """Raise RuntimeError in a callback: the caller would wait for the end of it."""
+        """Raise RuntimeError in a callback, since the caller would wait for its own end."""
         if self._calling is not None and self._calling is asyncio.current_task():
             raise RuntimeError("a callback may not wait for its own client")
 
 
 async def _until_done(calling: asyncio.Future[Any]) -> None:
-    """Wait until the call is done, then raise a cancellation; cancel it on the second one."""
+    """Wait until the call is done, then raise a cancellation; a second one cancels the call."""
     try:
         await asyncio.wait([calling])
     except asyncio.CancelledError:

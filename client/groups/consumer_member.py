@@ -1,13 +1,15 @@
 """A member of a group of the newer protocol (KIP-848), which executes `Membership`.
 
-Rules of this file. Heartbeats run in a task, one at a time, at the coordinator's interval;
-assignments change inside polls (`polled_member`). Partitions to revoke go first, with a commit and
-the callback; a heartbeat reports that, and then other members may get them. A poll takes the
-target at its beginning, and returns no records of partitions to revoke; a newer target waits for
-the next poll. Partitions are *lost* when the group has fenced the member, or when their topic was
-created again: their offsets are not committed. A fenced member joins again.
+Rules of this file. Heartbeats run in a task, one at a time, at the coordinator's interval.
+Assignments change inside polls (`polled_member`). Revocations come first, with a commit and the
+callback. A heartbeat then reports the revocation, after which other members may get the partitions.
+A poll takes the target at its beginning, and returns no records of partitions to revoke. A newer
+target waits for the next poll. Partitions are *lost* when the group has fenced the member, or when
+their topic was created again. The offsets of lost partitions are not committed. A fenced member
+joins again.
 
-A member that does not poll for max.poll.interval.ms leaves, a static one temporarily (epoch -2).
+A member that does not poll for max.poll.interval.ms leaves, and a static member leaves temporarily
+(epoch -2).
 """
 
 import asyncio
@@ -37,22 +39,23 @@ _UNSETTLED = frozenset({_S.JOINING, _S.RELEASING, _S.FENCED, _S.RECONCILING, _S.
 
 
 class HeartbeatWatcher(Protocol):
-    """Observes each heartbeat; epochs as in the protocol (0: join)."""
+    """An observer of heartbeats; epochs are those of the protocol (0 to join)."""
 
     def says(self, epoch: int) -> None:
         """Observe a heartbeat that is about to be sent."""
         ...
 
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
-        """Observe an answer without an error. is_given: it has an assignment.
+        """Observe an answer without an error.
 
-        is_settled: the member has its target assignment, and has reported it.
+        is_given: the answer has an assignment. is_settled: the member has its target assignment,
+        and has reported it.
         """
         ...
 
 
 class ConsumerGroupMember(PolledMember[MembershipRequests]):
-    """A member of a consumer group; `changed` and `before_revoking` as for `Holding`."""
+    """A member of a consumer group; `changed` and `before_revoking` are as for `Holding`."""
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that it has subscribed to by name."""
+        """The topics to which the member has subscribed by name."""
         return self._membership.names
 
     @property
@@ -119,11 +122,11 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         return bool(self.holding.partitions) and self._membership.state is not _S.FENCED
 
     def refused(self, code: int) -> None:
-        """React to a refused commit: send a heartbeat now; its answer says why."""
+        """React to a refused commit with an immediate heartbeat, whose answer has the reason."""
         self._due.set()
 
     async def close(self) -> None:
-        """Stop and leave the group; a static member leaves temporarily, since it may come back."""
+        """Stop and leave the group; a static member leaves temporarily, since it may return."""
         await self._settling.stop()
         try:
             await self._give_up_everything()
@@ -133,7 +136,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self.holding.callbacks.raise_problem()
 
     def _topic_ids(self) -> dict[TopicPartition, bytes]:
-        """Return the topic ids of its partitions."""
+        """Return the topic ids of the member's partitions."""
         held = self.holding.partitions
         return {key: place[0] for place, key in self._names.items() if key in held}
 
@@ -175,7 +178,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
                     return
 
     def _due_target(self) -> Places | None:
-        """Return the target that a poll saw, or the newest if no records can have been returned."""
+        """Return the target of the poll, or the newest target if no records were returned since."""
         seen, self._seen = self._seen, None
         return seen if self.holding.partitions else self._membership.target
 
@@ -198,7 +201,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
             self._due.set()
 
     async def _give_up(self, places: Places) -> None:
-        """Commit and revoke partitions; lose them if the name belongs to another topic now."""
+        """Commit and revoke partitions, or lose those of a topic that was created again."""
         ids = self._view.snapshot.topic_ids
         going = {self._names[place]: place[0] for place in places}
         anew = {key for key, topic_id in going.items() if ids.get(key[0], topic_id) != topic_id}
@@ -289,7 +292,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._answered = asyncio.Event()
 
     async def _next_answer(self) -> None:
-        """Send a heartbeat now, and return when it or an earlier one was answered."""
+        """Send a heartbeat now, and return when it or an earlier heartbeat was answered."""
         if self._membership.is_within:
             self._due.set()
             await wait_for(self._answered, ANSWER_MS_MIN)

@@ -1,6 +1,6 @@
 """Requests about offsets to a group's coordinator, for members of both protocols.
 
-They use a connection of their own, since a join waits at the broker for other members.
+These requests use a connection of their own, since a join waits at the broker for other members.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class CoordinatorRequests:
-    """The coordinator of one group, found again after it has moved."""
+    """The coordinator of one group, which is looked up again after it has moved."""
 
     def __init__(self, view: ClusterView, settings: Settings) -> None:
         self._view, self._settings = view, settings
@@ -51,9 +51,10 @@ class CoordinatorRequests:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         topic_ids: Mapping[TopicPartition, bytes] = MappingProxyType({}),
     ) -> int:
-        """Commit once; return the first error, or 0. identity: member id, and generation or epoch.
+        """Commit once; return the first error, or 0.
 
-        topic_ids: used instead of names if all are known and the broker supports it.
+        identity: the member id with the generation or epoch. topic_ids: replace names if all ids
+        are known and the broker supports ids.
         """
         self.commits_sent += 1
         values = self._identity("generation_id_or_member_epoch", identity)
@@ -78,7 +79,7 @@ class CoordinatorRequests:
         identity: Callable[[], tuple[str, int]] = lambda: NOBODY,
         refused: Callable[[int], Awaitable[None]] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets, after open transactions have ended; only those that exist.
+        """Return the committed offsets that exist, after open transactions have ended.
 
         `refused` is called with error codes.
         """

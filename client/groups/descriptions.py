@@ -1,4 +1,4 @@
-"""Descriptions of groups by their coordinators: classic, consumer, and other types."""
+"""Descriptions of groups by their coordinators, for classic, consumer, and other types."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -33,8 +33,9 @@ class GroupListing:
 class MemberDescription:
     """A member; `partitions` is empty for protocols other than "consumer".
 
-    epoch and target: for members of a consumer group (KIP-848), else None. `partitions` are those
-    it may read now, including those it has yet to revoke; `target` are those it will have.
+    epoch and target are set for members of a consumer group (KIP-848), else None. `partitions` are
+    those the member may read now, including those to be revoked. `target` are those of the target
+    assignment.
     """
 
     member_id: str
@@ -48,23 +49,23 @@ class MemberDescription:
 
     @property
     def gives_up(self) -> tuple[TopicPartition, ...]:
-        """The partitions that it has yet to revoke."""
+        """The partitions that the member has yet to revoke."""
         if self.target is None:
             return ()
         return tuple(each for each in self.partitions if each not in self.target)
 
     @property
     def waits_for(self) -> tuple[TopicPartition, ...]:
-        """The partitions that it will have once their owners have revoked them."""
+        """The partitions that the member will get after their owners have revoked them."""
         return tuple(each for each in self.target or () if each not in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group; one that has only offsets is "Empty" and has no protocol type.
+    """A group; a group with only offsets is "Empty" and has no protocol type.
 
-    epoch, target_epoch: for a consumer group (KIP-848), else None. `protocol` is its assignor.
-    Groups of other types have only their type and state.
+    epoch and target_epoch are set for a consumer group (KIP-848), else None. `protocol` is the
+    assignor. Groups of other types have only their type and state.
     """
 
     group_id: str
@@ -79,7 +80,7 @@ class GroupDescription:
 
     @property
     def is_known(self) -> bool:
-        """Whether its members are described."""
+        """Whether the members of the group are described."""
         return self.type in (CLASSIC, CONSUMER)
 
 
@@ -184,7 +185,7 @@ def _member(member: Any, protocol_type: str) -> MemberDescription:
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions in a member's assignment of any version; none if it is unreadable."""
+    """Return the partitions in a member's assignment of any version, or none if unreadable."""
     try:
         return tuple(sorted(decode_assignment(assignment)))
     except MalformedFrame:

@@ -1,4 +1,4 @@
-"""The partitions of a group member of either protocol, and the calls when they change."""
+"""The partitions of a group member of either protocol, and the calls at their changes."""
 
 import itertools
 import logging
@@ -18,7 +18,7 @@ Partitions = set[TopicPartition]
 
 @dataclass(slots=True)
 class RebalanceListener:
-    """Callbacks of the application: functions or coroutine functions of a list of partitions.
+    """Callbacks of the application, which are functions or coroutine functions of partitions.
 
     Without `on_lost`, `on_revoked` is also called for lost partitions.
     """
@@ -31,8 +31,8 @@ class RebalanceListener:
 class Holding:
     """The partitions of a member.
 
-    changed(gone, added): called when partitions go or come. before_revoking: awaited before they
-    are revoked (the consumer commits). member: its name in the log.
+    changed(gone, added): called when partitions go or come. before_revoking: awaited before
+    partitions are revoked (the consumer commits). member: the name of the member in the log.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Holding:
         self._gone: Partitions = set()
 
     def tenures(self, partitions: Iterable[TopicPartition]) -> list[int | None]:
-        """Return the number of the take that assigned each partition, None if not assigned."""
+        """Return the number of each partition's assignment, None if unassigned."""
         return [self._taken.get(each) for each in partitions]
 
     async def take(self, added: Partitions) -> None:
@@ -68,7 +68,7 @@ class Holding:
             self._changed(set(), set())
 
     async def revoke(self, partitions: Partitions) -> None:
-        """Revoke partitions with a commit and the callback: no other member has them yet."""
+        """Revoke partitions with a commit and the callback, while no other member has them."""
         if not partitions:
             return
         logger.info("%s: gives up %s", self._member, named(partitions))
@@ -84,14 +84,17 @@ class Holding:
             self._drop(partitions)
 
     async def lose(self) -> None:
-        """Lose all partitions without a commit: other members may have them already."""
+        """Lose all partitions without a commit, because other members may have them already."""
         lost = self.partitions
         if lost:
             logger.warning("%s: the group went on without it; lost %s", self._member, named(lost))
             await self._lose(lost)
 
     async def forget(self, partitions: Partitions) -> None:
-        """Lose partitions of deleted topics: their offsets would count for the new topic."""
+        """Lose partitions of deleted topics without a commit.
+
+        Committed offsets would count for the new topic of the same name.
+        """
         if partitions:
             logger.warning("%s: topics made anew; lost %s", self._member, named(partitions))
             await self._lose(partitions)
@@ -101,7 +104,7 @@ class Holding:
         await self.callbacks.call(self.listener.on_lost or self.listener.on_revoked, lost)
 
     def polled(self) -> None:
-        """Restart the count of revoked partitions, because a poll returns records."""
+        """Forget which partitions were revoked before, because a poll returns records."""
         self._gone = set()
 
     def refuse_others(
@@ -109,8 +112,8 @@ class Holding:
     ) -> None:
         """Raise CommitFailed for partitions that were revoked since the last poll.
 
-        The coordinator accepts offsets of any partition from a member, and these would overwrite
-        those of the new owner.
+        The coordinator accepts offsets of any partition from a member. The late offsets would
+        overwrite offsets of the new owner.
         """
         asked = set(partitions)
         gone = asked & self._gone

@@ -1,12 +1,13 @@
-"""A member of a consumer group: join, sync, heartbeat, leave (KIP-62, 345, 394, 429).
+"""A member of a classic consumer group, which joins, syncs, heartbeats and leaves.
 
-Rules of this file. A join begins inside the consumer's poll (`polled_member`); only heartbeats run
-in a task. They stop when the application has not polled for max.poll.interval.ms, and the group
-rebalances without the member: at once, or after the session of a static member.
+It implements KIP-62, 345, 394 and 429. Rules of this file. A join begins inside the consumer's poll
+(`polled_member`), and only heartbeats run in a task. The heartbeats stop when the application has
+not polled for max.poll.interval.ms. Then the group rebalances without the member, immediately or,
+for a static member, after the session timeout.
 
-Eager assignors revoke all partitions before they join. With cooperative-sticky alone, only those
-are revoked that the new assignment lacks, and then the member joins again. Partitions are *lost*
-when the group has rebalanced without the member: other members may have them already.
+Eager assignors revoke all partitions before a join. With cooperative-sticky alone, a member revokes
+only the partitions that the new assignment lacks, and then joins again. Partitions are *lost* when
+the group has rebalanced without the member, because other members may have them already.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ _R = GroupReaction
 
 
 class GroupMember(PolledMember[GroupRequests]):
-    """A member of a classic group; `changed` and `before_revoking` as for `Holding`."""
+    """A member of a classic group; `changed` and `before_revoking` are as for `Holding`."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class GroupMember(PolledMember[GroupRequests]):
 
     @property
     def owned(self) -> Partitions:
-        """The partitions that it reads."""
+        """The partitions that the member reads."""
         return self.holding.partitions
 
     @property
@@ -94,7 +95,7 @@ class GroupMember(PolledMember[GroupRequests]):
         return self._is_cooperative and bool(self.owned)
 
     def refused(self, code: int) -> None:
-        """React to a refused commit: the group rebalances, or has removed the member."""
+        """React to a refused commit, which means a rebalance or the removal of the member."""
         is_lost = group_reaction_to(GroupRequest.COMMIT, code) is _R.RESET
         is_lost = is_lost and not self._settling.is_running  # a join finds that out itself
         if is_lost:
@@ -107,7 +108,7 @@ class GroupMember(PolledMember[GroupRequests]):
         self._is_lost |= is_lost
 
     async def close(self) -> None:
-        """Stop and leave the group; a static member does not leave, since it may come back."""
+        """Stop and leave the group; a static member does not leave, since it may return."""
         await self._settling.stop()
         await self._heartbeats.stop()
         await self._give_up(everything=True)
@@ -118,7 +119,7 @@ class GroupMember(PolledMember[GroupRequests]):
     # --- joining
 
     def _topics_have_grown(self) -> bool:
-        """Return whether the leader has to assign again, because topics have other partitions."""
+        """Return whether the leader must assign again, since the number of partitions changed."""
         snapshot = self._view.snapshot
         if self._led_counts is None or snapshot is self._seen:
             return False
@@ -131,7 +132,7 @@ class GroupMember(PolledMember[GroupRequests]):
         return {topic: count for topic, count in counts.items() if count}
 
     async def _settle(self) -> None:
-        """Join until it is a member of the newest generation."""
+        """Join until the member belongs to the newest generation."""
         self._must_join = True
         await self._heartbeats.stop()
         await self._give_up()
@@ -202,7 +203,7 @@ class GroupMember(PolledMember[GroupRequests]):
         return {member_id: encode_assignment(given[member_id]) for member_id in given}
 
     async def _accept(self, request: GroupRequest, code: int) -> bool:
-        """Return whether the request succeeded; False: join again. Raises other errors."""
+        """Return True for success, False to join again; raise other errors."""
         reaction = group_reaction_to(request, code)
         if reaction is _R.DONE:
             return True

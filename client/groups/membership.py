@@ -1,21 +1,23 @@
-"""A member of a group of the newer protocol (KIP-848): its state, and its next heartbeat.
+"""The state of a member of a newer group (KIP-848), and the member's next heartbeat.
 
 Pure. There is one request, ConsumerGroupHeartbeat:
 
     state          the next heartbeat has                      then
-    OUTSIDE        none is sent
+    OUTSIDE        none is sent                                JOINING
     JOINING        epoch 0, the whole subscription             RECONCILING with the assignment
-    RELEASING      epoch -2: the old place may be its own      JOINING
-    STABLE         its epoch, and changes                      RECONCILING with another assignment
-    RECONCILING    the same; meanwhile it revokes and takes    ACKNOWLEDGING
-    ACKNOWLEDGING  at once the owned partitions                STABLE
+    RELEASING      epoch -2, because the old place may be      JOINING
+                   that of this member
+    STABLE         the epoch, and changes                      RECONCILING with another assignment
+    RECONCILING    the same, while partitions are              ACKNOWLEDGING
+                   revoked and added
+    ACKNOWLEDGING  the owned partitions, without a delay       STABLE
     FENCED         none before all partitions are lost         JOINING
-    LEAVING        none; it revokes all partitions             OUTSIDE
+    LEAVING        none, while all partitions are revoked      OUTSIDE
     FAILED         none any more
 
 Places are (topic id, partition). After each assignment a heartbeat reports the owned partitions,
-even unchanged ones: the coordinator waits for the change that it has requested. The epoch is kept
-after the group has fenced the member: offsets of earlier records are committed under it.
+even if unchanged, because the coordinator waits for that report. The epoch is kept after the group
+has fenced the member, because offsets of earlier records are committed under that epoch.
 """
 
 from collections.abc import Mapping
@@ -53,7 +55,7 @@ SPEAKING = WITHIN | {_S.JOINING, _S.RELEASING}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberHeartbeat:
-    """One heartbeat, with kio's names; `topic_partitions` are places, None if unreported."""
+    """A heartbeat, with kio's names; `topic_partitions` are places, None if unreported."""
 
     member_epoch: int
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -86,22 +88,22 @@ class Membership:
 
     @property
     def wants(self) -> bool:
-        """Whether it is subscribed to anything."""
+        """Whether the member is subscribed to anything."""
         return bool(self.names) or self.pattern is not None
 
     @property
     def identity(self) -> tuple[str, int]:
-        """The id and epoch for offset requests; those of a non-member before it has joined."""
+        """The id and epoch for offset requests, with defaults before the member has joined."""
         return (self.member_id, self.epoch) if self.epoch >= 0 else ("", -1)
 
     @property
     def is_within(self) -> bool:
-        """Whether the group has it as a member, as far as it knows."""
+        """Whether the group has the member, as far as the member knows."""
         return self.state in WITHIN
 
     @property
     def is_urgent(self) -> bool:
-        """Whether its next heartbeat does not wait for the interval."""
+        """Whether the next heartbeat does not wait for the interval."""
         if self.is_within and self._told and self._told[:2] != (self.names, self.pattern):
             return True
         return self.state in (_S.JOINING, _S.RELEASING, _S.ACKNOWLEDGING)
@@ -138,7 +140,7 @@ class Membership:
                 self.left()
 
     def leave(self) -> MemberHeartbeat | None:
-        """Leave the group; return the heartbeat that says so, or None if it is no member."""
+        """Leave the group; return the heartbeat that reports it, or None for a non-member."""
         was = self.state
         self._forget()
         self.owned = self.target = NOWHERE
@@ -146,9 +148,9 @@ class Membership:
         return self._leaving() if was in SPEAKING | {_S.LEAVING} else None
 
     def left(self) -> None:
-        """Note that the member has left: its offsets carry no epoch until it joins again.
+        """Note that the member has left, so that its offsets carry no epoch until it joins again.
 
-        A member that subscribed while it left may have joined again already.
+        A member that subscribed during the departure may have joined again already.
         """
         if self.state is _S.OUTSIDE:
             self.epoch = -1
@@ -220,7 +222,7 @@ class Membership:
     def answered(
         self, heartbeat: MemberHeartbeat, epoch: int, interval_ms: int, assignment: Places | None
     ) -> None:
-        """Process the answer to a heartbeat; `assignment` is None if it is unchanged."""
+        """Process the answer to a heartbeat; an `assignment` of None is unchanged."""
         if heartbeat is self._on_its_way and self.state is _S.LEAVING:
             self.epoch = max(self.epoch, epoch)  # the member has yet to commit
         if heartbeat is not self._on_its_way or self.state not in SPEAKING:
@@ -240,7 +242,7 @@ class Membership:
             self.state = _S.RECONCILING
 
     def lost(self, heartbeat: MemberHeartbeat) -> None:
-        """Treat a heartbeat as unanswered: the next one reports everything."""
+        """Treat a heartbeat as unanswered, so that the next heartbeat reports everything."""
         if heartbeat is self._on_its_way:
             self._forget()
             self._may_have_place |= heartbeat.member_epoch == JOINS

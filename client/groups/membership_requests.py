@@ -1,11 +1,11 @@
-"""The requests of a member of the newer protocol (KIP-848): heartbeats, and offsets by its epoch.
+"""The requests of a member of a newer group (KIP-848), for heartbeats and for offsets.
 
-A commit carries the member's epoch at the time of the call: partitions revoked since belong to the
-next owner (KIP-1251). If the coordinator refuses that epoch as stale, the commit is repeated with
-the newer one of the next heartbeat, provided that the member has kept all the partitions.
+A commit carries the member's epoch at the time of the call, because partitions revoked since belong
+to the next owner (KIP-1251). If the coordinator refuses that epoch as stale, the commit is repeated
+with the newer epoch of the next heartbeat, provided that the member has kept all the partitions.
 
-Offsets of owned partitions name topics by id if the broker supports that (OffsetCommit 10): a
-topic created in place of a deleted one does not get the old offsets.
+Offsets of owned partitions name topics by id if the broker supports OffsetCommit 10. A topic
+created in place of a deleted topic then does not get the old offsets.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -36,7 +36,7 @@ _HEARTBEATS_TELL = (
 class MembershipRequests(CoordinatorRequests):
     """The requests of a member; `next_answer` returns after the next heartbeat was answered.
 
-    topic_ids: returns the topic ids of the member's partitions.
+    topic_ids: a function that returns the topic ids of the member's partitions.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class MembershipRequests(CoordinatorRequests):
         return error_for(code, words)
 
     async def leave(self, heartbeat: MemberHeartbeat) -> None:
-        """Leave the group if it can be reached; otherwise the session times out."""
+        """Leave the group if its coordinator can be reached; otherwise the session times out."""
         try:
             await self.heartbeat(heartbeat, LEAVE_TIMEOUT_MS)
         except KafkaError:
@@ -101,7 +101,7 @@ class MembershipRequests(CoordinatorRequests):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_itself: bool = False
     ) -> None:
-        """Commit offsets for the member's current epoch, with topics named by their ids."""
+        """Commit offsets under the member's current epoch, with topics named by their ids."""
         identity, tenures = self._membership.identity, self._holding.tenures(offsets)
         topic_ids = self._topic_ids()
 
@@ -121,7 +121,7 @@ class MembershipRequests(CoordinatorRequests):
     async def committed(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets, after open transactions have ended; only those that exist."""
+        """Return the committed offsets that exist, after open transactions have ended."""
 
         async def refused(code: int) -> None:
             if code in _HEARTBEATS_TELL:
@@ -130,7 +130,7 @@ class MembershipRequests(CoordinatorRequests):
         return await self._committed(partitions, self._asking, refused)
 
     def _asking(self) -> tuple[str, int]:
-        """Return the identity for OffsetFetch: the member's while it is one."""
+        """Return the identity for OffsetFetch, which is the member's as long as it is a member."""
         membership = self._membership
         return membership.identity if membership.is_within else ("", -1)
 

@@ -1,8 +1,8 @@
 """The part of a group membership that polls drive, the same for both group protocols.
 
 Rules of this file. Assignments change only inside polls, so that an application does not lose a
-partition while it processes its records. When a poll's time is over, the next ones continue the
-rebalance. A poll raises the error of a callback once, after the rebalance has continued.
+partition while it processes its records. When the time of a poll is over, the next polls continue
+the rebalance. A poll raises the error of a callback once, after the rebalance has continued.
 """
 
 from typing import Generic, TypeVar
@@ -19,7 +19,7 @@ Requests = TypeVar("Requests", bound=CoordinatorRequests)
 
 
 class PolledMember(Generic[Requests]):
-    """A member. Each protocol implements which work is due, and how it is done."""
+    """A member; each protocol implements which work is due, and how the work is done."""
 
     holding: Holding
     requests: Requests
@@ -31,9 +31,10 @@ class PolledMember(Generic[Requests]):
         self._polled_ms = now_ms()
 
     async def poll(self, deadline_ms: int) -> bool:
-        """Do work that is due; return False at the deadline. Raises what ended the membership.
+        """Do work that is due; return False at the deadline.
 
-        Partitions that stay assigned are read meanwhile.
+        Raises the error that ended the membership. Partitions that stay assigned are read
+        meanwhile.
         """
         self._polled_ms = now_ms()
         if self._problem is not None:

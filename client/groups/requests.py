@@ -1,4 +1,7 @@
-"""The requests of a member of the classic protocol to its coordinator; `member` has the state."""
+"""The requests of a member of the classic protocol to its coordinator.
+
+`member` has the state of the member.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,16 +32,17 @@ class GroupRequests(CoordinatorRequests):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The membership under which the last records were read; KIP-447 fences by it.
+        """The membership under which the last records were read, for fencing by KIP-447.
 
-        Not the current one: the broker does not check a generation of -1 without a member id.
+        The current membership does not serve, because the broker does not check a generation of -1
+        without a member id.
         """
         member_id, generation = self._joined
         instance_id = self._settings.group_instance_id
         return GroupMetadata(self.group_id, generation, member_id, instance_id)
 
     def joined(self) -> None:
-        """Remember this generation: its assignment is the member's from now on."""
+        """Remember this generation, whose assignment is the member's from now on."""
         self._joined = self.member_id, self.generation
 
     def reset_generation(self, code: int = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
@@ -48,7 +52,7 @@ class GroupRequests(CoordinatorRequests):
             self.member_id = ""
 
     async def join(self, protocols: list[tuple[str, bytes]]) -> Any:
-        """Send JoinGroup; return the answer, errors included, when all members have joined."""
+        """Send JoinGroup; return the answer, even an error, when all members have joined."""
         values = {
             "group_id": self.group_id,
             "session_timeout": self._settings.session_timeout_ms,
@@ -85,7 +89,7 @@ class GroupRequests(CoordinatorRequests):
         return error_about(code, self.group_id, "Read") if code else None
 
     async def leave(self) -> None:
-        """Leave the group if it can be reached; otherwise the session times out."""
+        """Leave the group if its coordinator can be reached; otherwise the session times out."""
         if not self.member_id:
             return
         member = {"member_id": self.member_id, "reason": "the consumer is closing"}
@@ -101,7 +105,7 @@ class GroupRequests(CoordinatorRequests):
     ) -> None:
         """Commit offsets; raise CommitFailed if the group has removed this member.
 
-        by_itself: an automatic commit, which fails at once for deleted topics.
+        by_itself: an automatic commit, which fails immediately for deleted topics.
         """
         joined = self._joined  # the membership that read them; see `metadata`
 
@@ -116,7 +120,7 @@ class GroupRequests(CoordinatorRequests):
     async def committed(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets, after open transactions have ended; only those that exist."""
+        """Return the committed offsets that exist, after open transactions have ended."""
         return await self._committed(partitions)
 
     @property

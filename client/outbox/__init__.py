@@ -1,5 +1,5 @@
-"""outbox: records as rows of the database's own transaction, sent to Kafka afterwards by a relay.
+"""An outbox of records in the database's own transaction, which a relay sends to Kafka later.
 
-For a Kafka without two-phase commit; see docs/databases.md. table.py has the rows, writer.py
-writes them, relay.py sends them.
+An outbox is for a Kafka without two-phase commit (see docs/databases.md). table.py has the rows,
+writer.py writes them, and relay.py sends them.
 """

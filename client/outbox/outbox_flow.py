@@ -1,8 +1,8 @@
 """The work of an outbox writer, with and without an event loop.
 
-Its block is an ordinary transaction of the database; the records are rows in it. A generation row
-fences older writers of the name, as with a dual write: a paused process whose successor continues
-from its positions cannot commit when it wakes.
+Its block is an ordinary transaction of the database, with the records as rows. A generation row
+fences older writers of the name, as with a dual write. When a suspended process resumes after a
+successor has continued from its positions, it cannot commit.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from . import records, table
 
 
 class OutboxFlow(ConnectionFlow):
-    """A writer of the outbox of its name, with its connection; for one thread or task."""
+    """An outbox writer with its name and connection, for one thread or task."""
 
     def __init__(self, name: str, connection: Any, *, creates_tables: bool = True) -> None:
         super().__init__(name, connection)

@@ -2,12 +2,13 @@
 
     await OutboxRelay("127.0.0.1:9092", "billing", connect).run()
 
-To send a batch, the relay gives its number to rows in the database. A transaction sends their
-records, and the number to the compacted topic oncelog.outbox.NAME; then the rows are deleted. A
-start calls InitProducerId, which ends an older relay's transaction, and reads the last sent batch
-from that topic: rows of batches up to it are deleted, rows of later ones were not sent, and lose
-their number. So a relay may be killed at any point. An older relay that wakes cannot commit in
-Kafka (its epoch is old), nor number rows (its generation is old).
+To send a batch, the relay stores the number of the batch in rows of the database. A transaction
+sends the records of these rows, and the number to the compacted topic oncelog.outbox.NAME. Then the
+rows are deleted. A start calls InitProducerId, which ends an older relay's transaction, and reads
+the number of the last sent batch from that topic. Rows of batches up to that number are deleted.
+Rows of later batches were not sent, and lose their number. Therefore a relay may be killed at any
+point. An older relay that resumes cannot commit in Kafka (its epoch is old), nor number rows (its
+generation is old).
 """
 
 import asyncio
@@ -36,7 +37,7 @@ TAIL_OFFSETS = 1_000  # the first range of offsets that a start reads
 
 
 class OutboxRelay(ConnectionFlow):
-    """A relay; of two with one name, the later one works."""
+    """A relay; of two relays with one name, only the later one works."""
 
     def __init__(
         self,
@@ -48,7 +49,10 @@ class OutboxRelay(ConnectionFlow):
         replication_factor: int = -1,
         **options: Any,
     ) -> None:
-        """Create a relay. connection: opens a connection. options: the producer's settings."""
+        """Create a relay.
+
+        `connection` opens a connection, `options` are settings of the producer.
+        """
         super().__init__(name, connection)
         self._source, self._options = source, options
         self._rows_max, self._replication_factor = batch_rows_max, replication_factor
@@ -84,16 +88,19 @@ class OutboxRelay(ConnectionFlow):
             await self.close()
 
     async def start(self) -> None:
-        """End transactions of older relays, and find the batch that was sent last.
+        """End transactions of older relays, and find the last sent batch.
 
-        The claim comes before InitProducerId: of two relays that start at once, the one with the
-        epoch but without the generation then has no numbered rows. In the other order it has some,
-        and the other relay numbers more rows for the same batch.
+        The claim of the generation comes before InitProducerId. If two relays start at once, the
+        relay with the epoch but without the generation then has no numbered rows. In the other
+        order that relay has some, and the other relay numbers more rows for the same batch.
         """
         await self._start(None)
 
     async def _start(self, latest: int | None) -> None:
-        """Start. latest: the highest generation of this relay; it ends if there is a higher one."""
+        """Start the relay; raise if there is a higher generation than `latest`.
+
+        latest: the highest generation of this relay.
+        """
         await self.close()
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
@@ -111,7 +118,10 @@ class OutboxRelay(ConnectionFlow):
         await drive_async(self._run(table.delete_sent(self.name, self._sent)))
 
     async def send_batch(self) -> int:
-        """Send the next batch; return its number of records. After an error call `start` again."""
+        """Send the next batch and return its number of records.
+
+        After an error call `start` again.
+        """
         batch = self._sent + 1
         script = table.next_batch(self.name, self._generation, batch, self._rows_next)
         rows: list[Row] = await drive_async(self._run(script))
@@ -151,10 +161,10 @@ class OutboxRelay(ConnectionFlow):
         await producer.commit_transaction()
 
     async def _raise_if_superseded(self, problem: KafkaError) -> None:
-        """Raise RelaySuperseded if another relay has started, by the database's generation.
+        """Raise RelaySuperseded if the database's generation shows that another relay has started.
 
-        Kafka's error does not tell: a timeout or an expired id fences, too, and a batch with an
-        old epoch is no fatal error. Beginning again would end the successor.
+        Kafka's error does not show that. A timeout or an expired id fences, too, and a batch with
+        an old epoch is no fatal error. A new start would end the successor.
         """
         if await drive_async(self._run(table.read_generation(self.name))) > self._generation:
             raise RelaySuperseded(
@@ -174,11 +184,12 @@ class OutboxRelay(ConnectionFlow):
                 return
 
     async def _mark_start(self) -> int:
-        """Write a marker record to the topic, and return the offset after it.
+        """Write a marker record to the topic, and return the offset after the marker.
 
-        All sent batches come before it, and a deposed leader that does not know that yet does not
-        have it; its own end offset would be too low. The marker is aborted, since older relays
-        take every visible record for the number of a batch.
+        All sent batches come before the marker. The end offset of a deposed leader that has not yet
+        noticed its deposition would be too low, but the marker shows whether the leader is current.
+        The marker is aborted, since older relays take every visible record for the number of a
+        batch.
         """
         producer = self._producer
         assert producer is not None
@@ -194,8 +205,8 @@ class OutboxRelay(ConnectionFlow):
     async def _last_sent(self) -> int:
         """Return the number of the last sent batch, or 0; transactions of older relays have ended.
 
-        It reads from near the end: the newest segment, of up to a gigabyte or a week, is not
-        compacted.
+        The search begins near the end, because the newest segment, of up to a gigabyte or a week,
+        is not compacted.
         """
         key = (self.topic, 0)
         async with asyncio.timeout(READ_TIMEOUT_S):

@@ -1,16 +1,16 @@
 """The table of an outbox, and that of its relays, in SQL that every database understands.
 
-    outbox, writer_session, number   one record: of a writer's session, and its number there
-    created_ms   its time; rows are sent in this order, which is the order of each session
+    outbox, writer_session, number   one record of a writer's session, and its number there
+    created_ms      its time; rows are sent in this order, which is the order of each session
     topic, record   the topic; the rest of the record as text (records.py)
-    batch        the relay's transaction that sends it; NULL until one is given
+    batch           the number of the batch that sends the record, or NULL
 
-    outbox, generation, batch        of a relay: its generation, the last batch that was given
-    origin       drawn by the first relay: tells it from an outbox of this name in another database
+    outbox, generation, batch        a relay's generation, and the last assigned batch
+    origin          drawn by the first relay; differs from an outbox of this name elsewhere
 
-The next rows are not found by a position in the table, since a row whose transaction commits late
-would come before it: they are the rows without a batch. Kafka has the number of the batch that was
-sent last. Pure, as dual_write/decision_table.py.
+The next rows are not found by a position in the table, since a row of a late commit could come
+before that position. The next rows are the rows without a batch. Kafka has the number of the last
+sent batch. Pure, as dual_write/decision_table.py.
 """
 
 import itertools
@@ -46,13 +46,13 @@ class Row:
 
 
 class RelaySuperseded(KafkaError):
-    """Another relay of this outbox has started; this one must end."""
+    """Another relay of this outbox has started, and this relay must end."""
 
     code = ErrorCode.PRODUCER_FENCED
 
 
 class ClaimInDoubt(Exception):
-    """The database has not answered the COMMIT: the generation may be claimed."""
+    """The database has not answered the COMMIT, so the generation may be claimed or not."""
 
 
 def superseded(outbox: str) -> RelaySuperseded:
@@ -73,7 +73,7 @@ def create_tables() -> Script[None]:
 
 
 def insert(outbox: str, row: Row) -> Script[None]:
-    """Insert a record as a part of the block: it is sent if the transaction commits."""
+    """Insert a record as a part of the block, to be sent if the transaction commits."""
     yield Statement(
         f"INSERT INTO {TABLE} (outbox, writer_session, number, created_ms, topic, record) "
         "VALUES (?, ?, ?, ?, ?, ?)",
@@ -82,10 +82,10 @@ def insert(outbox: str, row: Row) -> Script[None]:
 
 
 def claim(outbox: str, latest: int | None = None) -> Script[tuple[int, str]]:
-    """Increment the relay's generation, so that no older relay numbers rows; return the office.
+    """Increment the relay's generation, and return the office.
 
-    The office is the generation and the outbox's origin. latest: raise RelaySuperseded if the
-    generation is beyond it. Raises ClaimInDoubt.
+    No older relay can number rows afterwards. The office is the generation and the outbox's origin.
+    latest: raise RelaySuperseded if the generation is beyond it. Raises ClaimInDoubt.
     """
     newest = "" if latest is None else f" AND generation <= {latest:d}"
     for attempt in range(CLAIMS_MAX):
@@ -130,13 +130,16 @@ def _office(outbox: str) -> Script[tuple[int, str]]:
 
 
 def delete_sent(outbox: str, batch: int) -> Script[None]:
-    """Delete rows of batches up to this one, which are sent; reads the whole outbox, at a start."""
+    """Delete the rows of batches up to this one, which are sent.
+
+    The script reads the whole outbox, at a start.
+    """
     yield Statement(f"DELETE FROM {TABLE} WHERE outbox = ? AND batch <= ?", (outbox, batch))
     yield SqlEnding.COMMIT
 
 
 def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
-    """Delete the rows of a sent batch, by the range of the table's key that has them."""
+    """Delete the rows of a sent batch, by their range in the table's key."""
     created_ms = [row.created_ms for row in rows]
     yield Statement(
         f"DELETE FROM {TABLE} WHERE outbox = ? AND created_ms BETWEEN ? AND ? AND batch = ?",
@@ -148,7 +151,8 @@ def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
 def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
     """Clear the number of batches after this one, which were not sent; raise RelaySuperseded.
 
-    The check keeps a relay that slept in its start from clearing its successor's batch.
+    The check prevents a relay that was suspended during its start from clearing the batch of its
+    successor.
     """
     yield from _hold_office(outbox, generation, batch)
     yield Statement(
@@ -158,7 +162,7 @@ def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
 
 
 def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
-    """Lock the relay's row in the transaction that numbers rows, so that no other one claims it."""
+    """Lock the relay's row against claims, in the transaction that numbers rows."""
     answer = yield Statement(
         f"UPDATE {RELAYS} SET batch = ? WHERE outbox = ? AND generation = ?",
         (batch, outbox, generation),
@@ -173,7 +177,7 @@ def next_batch(
 ) -> Script[list[Row]]:
     """Number rows without a batch, and return them; raise RelaySuperseded.
 
-    Lengths are read first: rows_max records of a megabyte each would need too much memory.
+    Lengths are read first, because rows_max records of a megabyte each would need too much memory.
     """
     answer = yield Statement(
         f"SELECT created_ms, writer_session, number, LENGTH(record) FROM {TABLE} "

@@ -1,12 +1,12 @@
-"""A dual write's block for a Kafka without two-phase commit: records go into the database.
+"""The block of a dual write for a Kafka without two-phase commit, with records in the database.
 
     with BlockingOutboxWriter("billing", connect) as writer:
         with writer.transaction() as work:
             work.execute("UPDATE accounts SET balance = balance - ? WHERE id = ?", (5, 1))
             work.send("transfers", b"...")
 
-The block counts when the database commits; `OutboxRelay` (relay.py) then sends its records. The
-calls are those of `DualWriter`, but `send` returns no delivery: the record is sent later.
+The block counts when the database commits, and then `OutboxRelay` (relay.py) sends its records. The
+calls are those of `DualWriter`, but `send` returns no delivery, because the record is sent later.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class BlockingOutboxWork(BlockingDatabaseWork):
     _writer: "BlockingOutboxWriter"
 
     def send(self, topic: str, value: bytes | None = None, **fields: Unpack[RecordFields]) -> None:
-        """Insert the record as a row; it is sent if the block commits."""
+        """Insert the record as a row, to be sent if the block commits."""
         self._used()
         drive(self._writer.write_record(topic, value, **fields))
 
@@ -44,7 +44,7 @@ class BlockingOutboxWriter(OutboxFlow):
         self.close()
 
     def start(self) -> None:
-        """Take the name over: older writers can no longer commit."""
+        """Take the name over, after which older writers can no longer commit."""
         drive(self._start())
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class OutboxWork(DatabaseWork):
     async def send(
         self, topic: str, value: bytes | None = None, **fields: Unpack[RecordFields]
     ) -> None:
-        """Insert the record as a row; it is sent if the block commits."""
+        """Insert the record as a row, to be sent if the block commits."""
         flow = self._writer.write_record(topic, value, **fields)
         await drive_async(flow, self._used)
 
@@ -98,7 +98,7 @@ class OutboxWriter(OutboxFlow):
         await self.close()
 
     async def start(self) -> None:
-        """Take the name over: older writers can no longer commit."""
+        """Take the name over, after which older writers can no longer commit."""
         await drive_async(self._start())
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ class OutboxWriter(OutboxFlow):
     async def transaction(self) -> AsyncGenerator[OutboxWork]:
         """Open an atomic block; DecisionInDoubt means that its outcome is unknown.
 
-        A block that is cancelled at its end may count or not; it ends by itself.
+        A block that is cancelled at its end may count or not, and ends by itself.
         """
         await self._shielded.ended()
         with self._taken():

@@ -1,1 +1,1 @@
-"""client/produce: from a record to its acknowledgement; begin with sender.py."""
+"""Sending, from a record to its acknowledgement; begin with sender.py."""

@@ -1,13 +1,13 @@
-"""The unfinished records of a producer: batches by partition, linger, the order of retries.
+"""The unfinished records of a producer, with batches by partition, linger and retries.
 
-Pure; `now_ms` is monotonic. A partition has a queue of batches and a few in flight. To keep the
-order, a batch that must be sent again returns to its place, and while it waits or is in flight
-again, no other batch of its partition is sent. Places are counted apart from sequence numbers,
-which restart at 0.
+Pure; `now_ms` is monotonic. A partition has a queue of batches and a few batches in flight. To keep
+the order, a batch that must be sent again returns to its place. While that batch waits or is in
+flight again, no other batch of its partition is sent. Places are counted apart from sequence
+numbers, which restart at 0.
 
-A broker that does not know a producer id accepts any first sequence number (Kafka's too). So a
-partition has only one batch in flight until its leader has acknowledged one of the id: otherwise
-the second could be accepted before the first.
+A broker that does not know a producer id accepts any first sequence number (Kafka's broker, too).
+Therefore a partition has only one batch in flight until its leader has acknowledged a batch of the
+id. Otherwise the second batch could be accepted before the first.
 """
 
 from collections import deque
@@ -48,7 +48,7 @@ class ProducerBatch:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that its records take."""
+        """The memory that the records of the batch take."""
         return self.builder.size_bytes
 
 
@@ -107,7 +107,7 @@ class Accumulator:
         timestamp: int,
         size_bytes: int,
     ) -> Delivery | None:
-        """Add a record of at most this size to the open batch; None if it needs a new one."""
+        """Add a record of at most this size to the open batch; None if a new batch is needed."""
         batch = self._open.get(where)
         if batch is None:
             return None
@@ -122,9 +122,10 @@ class Accumulator:
     def append_rows(
         self, topic: str, partition: int, rows: SizedRows, at: int, now_ms: int
     ) -> tuple[Outcome, int, int]:
-        """Add rows from `at` on to one batch, as many as fit, at least one.
+        """Add rows from `at` on to one batch, as many rows as fit, at least one.
 
-        Returns their outcome, the index of the first one in it, and their number.
+        Returns the outcome of the batch, the index of the first row in that outcome, and the number
+        of rows.
         """
         where = (topic, partition)
         batch = self._open.get(where) or self.begin(where, now_ms)
@@ -137,7 +138,7 @@ class Accumulator:
         return batch.outcome, batch.builder.count - taken, taken
 
     def begin(self, where: TopicPartition, now_ms: int) -> ProducerBatch:
-        """Open a new batch; the open one is full."""
+        """Open a new batch after the open batch is full."""
         self._begun += 1
         batch = ProducerBatch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
         self._queues.setdefault(where, _PartitionQueue()).waiting.append(batch)
@@ -152,7 +153,7 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> int | None:
-        """Return ms until a batch may be sent (0: now); None if no batch waits."""
+        """Return ms until a batch may be sent (0 for now), or None if no batch waits."""
         times = [
             max(0, self._ready_at(where, queue, is_flushing) - now_ms)
             for where, queue in self._candidates(may_leave)
@@ -166,7 +167,7 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> list[ProducerBatch]:
-        """Return the batches to send now, at most one per partition; they are in flight then."""
+        """Return the batches to send now, at most one per partition, as in flight."""
         taken: list[ProducerBatch] = []
         for where, queue in self._candidates(may_leave):
             if self._ready_at(where, queue, is_flushing) > now_ms:
@@ -187,18 +188,18 @@ class Accumulator:
                 yield where, queue
 
     def is_oldest_in_flight(self, batch: ProducerBatch) -> bool:
-        """Return whether no earlier batch of its partition is undecided."""
+        """Return whether no earlier batch of the same partition is undecided."""
         queue = self._queues[(batch.topic, batch.partition)]
         undecided = [*queue.in_flight, *(b for b in queue.waiting if b.attempts)]
         return all(b is batch or b.place > batch.place for b in undecided)
 
     def is_known(self, batch: ProducerBatch) -> bool:
-        """Return whether its partition's leader has acknowledged a batch of its producer id."""
+        """Return whether the partition's leader has acknowledged a batch of this producer id."""
         queue = self._queues.get((batch.topic, batch.partition))
         return queue is not None and queue.known_id == batch.producer_id
 
     def finish(self, batch: ProducerBatch, *, is_written: bool = False) -> None:
-        """Remove a batch that was decided, or an abandoned one that was answered."""
+        """Remove a decided batch, or an abandoned batch after its answer."""
         queue = self._queues.get((batch.topic, batch.partition))
         if queue is not None and batch in queue.in_flight:
             queue.in_flight.remove(batch)
@@ -214,7 +215,7 @@ class Accumulator:
         self._put_back([batch])
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
-        """Put the parts of a batch that was too large in its place; they count as tried."""
+        """Replace a batch that was too large by its parts, which count as tried."""
         self.finish(batch)
         for number, part in enumerate(parts):
             part.place = (*batch.place, number)
@@ -238,8 +239,8 @@ class Accumulator:
     def expire(self, now_ms: int) -> list[ProducerBatch]:
         """Remove and return expired batches.
 
-        One that is in flight keeps its place until its answer, so that no other batch overtakes
-        it.
+        An expired batch in flight keeps its place until its answer, so that no other batch
+        overtakes it.
         """
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
@@ -268,7 +269,7 @@ class Accumulator:
         return gone
 
     def take_all(self) -> list[ProducerBatch]:
-        """Remove and return all batches, also those in flight; their answers are then ignored."""
+        """Remove and return all batches, also those in flight, whose answers are then ignored."""
         gone = [b for q in self._queues.values() for b in (*q.in_flight, *q.waiting)]
         gone = [b for b in gone if not b.is_given_up]
         for batch in gone:

@@ -1,8 +1,8 @@
-"""Converts columns of keys and values to lists of bytes: sequences or Arrow arrays.
+"""Converts columns of keys and values, which are sequences or Arrow arrays, to lists of bytes.
 
-Pure, and without a dependency: an array of binary or text is read through its `buffers()`, which
-have Arrow's columnar format (validity bits, offsets, data) in any implementation. pyarrow's own
-arrays are kept as they are if numpy is loaded (joined_rows.py).
+Pure, and without a dependency. An array of binary or text is read through its `buffers()`, which
+have Arrow's columnar format (validity bits, offsets, data) in any implementation. Arrays of pyarrow
+are kept unchanged if numpy is loaded (joined_rows.py).
 """
 
 import sys
@@ -57,12 +57,12 @@ def rows_by_partition(
     batch_bytes: int,
     stick: Stick,
 ) -> Sequence[tuple[int | None, SizedRows]]:
-    """Group records by partition, in the order of the call; the group None may go anywhere.
+    """Group records by partition, in the order of the call, except for the group None.
 
     partitions: one for all, one for each record, or None. None and ANYWHERE are replaced by the
     key's partition if `by_key` is given and there is a key. batch_bytes: the size of batches.
-    stick: chooses partitions for records that may go anywhere if other records have partitions.
-    Raises TypeError and ValueError as `Rows` does.
+    stick: chooses partitions for records of the group None if other records have partitions. Raises
+    TypeError and ValueError as `Rows` does.
     """
     joins = can_join(values, keys, batch_bytes)
     if not joins:
@@ -176,7 +176,7 @@ def from_buffers(
 ) -> list[bytes | None]:
     """Return `count` fields of Arrow's buffers from `start` on.
 
-    is_large: offsets have 64 bits, not 32. validity: a bit for each, or None.
+    is_large: offsets have 64 bits, not 32. validity: a bit for each field, or None.
     """
     if not count:
         return []

@@ -1,7 +1,7 @@
-"""The outcomes of records: futures that cost almost nothing until they are awaited.
+"""The outcomes of records, as futures that cost almost nothing until they are awaited.
 
 All records of a batch are decided together, so the batch has the outcome, and a `Delivery` is an
-index in it. It is awaitable, and any thread may read it.
+index in that outcome. A delivery is awaitable, and any thread may read it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ UNSEEN_MAX = 64
 
 
 class RecordMetadata(NamedTuple):
-    """The place of a written record; its offset is NO_OFFSET if it is unknown (acks=0).
+    """The place of a written record; the offset is NO_OFFSET if unknown (acks=0).
 
     timestamp: the broker's for a topic with LogAppendTime, else NO_TIMESTAMP.
     """
@@ -41,10 +41,10 @@ class RecordRange(NamedTuple):
 
 
 class Outcome:
-    """The outcome of a batch; decided once, in parts if the batch was split.
+    """The outcome of a batch, decided once, or in parts if the batch was split.
 
-    Listeners are called without arguments where it is decided. is_seen: the application has read
-    it.
+    Listeners are called without arguments where the outcome is decided. is_seen: the application
+    has read the outcome.
     """
 
     __slots__ = ("_listeners", "_parts", "base", "is_seen", "problem")
@@ -81,12 +81,15 @@ class Outcome:
             yield self, index, count
 
     def listen(self, index: int, listener: Callable[[], object]) -> None:
-        """Call `listener` when the record at this index is decided, which it is not yet."""
+        """Call `listener` when the record at this index is decided.
+
+        The record must be undecided.
+        """
         self.is_seen = True
         self._listeners.append((index, listener))
 
     def written(self, base: RecordMetadata) -> None:
-        """Record that the batch is in the log, from this place on."""
+        """Record that the batch is in the log, beginning at this place."""
         if not self.is_decided:
             self.base = base
             self._notify()
@@ -98,7 +101,7 @@ class Outcome:
             self._notify()
 
     def split(self, parts: tuple[tuple[int, "Outcome"], ...]) -> None:
-        """Let the parts of a split batch decide: (index of the first record, outcome), in order."""
+        """Let the parts of a split batch decide; `parts` are (index of first record, outcome)."""
         self._parts = parts
         listeners, self._listeners = self._listeners, []
         for index, listener in listeners:
@@ -115,7 +118,7 @@ class Outcome:
 
 
 class Delivery:
-    """The outcome of one record: await it, or read `done`, `result`, `exception`."""
+    """The outcome of one record, which is awaitable and has `done`, `result`, `exception`."""
 
     __slots__ = ("_index", "_outcome")
 
@@ -134,7 +137,7 @@ class Delivery:
         return outcome.problem
 
     def result(self) -> RecordMetadata:
-        """Return the record's place; raise its error, or InvalidStateError before it is decided."""
+        """Return the record's place; raise its error, or InvalidStateError if undecided."""
         outcome, index = self._outcome.of(self._index)
         base = outcome.base
         if base is None:
@@ -146,7 +149,7 @@ class Delivery:
         return RecordMetadata(base.topic, base.partition, base.offset + index, base.timestamp)
 
     def add_done_callback(self, callback: Callable[["Delivery"], object]) -> None:
-        """Call `callback(self)` when it is done: now if it is, else on the client's loop."""
+        """Call `callback(self)` when the delivery is done, immediately or on the client's loop."""
         outcome, index = self._outcome.of(self._index)
         if outcome.is_decided:
             outcome.is_seen = True
@@ -168,7 +171,7 @@ class Delivery:
 
 
 class UnseenFailures:
-    """Failures that the application has not read, for `flush` and `close`, which raise one."""
+    """Failures that the application has not read, one of which `flush` and `close` raise."""
 
     def __init__(self) -> None:
         self._failed: deque[Outcome] = deque(maxlen=UNSEEN_MAX)
@@ -209,7 +212,10 @@ class Deliveries:
         return all(outcome.is_decided for outcome, _, _ in self._leaves())
 
     def exception(self) -> Exception | None:
-        """Return the first error, or None if all are written; raise InvalidStateError before."""
+        """Return the first error, or None if all are written.
+
+        Raises InvalidStateError if undecided.
+        """
         problem: Exception | None = None
         for outcome, _, _ in self._leaves():
             if problem is None and not outcome.is_decided:
@@ -219,7 +225,7 @@ class Deliveries:
         return problem
 
     def result(self) -> list[RecordRange]:
-        """Return the records' places; raise the first error, or InvalidStateError before."""
+        """Return the records' places; raise the first error, or InvalidStateError if undecided."""
         problem = self.exception()
         if problem is not None:
             raise problem

@@ -1,9 +1,9 @@
 """Encodes records from Arrow arrays with Arrow's kernels; the bytes equal those of `Rows`.
 
-The interpreter's steps for each record cost most on the way to a broker. Arrow joins binary
-columns row by row into one buffer: so the records of a batch come from one call, with the varints
-between fields as columns of their own. This module never imports Arrow or numpy: an application
-with arrays has loaded Arrow, and without numpy `Rows` serves.
+The interpreter's steps for each record are the largest cost on the way to a broker. Arrow joins
+binary columns row by row into one buffer. Therefore one call produces the records of a batch, with
+the varints between fields as columns of their own. This module never imports Arrow or numpy,
+because an application with arrays has loaded Arrow, and without numpy `Rows` serves.
 """
 
 import sys
@@ -24,7 +24,7 @@ SIZE_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)  # sizes from which a varint ta
 
 
 def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
-    """Return whether these are arrays, and a batch has enough of their rows."""
+    """Return whether these are arrays, and whether a batch has enough of their rows."""
     arrow = sys.modules.get("pyarrow")
     if arrow is None or "pyarrow.compute" not in sys.modules or vector_library() is None:
         return False
@@ -39,7 +39,7 @@ def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
 def as_wall_ms(timestamps: Any) -> Any:
     """Return timestamps as int64; raise TypeError unless they are whole numbers.
 
-    Dates are refused, since they have other units.
+    Dates are refused, since dates have other units.
     """
     numpy: Any = vector_library()
     found = numpy.asarray(timestamps)
@@ -49,7 +49,7 @@ def as_wall_ms(timestamps: Any) -> Any:
 
 
 class _Varints:
-    """Varints as columns, those of small numbers from a table."""
+    """Varints as columns, with a table for small numbers."""
 
     def __init__(self) -> None:
         self._arrow: Any = sys.modules["pyarrow"]
@@ -59,7 +59,7 @@ class _Varints:
         self.places, self.place_bytes = self.of(places), self.sizes(places)
 
     def of(self, numbers: Any) -> Any:
-        """Return the varint of each number, small ones from a table."""
+        """Return the varint of each number, from a table for small numbers."""
         smallest, largest = int(numbers.min()), int(numbers.max())
         if smallest < NULL or largest >= TABLE_MAX:
             distinct, indices = self._numpy.unique(numbers, return_inverse=True)
@@ -81,7 +81,7 @@ _varints = cache(_Varints)  # one for the process
 
 
 class JoinedRows(SizedRows):
-    """Records of one partition; keys and values are arrays that `can_join`.
+    """Records of one partition; keys and values are arrays for which `can_join` is true.
 
     headers, timestamps: as for `Rows`, but numpy timestamps are accepted. Raises ValueError for
     columns of different lengths.
@@ -130,7 +130,7 @@ class JoinedRows(SizedRows):
         return column, lengths.to_numpy(zero_copy_only=False).astype("int64")
 
     def _costs(self, lengths: Any) -> Any:
-        """Return the encoded size of fields of these lengths, with their length."""
+        """Return the encoded size of fields of these lengths, including the length prefix."""
         return lengths.clip(0) + self._known.sizes(lengths)
 
     def largest_bytes(self) -> int:

@@ -1,8 +1,8 @@
-"""Chooses a record's partition: murmur2 of the key; without a key, a sticky partition.
+"""Chooses a record's partition, by murmur2 of the key, or a sticky one without a key.
 
-Pure. The hash is that of the Java client, so that a Python and a Java producer put a key into the
-same partition. Records without a key stay with one partition while a batch fills (KIP-480,
-KIP-794), so that batches are large; partitions without a leader are skipped.
+Pure. The hash is that of the Java client, so a Python and a Java producer put a key into the same
+partition. Records without a key stay with one partition until a batch is full (KIP-480, KIP-794),
+so batches are large. Partitions without a leader are skipped.
 """
 
 import struct
@@ -88,7 +88,7 @@ class KeyPartitions(dict[bytes, int]):
         return found
 
     def of_array(self, keys: Any) -> Any:
-        """Return the same for an Arrow array of binary or text, as a numpy array."""
+        """Return the partition of each key of an Arrow array, as a numpy array."""
         numpy, compute = vector_library(), sys.modules["pyarrow"].compute
         lengths = compute.binary_length(keys).fill_null(ANYWHERE).to_numpy(zero_copy_only=False)
         found = numpy.full(len(keys), ANYWHERE, dtype=numpy.int64)
@@ -106,13 +106,13 @@ class KeyPartitions(dict[bytes, int]):
 
 
 class StickyPartitioner:
-    """Chooses partitions for one topic's records without keys; keeps each for `bytes_max`."""
+    """Chooses partitions for one topic's records without keys, each for `bytes_max` bytes."""
 
     def __init__(self, start: int = 0, *, bytes_max: int = STICKY_BYTES) -> None:
         self._current, self._bytes, self._bytes_max = start, 0, bytes_max
 
     def choose(self, size_bytes: int, partitions: int, led: Sequence[int] = ()) -> int:
-        """Return the partition of a record. led: the partitions that have a leader, if known."""
+        """Return the partition of a record; `led` are the partitions with a leader, if known."""
         if self._bytes >= self._bytes_max:
             self._current, self._bytes = self._current + 1, 0
         self.took(size_bytes)
@@ -134,5 +134,5 @@ class StickyPartitioner:
             at = until
 
     def took(self, size_bytes: int) -> None:
-        """Count bytes of records that go to the partition that was chosen last."""
+        """Count bytes of records that go to the last chosen partition."""
         self._bytes += size_bytes

@@ -1,4 +1,4 @@
-"""The Produce request of a producer: its version, its contents, its answer."""
+"""The Produce request of a producer, with its version, its contents and its answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,9 +28,9 @@ async def produce_batches(
     *,
     is_v2: bool,
 ) -> dict[TopicPartition, produce.ProducedPartition]:
-    """Send encoded batches to a leader (-1: unknown) and return its answers.
+    """Send encoded batches to a leader (-1 if unknown) and return its answers.
 
-    Raises KafkaError without an answer; new leaders in it go into the view.
+    Raises KafkaError without an answer. New leaders in the answer go into the view.
     """
     if leader < 0:
         await view.refresh({b.topic for b in batches})
@@ -98,7 +98,7 @@ async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> Identity:
 def problem_of(
     batch: ProducerBatch, code: int, answer: produce.ProducedPartition | None, settings: Settings
 ) -> KafkaError:
-    """Return a batch's error, with the message for it or its first bad record (KIP-467)."""
+    """Return a batch's error, with the message for the batch or its first bad record (KIP-467)."""
     is_of_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     name = settings.transactional_id if is_of_id else batch.topic
     words = None

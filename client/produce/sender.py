@@ -2,13 +2,13 @@
 
 Rules of this file. A request has at most one batch of a partition. A partition has at most five
 batches in flight, and only one while a batch is retried (`accumulator`). In a transaction a batch
-is sent only to a partition that was added to it; when the transaction ends, its batches are
-abandoned, and their answers ignored.
+is sent only to a partition that was added to the transaction. When the transaction ends, its
+batches are abandoned, and their answers are ignored.
 
-A batch that fails for good leaves a gap in the sequence numbers, so the batches after it are
-refused. A producer without transactions then drains, takes a new producer id, and sends the
-refused batches under new numbers (KIP-360). A batch that a broker may have written keeps its
-numbers for ever.
+A batch that fails for good leaves a gap in the sequence numbers, so the batches after the gap are
+refused. A producer without transactions then drains, takes a new producer id, and sends the refused
+batches under new numbers (KIP-360). A batch that a broker may have written keeps its numbers for
+ever.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ TAKES_PARTITIONS = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANS
 
 
 class Sender:
-    """Sends the batches of the accumulator; `session` for a transactional producer."""
+    """The loop that sends the batches of the accumulator; `session` is for transactions."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Sender:
         self._adding: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the loop if it does not run; raise the error that ended it."""
+        """Start the loop unless it runs; raise the error that ended the loop."""
         if self._loop is None:
             self._loop = asyncio.create_task(self._run())
         elif self._loop.done() and self._identity.problem is not None:
@@ -100,7 +100,7 @@ class Sender:
             waiter.cancel()
 
     async def abandon(self, problem: KafkaError) -> bool:
-        """Fail all batches at once; return whether some of them had been sent."""
+        """Fail all batches immediately; return whether some of them had been sent."""
         were_on_their_way = self._batches.has_in_flight
         for batch in self._batches.take_all():
             were_on_their_way |= batch.attempts > 1
@@ -113,7 +113,7 @@ class Sender:
         return were_on_their_way
 
     async def close(self) -> None:
-        """End the loop; undecided batches fail."""
+        """End the loop, and fail undecided batches."""
         self._is_closing = True
         self.wake.set()
         if self._loop is not None:
@@ -227,7 +227,7 @@ class Sender:
         task.add_done_callback(self._note_broken)
 
     def _note_broken(self, task: "asyncio.Task[None]") -> None:
-        """End the loop after an unexpected error of a task: its batches are never decided."""
+        """End the loop after an unexpected error of a task, as its batches stay undecided."""
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._broken = problem
             self.wake.set()
@@ -367,7 +367,7 @@ class Sender:
     # --- the id of a producer without transactions
 
     async def _has_identity(self) -> bool:
-        """Return whether batches may be sent: a producer id is known, or not needed."""
+        """Return whether batches may be sent, because a producer id is known or not needed."""
         if self._session is not None or not self._settings.enable_idempotence:
             return True
         identity = self._identity

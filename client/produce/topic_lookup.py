@@ -1,8 +1,8 @@
-"""The topics of a producer's records, from one snapshot of the view, and missing ones.
+"""The topics of a producer's records, from one snapshot of the view, and missing topics.
 
-A missing topic is waited for, for max.block.ms, since it may have just been created; then its
-record is refused. Further records to it do not wait as long, or one mistyped name would block a
-producer for hours: for a while they only refresh the topic.
+A record waits for a missing topic for max.block.ms, since the topic may have just been created, and
+then the record is refused. Further records to that topic do not wait as long, or one mistyped name
+would block a producer for hours. For a while further records only refresh the topic.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class TopicLookup:
         self._missing: dict[str, tuple[int, int]] = {}  # missing since, last refreshed
 
     def known(self, topic: str) -> KnownTopic | None:
-        """Return the topic as in the current snapshot, or None."""
+        """Return the topic from the current snapshot, or None."""
         known = self.topics.get(topic)
         if known is None or known.snapshot is not self._view.snapshot:
             return self.look_up(topic)
@@ -72,7 +72,7 @@ class TopicLookup:
         return found
 
     async def until_known(self, topic: str) -> None:
-        """Return when the topic is in the view; raise its error after max.block.ms."""
+        """Return when the topic is in the view; raise the topic's error after max.block.ms."""
         since_ms, looked_ms = self._missing.get(topic, (LONG_AGO_MS, LONG_AGO_MS))
         is_missing = now_ms() - since_ms < self._settings.metadata_max_age_ms
         if is_missing and now_ms() - looked_ms < LOOK_AGAIN_MS:

@@ -1,4 +1,4 @@
-"""Administration of access control lists (KIP-140): list, create, delete.
+"""Administration of access control lists (KIP-140), with list, create and delete.
 
 Errors are raised as in `admin`. Numbers and words are those of `wire.acls`.
 """
@@ -16,7 +16,7 @@ DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:
-    """One ACL: it allows or denies a principal an operation on a resource, from a host."""
+    """An ACL, which allows or denies a principal an operation on a resource, from a host."""
 
     resource_type: ResourceType
     pattern_type: PatternType
@@ -29,7 +29,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclQuery:
-    """A filter for ACLs; None and ANY match all."""
+    """A filter for ACLs, where None and ANY match all."""
 
     resource_type: ResourceType = ResourceType.ANY
     pattern_type: PatternType = PatternType.ANY
@@ -66,7 +66,7 @@ class AclAdmin:
         return sorted(_acl(resource, acl) for resource in answer.resources for acl in resource.acls)
 
     async def create(self, acls: "Iterable[Acl]") -> None:
-        """Create each ACL; existing ones are kept."""
+        """Create each ACL, and keep existing ACLs."""
         creations = [
             {
                 "resource_type": acl.resource_type,
@@ -84,7 +84,7 @@ class AclAdmin:
             raise_error_of(result, operation="Alter")
 
     async def delete(self, queries: "Iterable[AclQuery]") -> "list[Acl]":
-        """Delete the ACLs that match; return them, in order."""
+        """Delete the matching ACLs and return them, in order."""
         request = {"filters": [query.fields for query in queries]}
         answer = await self._call(DELETE_ACLS, request)
         gone: set[Acl] = set()

@@ -1,7 +1,7 @@
 """Reads the settings of connections from a `client.properties`, for `--command-config`.
 
-No other module reads such a file. It returns secrets as `Secret`, so that values made of them may
-be kept, pickled and shown.
+No other module reads such a file. The settings have secrets as `Secret`, so they may be kept,
+pickled and shown.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from .properties_file import known_settings, parse_properties
 
 
 def read_client_file(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the settings of connections, by dotted names, and the names that are not used.
+    """Return the settings of connections, by dotted names, and the names of unused settings.
 
     Raises ValueError with a message that names the file and contains none of its values.
     """

@@ -1,6 +1,6 @@
 """The security settings of a client, checked once.
 
-Pure: no file is opened here. The result is a plain value that can be pickled (if the token
+Pure, because no file is opened here. The result is a plain value that can be pickled (if the token
 provider can), and shows no secret. A setting that would have no effect is refused with a message.
 """
 
@@ -48,7 +48,7 @@ KEYSTORE_HELP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """The sources of TLS certificates and keys: files or texts, all PEM."""
+    """The sources of TLS certificates and keys, as files or texts in PEM."""
 
     ca_file: str | None = None
     ca_pem: str | None = None
@@ -69,7 +69,7 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenConfig:
-    """The source of tokens: a function of the application, or an endpoint."""
+    """The source of tokens, which is a function of the application or an endpoint."""
 
     provider: Callable[[], Any] | None = None
     url: str = ""
@@ -101,7 +101,7 @@ class SecurityConfig:
 
 
 def security_config(settings: Any) -> SecurityConfig | None:
-    """Return the configuration, None for PLAINTEXT; raise ValueError without secrets in it."""
+    """Return the configuration, or None for PLAINTEXT; raise ValueError without secrets in it."""
     protocol = settings.security_protocol
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     for names, is_used, other in (
@@ -156,7 +156,7 @@ def _tls(s: Any) -> TlsConfig:
 
 
 def _refuse_stores(s: Any) -> None:
-    """Refuse Java's binary stores, where a type or a password shows that they are such."""
+    """Refuse Java's binary stores, which are recognised by their type or password."""
     for kind, password, file, name, words in (
         (s.ssl_truststore_type, s.ssl_truststore_password, s.ssl_ca_location, "truststore",
          TRUSTSTORE_HELP),
@@ -270,7 +270,7 @@ def _oauthbearer(s: Any, jaas: dict[str, str]) -> SaslConfig:
 
 
 def _can_be_asked(url: str) -> bool:
-    """Return whether HTTP can request this address, which may not contain a login."""
+    """Return whether HTTP can request this address, which must not contain a login."""
     try:
         parts = urlsplit(url)
         is_address = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc

@@ -1,8 +1,8 @@
-"""A SASL exchange in Kafka's requests: SaslHandshake, then SaslAuthenticate until the end.
+"""A SASL exchange, which is SaslHandshake and then SaslAuthenticate until the end.
 
-Pure: a generator that yields requests to the broker (or computations), is sent their results, and
-returns the lifetime of the session (KIP-368). It serves the first authentication of a connection
-and each later one.
+Pure. A generator yields requests to the broker (or computations), is sent their results, and
+returns the lifetime of the session (KIP-368). The generator serves the first authentication of a
+connection and each later one.
 """
 
 from collections.abc import Generator
@@ -31,12 +31,12 @@ class Mechanism(Protocol):
     def start(self) -> bytes: ...
 
     def respond(self, challenge: bytes) -> bytes | Derive | None:
-        """Return the next message, or a value to derive first; None at the end."""
+        """Return the next message, or a value to derive first; return None at the end."""
         ...
 
 
 class PlainClient:
-    """PLAIN (RFC 4616): name and password in one message; only TLS keeps them secret."""
+    """PLAIN (RFC 4616), with name and password in one message, which only TLS keeps secret."""
 
     name = "PLAIN"
 
@@ -44,11 +44,11 @@ class PlainClient:
         self._username, self._password = username, password
 
     def start(self) -> bytes:
-        """Return the message: no authorization id, the name, the password."""
+        """Return the message, with an empty authorization id, the name, and the password."""
         return f"\0{self._username}\0{self._password.reveal()}".encode()
 
     def respond(self, challenge: bytes) -> None:
-        """Check that the broker answers with no data."""
+        """Check that the broker answers without data."""
         if challenge:
             raise SaslAuthenticationFailed("PLAIN: the server answers what it should not")
 
@@ -67,8 +67,9 @@ Exchange = Generator[Ask | Derive, Any, int]
 def sasl_exchange(mechanism: Mechanism, broker: str, who: str) -> Exchange:
     """Yield `Ask` (send its answer) and `Derive` (send the bytes); return the lifetime in ms.
 
-    A lifetime of 0 lasts as long as the connection. `broker` and `who` are for messages. Raises
-    SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState, which are not retriable.
+    With a lifetime of 0 the session lasts as long as the connection. `broker` and `who` are for
+    messages. Raises SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState, which are
+    not retriable.
     """
     name = mechanism.name
     answer = yield Ask(SASL_HANDSHAKE, {"mechanism": name})

@@ -1,4 +1,4 @@
-"""The login of a client configuration for clients built on librdkafka, under their names.
+"""The login of a client configuration for clients built on librdkafka, under librdkafka's names.
 
 Pure. Benchmarks run confluent-kafka, and read the same `client.properties` as other commands.
 """
@@ -9,7 +9,7 @@ from .config import SecurityConfig, TlsConfig
 
 
 def librdkafka_config(security: SecurityConfig | None) -> dict[str, str]:
-    """Return the configuration of a confluent-kafka client; it holds secrets as text.
+    """Return the configuration of a confluent-kafka client, with secrets as text.
 
     Raises ValueError for tokens of a function, which librdkafka requests in another way.
     """

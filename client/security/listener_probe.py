@@ -1,9 +1,9 @@
 """Finds the security protocol of a listener that closes connections without an answer.
 
-A broker does not report that it expects TLS or SASL: it closes the connection, as a dying broker
-does. A client that retries would fail after a minute without a reason. So a cluster that has never
-answered this client is asked once in another way; only a certain result is raised, as an error
-that is not retriable.
+A broker that expects TLS or SASL does not report that. The broker closes the connection, as a dying
+broker does, and a client that retries would fail after a minute without a reason. Therefore a
+client sends one other request to a cluster that has never answered. Only a certain result is
+raised, as an error that is not retriable.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ NO_MECHANISM = "-"  # no mechanism has this name: the answer lists the existing 
 
 
 async def refuse_other_protocol(host: str, port: int, security: "Security | None") -> None:
-    """Raise if the listener that did not answer would answer with, or without, TLS."""
+    """Raise if a listener that did not answer uses TLS and the client does not, or vice versa."""
     if security is None or security.config.tls is None:
         await _refuse_with_tls(host, port)
     else:
@@ -69,7 +69,7 @@ def _client_hello() -> bytes:
 
 
 async def refuse_without_sasl(lost: BrokerConnection, security: "Security | None") -> None:
-    """Raise if the listener that closed the connection at the first request requires SASL."""
+    """Raise if a listener that closed the connection at the first request requires SASL."""
     if security is not None and security.config.sasl is not None:
         return
     if SASL_HANDSHAKE not in lost.versions:

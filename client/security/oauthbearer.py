@@ -1,7 +1,8 @@
 """OAUTHBEARER, the client's half (RFC 7628), and the claims of a token.
 
-Pure. A server that accepts the token answers without data. One that refuses it gives a reason in
-JSON, waits for a single %x01, and then fails: the reason explains more, so it is kept.
+Pure. A server that accepts the token answers without data. A server that refuses the token gives a
+reason in JSON, waits for a single %x01, and then fails. The reason explains more than the failure,
+so the reason is kept.
 """
 
 import base64
@@ -43,14 +44,14 @@ ALLOWED: Mapping[OAuthState, frozenset[OAuthState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An access token; expires_s: wall-clock seconds, None if unknown."""
+    """An access token; `expires_s` is in wall-clock seconds, None if unknown."""
 
     value: Secret
     expires_s: float | None = None
 
 
 class OauthbearerClient:
-    """One conversation; extensions are sent to the server beside the token."""
+    """One conversation, in which extensions are sent beside the token."""
 
     def __init__(self, token: Token, extensions: tuple[tuple[str, str], ...] = ()) -> None:
         self.name, self.state = NAME, OAuthState.INITIAL
@@ -58,7 +59,10 @@ class OauthbearerClient:
         self.refusal = ""  # the server's reason
 
     def start(self) -> bytes:
-        """Return the message with the token; raise SaslAuthenticationFailed if it is invalid."""
+        """Return the message with the token.
+
+        Raises SaslAuthenticationFailed for an invalid token.
+        """
         value = self._token.value.reveal()
         if not TOKEN.fullmatch(value):
             self._move(OAuthState.FAILED)
@@ -71,7 +75,7 @@ class OauthbearerClient:
         return f"n,,{SEPARATOR}{parts}{SEPARATOR}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """Return None at the end; %x01 after a refusal, with the reason in `refusal`."""
+        """Return None at the end; return %x01 after a refusal, and keep the reason in `refusal`."""
         if self.state is OAuthState.REFUSED:
             self._move(OAuthState.FAILED)
             raise SaslAuthenticationFailed(f"{NAME}: {self.refusal}")
@@ -115,15 +119,16 @@ def check_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], ..
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the expiry of a JWT in wall-clock seconds; None if it has none or is no JWT.
+    """Return the expiry of a JWT in wall-clock seconds; None for other tokens or no expiry.
 
-    No signature is verified: the brokers do that. The client only needs a new token in time.
+    No signature is verified, because the brokers do that. The client only needs a new token in
+    time.
     """
     return seconds_of(claims_of(token).get("exp"))
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a received value as a number of seconds; None if it is none."""
+    """Return a received value as a number of seconds, or None if it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -134,7 +139,7 @@ def seconds_of(value: Any) -> float | None:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Return the claims of a JWT, unverified; empty if it is none."""
+    """Return the claims of a JWT, unverified, or an empty dict for other tokens."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

@@ -1,8 +1,8 @@
-"""Names the missing permission in an error message: brokers only report that one is missing.
+"""Names the missing permission in an error, where brokers report only that one is missing.
 
 Pure. The required operations are those of Kafka's table of ACLs. The message names the operation
-that a user would be granted for the task, if it implies the required one (Read and Write imply
-Describe).
+that a user would be granted for the task, if that operation implies the required one (Read and
+Write imply Describe).
 """
 
 from ...wire.errors import ErrorCode, KafkaError, error_for
@@ -20,9 +20,9 @@ RESOURCES = {
 def error_about(
     code: int, name: str, operation: str, message: str | None = None, *, of_cluster: str = ""
 ) -> KafkaError:
-    """Return `error_for`'s error, which names a missing permission and the command to grant it.
+    """Return the error of `error_for`, with the missing permission and the command to grant it.
 
-    operation: the one on the resource `name`; `of_cluster`: the one on the cluster.
+    operation: the operation on the resource `name`. of_cluster: the operation on the cluster.
     """
     found = RESOURCES.get(code)  # type: ignore[call-overload]
     if found is None:

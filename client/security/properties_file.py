@@ -1,9 +1,10 @@
-"""A `client.properties` as Java's tools read it, for `--command-config`.
+"""Parser of a `client.properties` in the format of Java's tools, for `--command-config`.
 
-Pure. The form is that of java.util.Properties: `key=value`, `key: value` or `key value`; comments
-begin with # or !; a backslash at the end of a line continues it; a backslash before a letter is as
-in Java. Unknown names are treated in two ways: a mistyped `ssl.` or `sasl.` is refused, since it
-would leave a connection less safe than intended; settings of other clients are ignored.
+Pure. The format is that of java.util.Properties. A line is `key=value`, `key: value` or `key
+value`. Comments begin with # or !. A backslash at the end of a line continues the line, and a
+backslash before a letter works as in Java. Unknown names are treated in two ways. A mistyped `ssl.`
+or `sasl.` setting is refused, since the connection would be less safe than intended. Settings of
+other clients are ignored.
 """
 
 import difflib
@@ -27,7 +28,7 @@ HARMLESS = (
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the pairs; the last one of a name counts."""
+    """Return the pairs; the last value of a repeated name counts."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         at = 0
@@ -41,7 +42,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterable[str]:
-    """Yield lines without comments and blank ones; continued lines are joined."""
+    """Yield lines, without comments and blank lines, with continued lines joined."""
     pending = ""
     is_continued = False
     for raw in _END_OF_LINE.split(text.removeprefix("\ufeff")):
@@ -73,7 +74,7 @@ def _unescaped(text: str) -> str:
 def known_settings(
     given: dict[str, str], known: Iterable[str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the known settings, and the names that are not used.
+    """Return the known settings, and the names of unused settings.
 
     Raises ValueError for an unknown name with a prefix of security settings.
     """

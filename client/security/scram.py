@@ -1,12 +1,12 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512, the client's half (RFC 5802, RFC 7677).
 
-Pure: the nonce is given, and the one expensive step, thousands of rounds of PBKDF2, is left to the
-caller (`Derive`), which runs it outside of the event loop.
+Pure. The nonce is given. The one expensive step, thousands of rounds of PBKDF2, is left to the
+caller (`Derive`), which computes outside of the event loop.
 
 A client must not skip three checks. The server's nonce must begin with the client's and be longer,
 or an old conversation could be replayed. The server's signature must be right, or the server does
-not know the password. The rounds are bounded on both sides: too few make a stolen proof cheap to
-crack, and too many would occupy the client for as long as a server likes.
+not know the password. The number of rounds is bounded on both sides. Too few rounds make a stolen
+proof cheap to crack, and too many would occupy the client for as long as a server likes.
 
 Apache Kafka does not prepare names and passwords with SASLprep but uses their UTF-8 bytes. This
 client does the same, or some passwords would not match those that Kafka's tools have stored.
@@ -53,7 +53,7 @@ ALLOWED: Mapping[ScramState, frozenset[ScramState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Derive:
-    """A PBKDF2 computation for the caller: `hashlib.pbkdf2_hmac` of these."""
+    """A PBKDF2 computation for the caller, with the arguments of `hashlib.pbkdf2_hmac`."""
 
     hash_name: str
     password: Secret
@@ -61,13 +61,13 @@ class Derive:
     iterations: int
 
     def compute(self) -> bytes:
-        """Return the salted password; takes long, and releases the interpreter's lock."""
+        """Return the salted password, after a long computation without the interpreter's lock."""
         password = self.password.reveal().encode()
         return hashlib.pbkdf2_hmac(self.hash_name, password, self.salt, self.iterations)
 
 
 class ScramClient:
-    """One conversation. `nonce`: printable, without commas, never used before."""
+    """One conversation; `nonce` is printable, without commas, and never used before."""
 
     def __init__(
         self, mechanism: str, username: str, password: Secret, nonce: str, *, hash_name: str = ""
@@ -174,5 +174,5 @@ class ScramClient:
 
 
 def _escaped(name: str) -> str:
-    """Escape a name as RFC 5802 requires: "=" and "," have a meaning there."""
+    """Escape "=" and "," in a name, which have a meaning in RFC 5802."""
     return name.replace("=", "=3D").replace(",", "=2C")

@@ -1,10 +1,10 @@
-"""Secures connections: TLS when they are opened, SASL at once and again in time.
+"""Secures connections with TLS when they are opened, and with SASL then and again in time.
 
-`Security` belongs to one client and is shared by its connections: it keeps the TLS context, the
-token, and the salted password, so that only the first connection computes them. `SaslSession`
+`Security` belongs to one client and is shared by its connections. `Security` keeps the TLS context,
+the token, and the salted password, so only the first connection computes them. `SaslSession`
 belongs to one connection. A broker may end a session (KIP-368), and then answers only a new
-authentication. So the first request late in a session authenticates again before it is sent. No
-other request is sent meanwhile: a broker would treat it as an attack.
+authentication. Therefore the first request late in a session authenticates again before the request
+is sent. No other request is sent meanwhile, because a broker would treat it as an attack.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Security:
 
     @classmethod
     def of(cls, settings: Any) -> "Security | None":
-        """Return the security of a client's settings, None for plain text; raise ValueError."""
+        """Return the security of a client's settings, or None for plain text; raise ValueError."""
         config = security_config(settings)
         return None if config is None else cls(config)
 
@@ -78,7 +78,7 @@ class Security:
         return {"ssl": self._context, "server_hostname": host}
 
     async def begin_session(self, connection: Asking) -> "SaslSession | None":
-        """Return the authenticated session of a new connection; None without SASL."""
+        """Return the authenticated session of a new connection, or None without SASL."""
         if self.config.sasl is None:
             return None
         session = SaslSession(self, connection)
@@ -86,7 +86,7 @@ class Security:
         return session
 
     async def authenticate(self, connection: Asking) -> int:
-        """Run the exchange; return the session's lifetime in ms (0: unlimited)."""
+        """Run the exchange; return the session's lifetime in ms (0 for unlimited)."""
         sasl = self.config.sasl
         assert sasl is not None
         token: Token | None = None
@@ -146,7 +146,7 @@ class SaslSession:
             self._renew_s = began_s + part * lifetime_ms / 1000
 
     async def renew_if_due(self) -> None:
-        """Authenticate again if it is due; raise its error after closing the connection."""
+        """Authenticate again if due; on an error close the connection and raise."""
         if self._renewing is None:
             if self._renew_s is None or time.monotonic() < self._renew_s:
                 return

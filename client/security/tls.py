@@ -1,7 +1,7 @@
-"""TLS: creates contexts from files and texts, and messages from OpenSSL's errors.
+"""TLS contexts from files and texts, and messages from OpenSSL's errors.
 
 Files are read when the first connection is opened. An unusable file is a ValueError, as with every
-other setting; a failure of the peer is a typed error that says what to do.
+other setting. A failure of the peer is a typed error that says what to do.
 """
 
 import os
@@ -208,5 +208,5 @@ def speaks_tls(broker: str) -> SecurityProtocolMismatch:
 
 
 def is_tls(start: bytes) -> bool:
-    """Return whether bytes begin like an answer in TLS: with a handshake or an alert."""
+    """Return whether bytes begin like an answer in TLS, with a handshake or an alert."""
     return len(start) >= 2 and start[0] in (0x15, 0x16) and start[1] == 0x03

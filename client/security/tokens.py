@@ -1,10 +1,10 @@
-"""Access tokens for OAUTHBEARER: fetched when needed, kept, and renewed before they expire.
+"""Access tokens for OAUTHBEARER, which are fetched when needed, and renewed in time.
 
-One source serves all connections of a client, with one request for all that wait. A token is used
-for the first four fifths of its lifetime (as Kafka's sasl.login.refresh.window.factor). In the
-last fifth another one is requested, and until it arrives the old one stays in use. Functions and
-HTTP run in a thread, so that the loop is not blocked. A wait for a token is bounded: a later
-attempt finds the same request under way, or its answer.
+One source serves all connections of a client, with one request for all waiting connections. A token
+is used for the first four fifths of its lifetime (as Kafka's sasl.login.refresh.window.factor). In
+the last fifth another token is requested, and the old token stays in use until the new one arrives.
+Functions and HTTP run in a thread, so that the loop is not blocked. A wait for a token is bounded.
+A later attempt finds the same request under way, or its answer.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ class TokenSource:
     async def token(self, timeout_ms: int = 60_000) -> Token:
         """Return a token that stays valid for a while.
 
-        Raises NetworkException if none arrives in time, SaslAuthenticationFailed if the endpoint
-        refuses or the function fails, ValueError for an unusable file of CAs.
+        Raises NetworkException if no token arrives in time. Raises SaslAuthenticationFailed if the
+        endpoint refuses or the function fails, ValueError for an unusable file of CAs.
         """
         now_s = time.time()
         if self._token is not None and now_s < self._renew_s:
@@ -89,7 +89,7 @@ class TokenSource:
         return self._token
 
     def invalidate(self, token: Token) -> None:
-        """Drop a token that a broker refused: the next connection requests another one."""
+        """Drop a token that a broker refused; the next connection requests another token."""
         if self._token is token:
             self._token = None
 
@@ -133,7 +133,7 @@ def given_token(given: Any) -> Token:
 def request_token(config: TokenConfig) -> Token:
     """Request a token with client credentials (RFC 6749, 4.4) in one POST.
 
-    Redirects are not followed: they would carry the secret elsewhere.
+    Redirects are not followed, because they would carry the secret elsewhere.
     """
     parts = urlsplit(config.url)
     assert parts.hostname is not None
@@ -177,7 +177,7 @@ def request_token(config: TokenConfig) -> Token:
 
 
 def _hang_up(connected: socket.socket, is_late: threading.Event) -> None:
-    """Shut the socket down to end a read; TLS's own close could block while that is busy."""
+    """Shut the socket down to end a read, because TLS's own close could block during a read."""
     is_late.set()
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connected, socket.SHUT_RDWR)

@@ -1,1 +1,1 @@
-"""client/transactions: a producer's states, its transactions, its reactions to errors."""
+"""The transactions of a producer, with its states and its reactions to errors."""

@@ -1,14 +1,14 @@
-"""Prepared transactions (KIP-939): one process writes them, another one ends them.
+"""Prepared transactions (KIP-939), which one process writes and another process ends.
 
-A token names a transaction whose records are all acknowledged and which waits for its end without
-a time limit. Any process with the token can end it, as often as it likes:
+A token names a prepared transaction. All its records are acknowledged, and it waits for its end
+without a time limit. Any process with the token can end the transaction, also repeatedly:
 
     token = str(await producer.prepare())
     ...
     await complete("127.0.0.1:9092", token, commit=True)
 
-Ending it again in the same way is harmless. Otherwise the broker answers INVALID_TXN_STATE, or
-PRODUCER_FENCED after another transaction of the same id: another process has decided differently.
+A repeated end of the same kind is harmless. If another process has decided differently, the broker
+answers INVALID_TXN_STATE, or PRODUCER_FENCED after another transaction of the same id.
 """
 
 import re
@@ -26,7 +26,10 @@ TOKEN = re.compile(rf"{FORM}:([^:]*):(-?[0-9]+):(-?[0-9]+):([12])(e?)")
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A token; `str()` is its text. is_empty: it has no records, so there is nothing to end."""
+    """A token, whose text is `str()`; `is_empty` means that the transaction has no records.
+
+    A transaction without records needs no end.
+    """
 
     transactional_id: str
     producer_id: int
@@ -60,8 +63,8 @@ async def complete(
     """Commit or abort a prepared transaction; return when the decision is durable.
 
     cluster: a view, a bootstrap list, or a configuration, as for `Admin`. Raises InvalidTxnState,
-    ProducerFenced or InvalidProducerIdMapping if it was ended in the other way or expired,
-    RequestTimedOut if no coordinator decided in time.
+    ProducerFenced or InvalidProducerIdMapping if the transaction was ended in the other way or
+    expired. Raises RequestTimedOut if no coordinator decided in time.
     """
     known = PreparedTransaction.parse(token) if isinstance(token, str) else token
     if known.is_empty:

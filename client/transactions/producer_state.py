@@ -1,20 +1,21 @@
 """The states of a producer, its id and its sequence numbers (KIP-98, KIP-360).
 
-Pure. Rules of this file. Every change of state goes through `move_to` and the table ALLOWED; the
+Pure. Rules of this file. Every change of state goes through `move_to` and the table ALLOWED. The
 table CALLS lists the states in which an application may make a call.
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
                                                              -> ABORTING_TRANSACTION   -> READY
 
-ABORTABLE_ERROR: the transaction cannot be committed; after an abort the producer can continue.
-FATAL_ERROR: another producer has taken its place, or it lacks a permission; this state is final. A
-producer without a transactional id uses UNINITIALIZED, INITIALIZING, READY and FATAL_ERROR.
+In ABORTABLE_ERROR the transaction cannot be committed, and after an abort the producer can
+continue. FATAL_ERROR means that another producer has fenced this one, or that a permission is
+missing, and is final. A producer without a transactional id uses UNINITIALIZED, INITIALIZING, READY
+and FATAL_ERROR.
 
-A producer has an id and an epoch from the cluster; each partition counts its records from 0. A
-batch gets its sequence number once and keeps it over all retries: that is the whole of
-idempotence. When the outcome of a batch stays unknown for good, its numbers are used up: the
-producer takes a new id or epoch and counts from 0 again, and never sends a batch of the old one
-under the new one.
+A producer has an id and an epoch from the cluster, and counts the records of each partition from 0.
+A batch gets its sequence number once and keeps that number over all retries. Idempotence rests on
+this rule alone. When the outcome of a batch stays unknown for good, its numbers are used up. The
+producer then takes a new id or epoch and counts from 0 again, and never sends a batch of the old id
+or epoch under the new one.
 """
 
 from collections.abc import Mapping
@@ -89,7 +90,7 @@ class ProducerIdentity:
         self._next: dict[TopicPartition, int] = {}
 
     def move_to(self, state: ProducerState, problem: Exception | None = None) -> None:
-        """Change the state; AssertionError for a transition that the table lacks."""
+        """Change the state; raise AssertionError for a transition that the table lacks."""
         assert state in ALLOWED[self.state], f"{self.state.name} -> {state.name}"
         self.state, self.problem = state, problem
 
@@ -108,12 +109,12 @@ class ProducerIdentity:
         )
 
     def initialized(self, producer_id: int, producer_epoch: int) -> None:
-        """Take an id and epoch from the cluster: every partition counts from 0."""
+        """Take an id and epoch from the cluster, after which every partition counts from 0."""
         self.move_to(ProducerState.READY)
         self.renew(producer_id, producer_epoch)
 
     def renew(self, producer_id: int, producer_epoch: int) -> None:
-        """Take the id and epoch of the next transaction (V2); the state stays."""
+        """Take the id and epoch of the next transaction (V2), without a change of state."""
         if (producer_id, producer_epoch) != (self.producer_id, self.producer_epoch):
             self.producer_id, self.producer_epoch = producer_id, producer_epoch
             self._next.clear()

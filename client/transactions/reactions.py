@@ -1,8 +1,8 @@
 """The reactions of a producer to error codes, by request (KIP-98, 360, 447, 588, 890).
 
 Pure tables. `fate_after` decides about a batch, `reaction_to` about everything else. Retriable
-codes that no table has are retried. Others end the producer if the transaction coordinator sent
-them (its state differs from the producer's), and one batch if a partition's leader did.
+codes in no table are retried. Other codes from the transaction coordinator end the producer,
+because the two states differ. Other codes from a partition's leader end one batch.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ REACTIONS: Mapping[Request, Mapping[int, Reaction]] = {
 
 
 def reaction_to(request: Request, code: int) -> Reaction:
-    """Return the reaction to an error code (0: done)."""
+    """Return the reaction to an error code (0 for success)."""
     unnamed = Reaction.RETRY if error_for(code).retriable else Reaction.FATAL
     return REACTIONS[request].get(code, unnamed)
 
@@ -114,12 +114,12 @@ def fate_after(
 ) -> Fate:
     """Return the fate of a batch, given the error code of its answer.
 
-    `is_oldest_in_flight`: no batch of the partition with lower sequence numbers is undecided. A
-    gap is expected while an earlier batch has yet to be sent again, and a loss otherwise.
-    `is_doubtful`: an earlier answer was lost, so the batch may have been written. A broker that
-    does not find it among the last five may have forgotten it (after a restart Kafka's knows one),
-    and under new numbers it would be written twice. In a transaction FAIL and NEW_ID mean that it
-    must be aborted.
+    is_oldest_in_flight: no batch of the partition with lower sequence numbers is undecided. A gap
+    is expected while an earlier batch has yet to be sent again, and means a loss otherwise.
+    is_doubtful: an earlier answer was lost, so the batch may have been written. A broker that does
+    not find the batch among the last five may have forgotten it (after a restart Kafka's broker
+    knows one), and under new numbers the batch would be written twice. In a transaction FAIL and
+    NEW_ID mean that the transaction must be aborted.
     """
     if code in (_E.NONE, _E.DUPLICATE_SEQUENCE_NUMBER):
         return Fate.DONE  # an earlier attempt has written it

@@ -1,11 +1,12 @@
 """The requests of one transactional id to its coordinator, each retried until it is decided.
 
-`reactions` has the meaning of answers. Errors are marked `.abortable` or `.fatal`; one without a
-mark is a passed deadline, and the same call may be repeated. All requests use one connection,
+`reactions` has the meaning of answers. Errors are marked `.abortable` or `.fatal`. An error without
+a mark means a passed deadline, and the same call may be repeated. All requests use one connection,
 which the broker serves in order.
 
 V2 (KIP-890) is used if the cluster has finalized transaction.version 2 and the coordinator serves
-EndTxn 5. The versions of V1 and V2 requests differ, and tell the broker which one is used.
+EndTxn version 5. The versions of V1 and V2 requests differ, and tell the broker which protocol is
+used.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +48,7 @@ KEEPING_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The answer to InitProducerId; ongoing: (id, epoch) of a prepared transaction it kept."""
+    """The answer to InitProducerId; `ongoing` is (id, epoch) of a kept prepared transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -192,7 +193,10 @@ class TransactionRequests:
     async def end(
         self, producer: Identity, deadline_ms: int, *, is_commit: bool, is_v2: bool
     ) -> Identity:
-        """Commit or abort; return (id, epoch) of the next transaction. A repeat is harmless."""
+        """Commit or abort; return (id, epoch) of the next transaction.
+
+        A repeated request is harmless.
+        """
         values = {**self._producer(producer), "committed": is_commit}
 
         def read(answer: Any) -> tuple[int, Identity]:
@@ -234,7 +238,10 @@ class TransactionRequests:
         newest: int = NEWEST,
         coordinator: tuple[int, str] | None = None,
     ) -> T:
-        """Repeat a request until its error code is 0; return `read`'s result for the answer."""
+        """Repeat a request until its error code is 0.
+
+        Returns the result of `read` for the answer.
+        """
         key = coordinator or (TRANSACTION, self.transactional_id)
 
         async def attempt() -> tuple[KafkaError | None, T]:
@@ -280,6 +287,6 @@ class TransactionRequests:
 
 
 def _first_cause(codes: list[int]) -> int:
-    """Return the error that explains the others: 55 only says that there was another one."""
+    """Return the error that explains the others, which is not OPERATION_NOT_ATTEMPTED (55)."""
     wrong = [code for code in codes if code]
     return next((code for code in wrong if code != 55), wrong[0] if wrong else 0)

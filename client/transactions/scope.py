@@ -1,13 +1,14 @@
-"""One transaction as its producer knows it: its partitions and groups, and its ending.
+"""The partitions and groups of one transaction, and the way in which it is ended.
 
-Pure. V1: a partition is added at the coordinator before a batch is sent to it, one request at a
-time. V2 (KIP-890): the first batch adds its partition itself, and each end raises the epoch.
+Pure. In V1 a partition is added at the coordinator before a batch is sent to the partition, one
+request at a time. In V2 (KIP-890) the first batch adds its partition itself, and each end raises
+the epoch.
 
-`is_uncertain`: a request with an unknown outcome could still take effect under this epoch: a
-batch, an addition, an end. Under V2 the next epoch makes it harmless. Under V1 all transactions
-share one epoch (KAFKA-14053, KAFKA-17754). So an uncertain one is aborted by InitProducerId with
-its id and epoch, which aborts it and raises the epoch in one step; and after an uncertain commit
-the epoch is raised before the next transaction.
+`is_uncertain` means that a request with an unknown outcome (a batch, an addition, an end) could
+still take effect under this epoch. Under V2 the next epoch makes that request harmless. Under V1
+all transactions share one epoch (KAFKA-14053, KAFKA-17754). Therefore an uncertain V1 transaction
+is aborted by InitProducerId with its id and epoch, which also raises the epoch. After an uncertain
+commit under V1 the epoch is raised before the next transaction.
 """
 
 from enum import Enum, auto
@@ -24,7 +25,7 @@ class Ending(Enum):
 
 
 class TransactionScope:
-    """One transaction; each `begin` creates one."""
+    """One transaction, created by `begin`."""
 
     def __init__(self, *, is_v2: bool) -> None:
         self.is_v2 = is_v2
@@ -37,7 +38,7 @@ class TransactionScope:
         self._asked: tuple[TopicPartition, ...] = ()
 
     def want(self, partition: TopicPartition) -> bool:
-        """Note that a record for a partition is coming; return True for the first one."""
+        """Note that a record for a partition is coming; return True for the first record."""
         if partition in self._added or partition in self._unadded or partition in self._asked:
             return False
         (self._added if self.is_v2 else self._unadded).add(partition)
@@ -53,7 +54,7 @@ class TransactionScope:
         return bool(self._unadded) and not self._asked
 
     def take_unadded(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions of the next request, which is under way then."""
+        """Return the partitions of the next request, which then count as requested."""
         assert not self._asked, "one addition at a time"
         self._asked = tuple(sorted(self._unadded))
         self._unadded.clear()
@@ -66,11 +67,14 @@ class TransactionScope:
         self._asked = ()
 
     def sent(self) -> None:
-        """Note that a batch or offsets were sent: the coordinator may learn of the transaction."""
+        """Note that a batch or offsets were sent, so the coordinator may know the transaction."""
         self.has_begun = True
 
     def ending(self, *, is_commit: bool, can_raise_epoch: bool = True) -> Ending:
-        """Return how it is ended. `can_raise_epoch`: the coordinator serves InitProducerId v3."""
+        """Return how the transaction is ended.
+
+        can_raise_epoch: the coordinator serves InitProducerId v3.
+        """
         if not self.has_begun:
             return Ending.NOTHING
         if is_commit or self.is_v2 or not can_raise_epoch:

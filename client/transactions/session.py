@@ -1,12 +1,13 @@
-"""The transactional side of a producer: from call to state to request.
+"""The transactional side of a producer, from call to state to request.
 
-Other modules have the rules: `producer_state` which call fits which state, `scope` the parts of a
-transaction and its ending, `reactions` the meaning of errors. This one applies them in order, and
-waits.
+Other modules have the rules. `producer_state` has the states in which a call is allowed, `scope`
+the parts of a transaction and its end, `reactions` the meaning of errors. This module applies the
+rules in order, and waits.
 
-After a deadline only the same call may be repeated: the coordinator's decision is unknown. Sending
-offsets continues when its call is cancelled, one call after another: a commit waits for that, and
-an abort cancels it. A call that is cancelled while it waits for an earlier one requires an abort.
+After a deadline only the same call may be repeated, because the coordinator's decision is unknown.
+Sending of offsets continues after its call was cancelled, one call after another. A commit waits
+for that sending, and an abort cancels it. A call that is cancelled while it waits for an earlier
+call requires an abort.
 """
 
 import logging
@@ -88,7 +89,7 @@ class TransactionSession:
         return self.kept
 
     async def begin(self) -> None:
-        """Begin; with a raised epoch after an uncertain transaction under V1."""
+        """Begin a transaction, with a raised epoch after an uncertain transaction under V1."""
         self.identity.require(Call.BEGIN)
         if self._needs_new_epoch:
             self.identity.move_to(_S.INITIALIZING)
@@ -97,7 +98,7 @@ class TransactionSession:
         self.scope = TransactionScope(is_v2=self.requests.is_v2)
 
     def require_same(self, scope: object) -> None:
-        """Raise IllegalProducerState if `scope` is over: its record waited too long."""
+        """Raise IllegalProducerState if `scope` is over, because its record waited too long."""
         if self.scope is not scope:
             raise IllegalProducerState(
                 "the transaction ended while this waited to be sent: it is not in the next one"
@@ -115,7 +116,7 @@ class TransactionSession:
         return self.scope
 
     async def add_wanted(self) -> None:
-        """V1: add the partitions of `want` to the transaction; a failure sets the state."""
+        """Add the partitions of `want` to the transaction, under V1; a failure sets the state."""
         scope = self.scope
         if scope is None or not scope.has_unadded:
             return  # the transaction was over before this began
@@ -182,7 +183,7 @@ class TransactionSession:
             raise
 
     async def prepare(self, sending: Sending, *, may_time_out: bool = False) -> PreparedTransaction:
-        """Flush, and return the transaction's token; it accepts no more records."""
+        """Flush, and return the transaction's token; the transaction accepts no more records."""
         self.identity.require(Call.PREPARE)
         if not (may_time_out or self._settings.transaction_two_phase_commit_enable):
             raise IllegalProducerState(
@@ -207,7 +208,10 @@ class TransactionSession:
         )
 
     async def commit(self, sending: Sending) -> None:
-        """Flush and commit; raise why not. A deadline leaves COMMITTING_TRANSACTION."""
+        """Flush and commit; raise the reason if the commit fails.
+
+        A deadline leaves the state COMMITTING_TRANSACTION.
+        """
         self.identity.require(Call.COMMIT)
         scope = self.scope
         assert scope is not None
@@ -221,7 +225,10 @@ class TransactionSession:
         self._over()
 
     async def abort(self, sending: Sending) -> None:
-        """Abort; raise why not. After a deadline it may be repeated."""
+        """Abort; raise the reason if the abort fails.
+
+        After a deadline the abort may be repeated.
+        """
         self.identity.require(Call.ABORT)
         scope = self.scope
         if self.identity.state is not _S.ABORTING_TRANSACTION:
@@ -254,7 +261,7 @@ class TransactionSession:
         await self._offsets.stop()
 
     def uncertain(self) -> None:
-        """Note that a batch's answer was lost: it may be written later."""
+        """Note that a batch's answer was lost, so that the batch may be written later."""
         if self.scope is not None:
             self.scope.is_uncertain = True
 
@@ -304,7 +311,7 @@ class TransactionSession:
         current: Identity = (-1, -1),
         keeps_prepared: bool = False,
     ) -> Session:
-        """Call InitProducerId. The state becomes READY, or `otherwise` after a failure.
+        """Call InitProducerId; the state becomes READY, or `otherwise` after a failure.
 
         current: the id to keep.
         """

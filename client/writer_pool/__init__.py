@@ -1,5 +1,5 @@
-"""writer_pool: dual writes for many tasks or threads at once.
+"""Pools of dual writers for many tasks or threads at once.
 
-pool_names.py has the holders and the queue of waiting tasks; pool.py and blocking_pool.py start,
+pool_names.py has the holders and the queue of waiting tasks. pool.py and blocking_pool.py start,
 lend and close the writers (dual_write).
 """

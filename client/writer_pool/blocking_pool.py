@@ -5,8 +5,8 @@
             work.execute("UPDATE ...")
             work.send("transfers", b"...")
 
-A writer goes from thread to thread, and so does its connection: sqlite3.connect needs
-check_same_thread=False for that.
+A writer and its connection go from thread to thread, so sqlite3.connect needs
+check_same_thread=False.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Thread:
-    """A thread that holds a writer: the one that entered, and the one of the last use."""
+    """A thread that holds a writer, identified by the entering thread and the last user."""
 
     def __init__(self) -> None:
         self.entered = threading.current_thread()

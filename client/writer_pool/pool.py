@@ -1,13 +1,13 @@
-"""Writers for many tasks at once: a pool of dual writes.
+"""A pool of dual writers for many tasks at once.
 
     async with WriterPool("127.0.0.1:9092", "billing", 8, connect) as pool:
         async with pool.transaction() as work:
             await work.execute("UPDATE ...")
             await work.send("transfers", b"...")
 
-Its writers are billing-0 to billing-7, each with a connection and a producer of its own. A task
-waits for a free writer for at most `acquire_timeout_ms`. One process has the names of a pool at a
-time, as with a single writer: the pool that starts last takes them over.
+The writers are billing-0 to billing-7, each with its own connection and producer. A task waits for
+a free writer for at most `acquire_timeout_ms`. Only one process has the names of a pool at a time,
+as with a single writer. The pool that starts last takes the names over.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ ONE_LOCK = (
 
 
 class _Task:
-    """A task that holds a writer: the one that entered, and the one of the last use."""
+    """A task that holds a writer, identified by the entering task and the last user."""
 
     def __init__(self) -> None:
         self.entered = asyncio.current_task()
@@ -74,7 +74,10 @@ class PoolOfWriters:
         acquire_timeout_ms: int = ACQUIRE_TIMEOUT_MS,
         **options: Any,
     ) -> None:
-        """Create a pool. connect: opens a connection for each writer. options: `DualWriter`'s."""
+        """Create a pool; `connect` opens a connection for each writer.
+
+        options: the options of `DualWriter`.
+        """
         self._names = PoolNames(prefix, size)
         self._source, self._connect, self._options = source, connect, options
         self._timeout_ms = acquire_timeout_ms
@@ -83,7 +86,7 @@ class PoolOfWriters:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Lend no more writers: their connections are the parent's; called in a forked child."""
+        """Lend no more writers in a forked child, because the connections are the parent's."""
         self._is_forked = True
 
     def _refuse(self) -> None:
@@ -104,7 +107,7 @@ class WriterPool(PoolOfWriters):
         await self.close()
 
     async def start(self) -> None:
-        """Start all writers: each takes its name over, and ends an older writer's transactions."""
+        """Start all writers, each of which ends the transactions of an older writer of its name."""
         self._refuse()
         first, *others = self._names.slots
         starts = list[asyncio.Task[None]]()
@@ -130,12 +133,13 @@ class WriterPool(PoolOfWriters):
 
     @contextlib.asynccontextmanager
     async def acquire(self, *, timeout_ms: int | None = None) -> AsyncGenerator[DualWriter]:
-        """Lend a writer to the task that enters, until it leaves.
+        """Lend a writer to the task that enters, until the task leaves.
 
-        Raises NoWriterFree, which names the holders, after timeout_ms; ClientClosed if the pool is
-        closed; WriterSuperseded if another process has the names. A writer is started anew for the
-        next task if its holder has ended without leaving: when both the task that entered and that
-        of the last use are over, and SILENT_S after that use.
+        Raises NoWriterFree, which names the holders, after timeout_ms. Raises ClientClosed if the
+        pool is closed, WriterSuperseded if another process has the names. If a holder has ended
+        without returning its writer, the writer is started anew for the next task. A holder has
+        ended when the entering task and the task of the last use are both over, and SILENT_S have
+        passed since that use.
         """
         holder = _Task()
         slot = await self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)
@@ -149,7 +153,10 @@ class WriterPool(PoolOfWriters):
             self._names.give_back(slot, holder)
 
     async def close(self) -> None:
-        """Close all writers; those in use when they are returned, or after CLOSE_TIMEOUT_MS."""
+        """Close all writers.
+
+        A writer in use is closed when it is returned, or after CLOSE_TIMEOUT_MS.
+        """
         if self._is_forked:
             return
         self._is_closed = True

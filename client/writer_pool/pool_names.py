@@ -1,9 +1,9 @@
 """The holders of a pool's writers, PREFIX-0 to PREFIX-(N-1), and the queue for them.
 
-Pure: the pools (pool.py, blocking_pool.py) start and close the writers. Waiting tasks are served
-in order. A holder is dead if it has ended without returning its writer. That writer may be in the
-middle of a block, so it is not lent as it is: the next holder of the name starts it anew, which
-fences the old one and ends its transactions.
+Pure. The pools (pool.py, blocking_pool.py) start and close the writers. Waiting tasks are served in
+order. A holder is dead if it has ended without returning its writer. That writer may be in the
+middle of a block, so the next holder of the name starts it anew. The start fences the old writer
+and ends its transactions.
 """
 
 from collections import OrderedDict, deque
@@ -20,17 +20,17 @@ SILENT_S = 5.0
 
 
 class NoWriterFree(KafkaError):
-    """All writers of a pool were in use until the timeout. No block was begun."""
+    """All writers of a pool were in use until the timeout, and no block was begun."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class WriterHolder(Protocol):
-    """A task or a thread that holds a writer; `str` names it.
+    """A task or a thread that holds a writer; `str` names the holder.
 
-    The task that enters a block may differ from the one that runs it (asyncio.wait_for, an
-    executor), and so may the task of the last use (asyncio.gather). So a holder is dead only if
-    both have ended, and SILENT_S after the last use.
+    The task that enters a block may differ from the task that runs it (asyncio.wait_for, an
+    executor), and from the task of the last use (asyncio.gather). Therefore a holder is dead only
+    if both tasks have ended, and SILENT_S have passed since the last use.
     """
 
     @property
@@ -43,7 +43,7 @@ class WriterHolder(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """One name. writer: None if it has to be started."""
+    """A name of the pool; `writer` is None if the writer has to be started."""
 
     name: str
     writer: Any = None
@@ -55,7 +55,7 @@ class Slot:
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """A request for a writer. wake: called when it may be next."""
+    """A request for a writer; `wake` is called when the request may be next."""
 
     holder: WriterHolder
     wake: Callable[[], object] = field(default=lambda: None)
@@ -80,11 +80,11 @@ class PoolNames:
         self._waiting[ticket] = None
 
     def is_next(self, ticket: Ticket) -> bool:
-        """Return whether it is first in the queue, and so has to look for dead holders."""
+        """Return whether the ticket is first in the queue, and has to look for dead holders."""
         return next(iter(self._waiting), None) is ticket
 
     def take(self, ticket: Ticket, now_s: float) -> Slot | None:
-        """Return a writer if it is this ticket's turn and one is free; raise WriterSuperseded."""
+        """Return a writer if the ticket is first and a writer is free; raise WriterSuperseded."""
         if not self.is_next(ticket):
             return None
         slot = self._free.popleft() if self._free else self._orphan()
@@ -115,7 +115,7 @@ class PoolNames:
             self.wake_next()
 
     def give_back(self, slot: Slot, holder: WriterHolder) -> None:
-        """Return a writer, unless its name was taken from a dead holder meanwhile."""
+        """Return a writer to the pool, unless a later holder has the name of a dead holder."""
         if slot.holder is not holder:
             return
         slot.holder = None
@@ -143,7 +143,7 @@ class PoolNames:
         return sorted((s for s in self.slots if s.holder is not None), key=lambda s: s.since_s)
 
     def none_free(self, waited_s: float, now_s: float) -> NoWriterFree:
-        """Return the timeout error, which names the tasks that use the writers, and since when."""
+        """Return the timeout error, which names the tasks that use the writers, and their times."""
         held = self.held
         words = [f"{s.name} by {s.holder} for {now_s - s.since_s:.1f} s" for s in held[:SHOWN_MAX]]
         words += [f"{len(held) - SHOWN_MAX} more"] * (len(held) > SHOWN_MAX)
