@@ -1,4 +1,4 @@
-"""Replication between brokers: leader and follower logic, high watermark, ISR, peer link.
+"""Replication between brokers, with leaders, followers, high watermark, ISR and the peer link.
 
-It may import runtime, wire and storage.
+This folder may import runtime, wire and storage.
 """

@@ -1,4 +1,4 @@
-"""Requests that wait in the purgatory, produces for the high watermark, fetches for bytes."""
+"""Requests that wait in the purgatory, produces for the high watermark and fetches for bytes."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ BYTES_UNKNOWN = 1 << 62
 class DelayedProduce:
     """A produce with acks=all that waits until its offsets are committed.
 
-    `required` maps each partition to the offset that must be committed (the batch's next offset);
-    `outcomes` gets an error code for each.
+    `required` maps each partition to the offset that must be committed (the batch's next offset).
+    `outcomes` gets an error code for each partition.
     """
 
     required: Mapping[Hashable, int]
@@ -25,9 +25,9 @@ class DelayedProduce:
 class DelayedFetch:
     """A fetch that still needs `missing_bytes`; `offsets` maps each partition to its fetch offset.
 
-    `hidden_bytes` is set for a read_committed consumer. For each partition it has the committed
-    bytes after the fetch offset that an open transaction hides (BYTES_UNKNOWN if not counted). They
-    become readable together when the last stable offset moves.
+    `hidden_bytes` is set for a read_committed consumer. For each partition it has the number of
+    committed bytes after the fetch offset that an open transaction hides (BYTES_UNKNOWN if not
+    counted). The hidden bytes become readable together when the last stable offset moves.
     """
 
     offsets: Mapping[Hashable, int]

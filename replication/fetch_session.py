@@ -2,17 +2,17 @@
 
 A full fetch opens a session and is answered with all of its partitions. Each later fetch names only
 the partitions that are new, removed, or have another position. Its answer has only the partitions
-with news: records, an error, another high watermark or log start offset. The session's epoch counts
-the requests. A request with a wrong epoch is refused, and so is the answer to a request after which
-another one was received.
+with news, which are records, an error, or another high watermark or log start offset. The session's
+epoch counts the requests. A request with a wrong epoch is refused. The answer to a request is
+refused, too, if another request was received after that request.
 
-The cost of both is proportional to the changes. `ready` has the partitions with news at their last
-read, or with records that did not fit into the answer. `changed` has those that must be read, see
-`standing_fetches`. The client is up to date with all others. A partition whose records were sent
-goes to the end of the queue (KIP-74).
+The cost of a request and its answer is proportional to the changes. `ready` has the partitions with
+news at their last read, or with records that did not fit into the answer. `changed` has the
+partitions that must be read (see `standing_fetches`). The client is up to date with all others. A
+partition goes to the end of the queue when its records are sent (KIP-74).
 
-This file is pure, with times in monotonic milliseconds. Sessions of followers are separate, see
-`replica_session`.
+This file is pure, with times in monotonic milliseconds. Sessions of followers are separate (see
+`replica_session`).
 """
 
 from collections.abc import Iterable
@@ -75,14 +75,14 @@ class SessionPartition(StandingPlace):
         )
 
     def was_answered(self, answer: FetchedPartition) -> None:
-        """Record the answer that the client gets; after an error the next answer is always news."""
+        """Record the answer to the client; after an error the next answer is always news."""
         is_known = not answer.error_code and answer.diverging_epoch is None
         self.high_watermark = answer.high_watermark if is_known else -1
         self.log_start_offset = answer.log_start_offset
 
 
 class FetchSession(StandingFetch):
-    """One session; `epoch` is the epoch that its next request must have."""
+    """A session; `epoch` is the epoch that its next request must have."""
 
     __slots__ = (
         "created_ms",
@@ -163,7 +163,7 @@ class FetchSession(StandingFetch):
         return list(islice(places, count_max))
 
     def was_read(self, place: SessionPartition, answer: FetchedPartition) -> bool:
-        """Keep the partition if it has news or more to read; return whether it has news."""
+        """Keep a partition with news or more to read; return whether it has news."""
         must_answer = place.must_answer(answer)
         if must_answer or place.has_more:
             self.ready[place] = None
@@ -174,7 +174,7 @@ class FetchSession(StandingFetch):
     def was_answered(self, place: SessionPartition, answer: FetchedPartition) -> None:
         """Record an answer, which the client receives or loses together with the session.
 
-        A partition whose records were sent and that has more goes behind the others.
+        A partition with sent records and more to send goes behind the others.
         """
         place.was_answered(answer)
         is_served = answer.records or answer.error_code or answer.diverging_epoch is not None

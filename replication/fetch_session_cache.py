@@ -1,9 +1,9 @@
 """The fetch sessions of a broker, and the choice of sessions to evict (KIP-227).
 
-Kafka's rule: a session that was unused for EVICTION_MS is evicted first. Otherwise the smallest
-session is evicted if it is smaller than the new one and older than EVICTION_MS, so that sessions do
+By Kafka's rule a session that was unused for EVICTION_MS is evicted first. Otherwise the smallest
+session is evicted if it is smaller than the new session and older than EVICTION_MS, so sessions do
 not evict each other all the time. A client without a session names all its partitions in every
-fetch. Kafka does not limit the total number of partitions; this cache does.
+fetch. Kafka does not limit the total number of partitions, but this cache does.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,9 +37,10 @@ class FetchSessionCache:
     def open(
         self, size: int, now_ms: int, draw_id: Callable[[], int], *, uses_topic_ids: bool
     ) -> tuple[FetchSession | None, list[FetchSession]]:
-        """Open a session of `size` partitions; return it, or None if full, and the evicted ones.
+        """Open a session of `size` partitions, and evict others if needed.
 
-        draw_id: returns a new random number from 1 to 2**31 - 1 each time.
+        Returns the session, or None if the cache is full, and the evicted sessions. draw_id:
+        returns a new random number from 1 to 2**31 - 1 each time.
         """
         evicted: list[FetchSession] = []
         if not self._has_room(size):

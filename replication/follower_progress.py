@@ -1,4 +1,4 @@
-"""A leader's knowledge about each other broker, and about each follower of a partition."""
+"""A leader's knowledge about the other brokers, and about the followers of a partition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(slots=True)
 class PeerView:
-    """The state of the other brokers, as one object for all partitions of this broker.
+    """The state of the other brokers, in one object for all partitions of this broker.
 
     `live` maps the brokers that may be in an ISR (registered, neither fenced nor shutting down) to
     their current broker epoch. `last_fetch_ms` is the time of each broker's last replica fetch. An
-    incremental session does not repeat unchanged positions, so a follower at the log end is known
-    to be alive by its session, not by its partition.
+    incremental session does not repeat unchanged positions. Therefore the session, not the
+    partition, shows that a follower at the log end is alive.
     """
 
     live: Mapping[int, int] = field(default_factory=dict[int, int])

@@ -1,4 +1,4 @@
-"""The follower's side of a replica session, with the news that the leader has not received yet.
+"""The follower's side of a replica session, with the news for the leader.
 
 The rules of the protocol are in `replica_session`. Times are monotonic milliseconds.
 """
@@ -82,7 +82,7 @@ class FollowerSession:
     def moved(
         self, slot: FollowerSlot, position: tuple[int, int], log_start_offset: int | None = None
     ) -> None:
-        """Report a position to the leader, after an append or a truncation, or to fetch again."""
+        """Report a position to the leader, after an append or a truncation, or to refetch."""
         slot.fetch_offset, slot.last_fetched_epoch = position
         if log_start_offset is not None:
             slot.log_start_offset = log_start_offset
@@ -102,8 +102,9 @@ class FollowerSession:
     def should_send(self, now_ms: int) -> bool:
         """Return whether to send a request now.
 
-        One poll always waits at the leader. News is sent immediately, unless the current request is
-        answered immediately (max_wait_ms 0), as all but the last of several parts are.
+        One poll always waits at the leader. News is sent immediately, unless the current request
+        has max_wait_ms 0 and is answered immediately. When a request is sent in several parts, all
+        parts but the last are like that.
         """
         if self.retries:
             self._enter_retries(now_ms)
@@ -115,10 +116,11 @@ class FollowerSession:
     def next_request(
         self, *, broker_epoch: int, max_wait_ms: int, max_bytes: int
     ) -> ReplicaFetchRequest:
-        """Return the next request: partitions added, moved or removed since the last one, or all.
+        """Return the next request, with the partitions added, moved or removed since the last one.
 
-        At most ADDED_MAX partitions are added: a restarted follower of thousands of partitions adds
-        them in parts, each after the answer to the previous part.
+        The first request of a session has all partitions. At most ADDED_MAX partitions are added. A
+        restarted follower of thousands of partitions adds them in parts, each after the answer to
+        the previous part.
         """
         if self._session_id == 0:
             self._by_number.clear()
@@ -192,14 +194,14 @@ class FollowerSession:
         return found
 
     def on_failure(self, request: ReplicaFetchRequest) -> bool:
-        """Record that a request or its answer was lost; return whether that ends the session."""
+        """Record the loss of a request or its answer; return whether the session ends."""
         is_ours = any(request is other for other in self._outstanding)
         if is_ours:
             self.reset()
         return is_ours
 
     def reset(self) -> None:
-        """Drop the session; the next request opens another."""
+        """Drop the session, so that the next request opens another session."""
         self._session_id = 0
         self._outstanding.clear()
 

@@ -1,7 +1,7 @@
 """A proposed ISR change, and the reaction to its failure.
 
-The change is a compare-and-set. The controller applies it only at its leader epoch and partition
-epoch, so a duplicate of it does no harm.
+The change is a compare-and-set. The controller applies the change only at its leader epoch and
+partition epoch, so a duplicate has no effect.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class IsrMember(NamedTuple):
-    """A proposed member; broker_epoch -1 is unknown to this leader and not checked (KIP-903).
+    """A proposed member; a broker_epoch of -1 is unknown to this leader and not checked (KIP-903).
 
     The epoch can be unknown only for a member that was in the ISR before this leader's term. If its
     process had failed since, the controller would have changed the partition epoch.

@@ -1,24 +1,25 @@
 """The leader of one partition, with its followers' progress, the ISR, and the high watermark.
 
-The high watermark is the lowest log end offset in the maximal in-sync set: the members that the
-controller has confirmed, plus those that it may have added already and may elect (KIP-497). It does
-not rise while the confirmed ISR is smaller than min.insync.replicas (KIP-966), and never falls. A
-follower that has caught up but is not a member yet also limits it, as long as it keeps up.
-Otherwise, under steady load, the follower could never reach the high watermark, which is the
-condition for joining the ISR.
+The high watermark is the lowest log end offset in the maximal in-sync set. That set has the members
+that the controller has confirmed, and the members that the controller may have added already
+(KIP-497). The high watermark does not rise while the confirmed ISR is smaller than
+min.insync.replicas (KIP-966), and never falls. A follower that has caught up but is not a member
+yet also limits the high watermark, as long as the follower keeps up. Otherwise, under steady load,
+the follower could never reach the high watermark, which is the condition for joining the ISR.
 
 The log stores the high watermark. Every event here (`appended`, `flushed`, `follower_fetched`, an
-ISR change, `tick`) returns the offset to which it rises, or None. The result is passed to
-`raise_high_watermark` of the replica manager, the only place where a leader's high watermark rises
-and where the requests that wait for it complete. A follower gets the high watermark from its leader
-(`node/partitions/replica_fetcher.py`).
+ISR change, `tick`) returns the new high watermark, or None if unchanged. The caller passes the
+result to `raise_high_watermark` of the replica manager. Only that method raises a leader's high
+watermark, and completes the requests that wait for it. A follower gets the high watermark from its
+leader (`node/partitions/replica_fetcher.py`).
 
 The leader's own copy counts up to `own_end_offset`, which excludes records that must still be
 flushed.
 
-A fetch for offset n means that the follower's log has everything below n. It counts only if the
-shell has found the follower's log to be a prefix of the leader's (`replica_server.judge_position`),
-and if it comes from the follower's current incarnation (broker epoch, KIP-903).
+A fetch for offset n means that the follower's log has everything below n. The fetch counts only if
+the shell has found the follower's log to be a prefix of the leader's
+(`replica_server.judge_position`), and if the fetch comes from the follower's current incarnation
+(broker epoch, KIP-903).
 
 Times are monotonic milliseconds.
 """
@@ -90,7 +91,8 @@ class PartitionLeader:
     def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> int | None:
         """Record that the log has grown; return the new high watermark or None.
 
-        Unless `is_flushed`, the leader's copy does not count for it until `flushed` is called.
+        Unless `is_flushed`, the leader's copy does not count towards the high watermark until
+        `flushed` is called.
         """
         previous_end = self.log_end_offset
         assert log_end_offset >= previous_end, "a leader never truncates"
@@ -166,7 +168,7 @@ class PartitionLeader:
     def is_settled(self) -> bool:
         """Return whether all replicas are in sync and at the log end, as the controller knows.
 
-        In that case the ISR does not change, even without fetches, until the next append or
+        While that is true, the ISR does not change, even without fetches, until the next append or
         decision.
         """
         end, isr = self.log_end_offset, self.isr
@@ -179,9 +181,10 @@ class PartitionLeader:
     def next_isr_change(self, now_ms: int) -> IsrChange | None:
         """Return the ISR shrink or expansion to propose now, if any, which is then pending.
 
-        A member leaves if it has not been caught up for lag_time_max_ms. A follower joins if it
-        keeps up, is at or beyond the high watermark and the start of this leader epoch, is live,
-        and has the incarnation that the controller knows (KIP-841, KIP-903).
+        A member leaves if it has not been caught up for lag_time_max_ms. A follower joins if four
+        conditions hold (KIP-841, KIP-903). It keeps up. It is at or beyond the high watermark and
+        the start of this leader epoch. It is live. It has the incarnation that the controller
+        knows.
         """
         if self.pending_isr_change is not None:
             return None
@@ -318,9 +321,9 @@ class PartitionLeader:
         """Return whether a follower may join the ISR, by Kafka's rule and two more conditions.
 
         Kafka checks only when the follower fetches. Here ticks check, too, so the follower must
-        have fetched recently. And a follower that would be removed again immediately is not added.
+        have fetched recently. A follower that would be removed again immediately is not added.
         While the ISR is below its minimum the high watermark does not rise, and a follower that
-        stopped beyond it would join and leave forever.
+        stopped beyond the high watermark would join and leave forever.
         """
         node = follower.node_id
         of_peer_ms = self._peers.last_fetch_ms.get(node, _LONG_AGO_MS)

@@ -75,7 +75,7 @@ class AddedSlot(NamedTuple):
 
 
 class MovedSlot(NamedTuple):
-    """A new position of the follower, whose log has everything below fetch_offset."""
+    """A new position of the follower, which has everything below fetch_offset."""
 
     slot: int
     fetch_offset: int
@@ -100,8 +100,8 @@ class SlotAnswer(NamedTuple):
     """The leader's answer for one slot.
 
     An error other than OFFSET_OUT_OF_RANGE removes the slot, and the follower adds it again when it
-    retries. diverging_end_offset is -1 unless the logs diverge; with OFFSET_OUT_OF_RANGE it is the
-    leader's log end offset.
+    retries. diverging_end_offset is -1 unless the logs diverge. With OFFSET_OUT_OF_RANGE
+    diverging_end_offset is the leader's log end offset.
     """
 
     slot: int

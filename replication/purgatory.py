@@ -1,14 +1,14 @@
-"""The purgatory of waiting requests: acks=all produces, and fetches that wait for bytes.
+"""The purgatory of waiting requests, which are acks=all produces and fetches that wait for bytes.
 
 An operation waits on several partitions at the same time. An event names a partition (any hashable
-key) and returns the operations that it completed. Its cost is proportional to these, plus, for
-fetches, the watchers of that partition (each of which may need only a part of its min_bytes from
-it). A completed fetch stays among the watchers of its partitions, maybe thousands, until `unlink`.
-A fetch of a fetch session is not among them, since `standing` records its partitions' events. All
-deadlines are in one heap. An operation that completes early stays in the heaps as a dead entry. If
-more than half of a heap is dead it is rebuilt, so that memory is limited by the waiting operations
-(Kafka purges in the same way) and some dead ones. These must release their context, which may be a
-large request.
+key) and returns the operations that the event completed. The cost of an event is proportional to
+these operations. An event for fetches also costs a step for each watcher of the partition, even if
+the watcher needs more bytes. A completed fetch stays among the watchers of its partitions, maybe
+thousands, until `unlink`. A fetch of a fetch session is not among the watchers, since `standing`
+records the events of its partitions. All deadlines are in one heap. An operation that completes
+early stays in the heaps as a dead entry. If more than half of a heap is dead it is rebuilt, so
+memory is bounded by the number of waiting operations (Kafka purges in the same way). A dead
+operation must release its context, which may be a large request.
 
 Times are monotonic milliseconds.
 """
@@ -63,8 +63,8 @@ class Purgatory:
     def advance(self, key: Hashable, high_watermark: int) -> list[DelayedProduce]:
         """Return the produces that this high watermark completes.
 
-        They never fail with NOT_ENOUGH_REPLICAS_AFTER_APPEND, because the high watermark does not
-        rise while the ISR is below its minimum (KIP-966).
+        These produces never fail with NOT_ENOUGH_REPLICAS_AFTER_APPEND, because the high watermark
+        does not rise while the ISR is below its minimum (KIP-966).
         """
         return self._settle(key, high_watermark, ErrorCode.NONE)
 
@@ -101,11 +101,11 @@ class Purgatory:
         added_bytes: int,
         stable_offset: Callable[[], int] | None = None,
     ) -> list[DelayedFetch]:
-        """Return the fetches that have enough bytes now that upper_offset limits reads.
+        """Return the fetches that have enough bytes after the limit of reads has risen.
 
-        read_committed consumers read up to stable_offset() (the same if not given). `added_bytes`
-        is an estimate of the bytes that became readable with this event, since a completed fetch
-        reads again.
+        upper_offset: the new limit. stable_offset(): the limit of read_committed consumers, by
+        default the same. added_bytes: an estimate of the bytes that became readable, since a
+        completed fetch reads again.
         """
         enough: list[DelayedFetch] = []
         if key in self.standing.places:
@@ -181,7 +181,10 @@ class Purgatory:
         return freed
 
     def unlink(self, operation: DelayedProduce | DelayedFetch) -> None:
-        """Remove an operation from its partitions; for a fetch the answering caller calls this."""
+        """Remove an operation from its partitions.
+
+        A caller that answers a fetch calls this method.
+        """
         if isinstance(operation, DelayedFetch):
             for key in operation.offsets:
                 watchers = self._fetches[key]
@@ -202,7 +205,7 @@ Entry = TypeVar("Entry", bound=DelayedProduce | DelayedFetch)
 
 
 class _LazyHeap(Generic[Entry]):
-    """A priority queue of operations, which skips and removes done ones."""
+    """A priority queue of operations, which skips and removes operations that are done."""
 
     __slots__ = ("_dead", "_heap", "_pushed")
 
@@ -237,7 +240,7 @@ class _LazyHeap(Generic[Entry]):
         return heap[0][0] if heap else None
 
     def note_dead(self) -> None:
-        """Record that an operation in the heap is done and was not popped."""
+        """Record that an operation in the heap has ended without being popped."""
         self._dead += 1
         if self._dead > _REBUILD_BEYOND and self._dead * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if not entry[2].is_done]

@@ -9,7 +9,7 @@ append, or a leader or epoch change -> the partition's slots are dirty -> their 
 `take_responses` reads and answers
 
 A slot with a newer leader epoch than this broker's is held without an error. The same metadata will
-soon be applied here, and `partition_changed` then checks it.
+soon be applied here, and `partition_changed` then checks the slot.
 
 Times are monotonic milliseconds.
 """
@@ -64,7 +64,7 @@ class ServedPartition(Protocol):
 
 
 class SendingThrottle:
-    """The throttle that decides which partitions are held back; the default holds none.
+    """The throttle that decides which partitions to hold back; the default holds none.
 
     When a held partition may be sent, `appended` must be called again with its key.
     """
@@ -161,7 +161,7 @@ class ReplicaServer:
         return updates
 
     def forget_follower(self, follower_id: int) -> None:
-        """Drop the session of a follower that is gone; its poll becomes due."""
+        """Drop the session of a follower that has ended, so that its poll becomes due."""
         follower = self._followers.pop(follower_id, None)
         if follower is not None:
             # The follower may still be alive, and must not wait in vain.
@@ -319,7 +319,10 @@ class ReplicaServer:
             self._due.append(follower)
 
     def _judge(self, slot: LeaderSlot, now_ms: int, updates: ReplicationUpdates) -> None:
-        """Compare a follower's position with the log; count it as progress if the logs agree."""
+        """Compare a follower's position with the log.
+
+        Count the position as progress if the logs agree.
+        """
         slot.host = host = self._find(slot.key)
         slot.is_held = host is None or host.leader_epoch < slot.leader_epoch
         if host is None or slot.is_held:
@@ -364,10 +367,10 @@ class ReplicaServer:
 
 
 def judge_position(slot: LeaderSlot, log: LedLog) -> SlotAnswer | None:
-    """Return None if the follower's log is a prefix of this one, else the answer (KIP-595).
+    """Return None if the follower's log is a prefix of this log, else the answer (KIP-595).
 
     The follower's last batch has `last_fetched_epoch`. If this log ends that epoch before the fetch
-    offset, or never had it, the two logs diverge, and the answer has the end offset.
+    offset, or never had that epoch, the two logs diverge, and the answer has the end offset.
     """
     if not log.log_start_offset <= slot.fetch_offset <= log.log_end_offset:
         if slot.fetch_offset < log.log_start_offset or slot.last_fetched_epoch < 0:

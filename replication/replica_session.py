@@ -81,7 +81,7 @@ class LeaderSession:
     quiet: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
 
     def apply(self, request: ReplicaFetchRequest) -> tuple[list[LeaderSlot], list[LeaderSlot]]:
-        """Apply a request; return the added slots and those with new positions."""
+        """Apply a request; return the added slots and the slots with new positions."""
         self.session_epoch = request.session_epoch
         self.broker_epoch = request.broker_epoch
         for number in request.removed:
@@ -123,7 +123,7 @@ class LeaderSession:
         self.row.clear()
 
     def mark_dirty(self, slot: LeaderSlot) -> None:
-        """Mark a slot with possible news; it keeps its place in the queue."""
+        """Mark a slot with possible news; a marked slot keeps its place in the queue."""
         if not slot.is_dirty:
             slot.is_dirty = True
             self.row.append(slot)
@@ -131,8 +131,8 @@ class LeaderSession:
     def collect(self, read: ReadSlot, max_bytes: int) -> list[SlotAnswer]:
         """Return answers for the next slots, with at most about max_bytes of records.
 
-        At most ANSWERS_MAX are returned; the others follow with the next poll, which is sent
-        immediately. read(slot, room_bytes, at_least_one_batch) returns an answer, or None for
+        At most ANSWERS_MAX answers are returned. The others follow with the next poll, which is
+        sent immediately. read(slot, room_bytes, at_least_one_batch) returns an answer, or None for
         "nothing new". Slots that did not fit stay first in the queue. The first batch is read even
         if it exceeds the limit, because otherwise a large batch would block the session forever.
         """

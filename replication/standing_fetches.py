@@ -1,13 +1,13 @@
 """Permanent links from partitions to the fetch sessions that read them.
 
-A fetch that names all its partitions is linked to each of them while it waits, and to none
-afterwards. A fetch session (KIP-227) names only changed partitions, so the others must cost
-nothing. Its partitions (places) stay linked between requests, and an event adds the place to
-`changed`. An idle partition is not visited, neither when a fetch begins nor when it is answered.
+A fetch that names all its partitions is linked to each partition while the fetch waits, and to none
+afterwards. A fetch session (KIP-227) names only changed partitions, so the other partitions must
+cost nothing. The partitions of a session (places) stay linked between requests, and an event adds
+the place to `changed`. An idle partition is not visited, neither when a fetch begins nor when it is
+answered.
 
-The cost of an event is the number of watchers of its partition. While its session has no waiting
-fetch, a place is marked once and unlinked until it is read again, so that unused sessions cost
-nothing.
+The cost of an event is the number of watchers of its partition. While a session has no waiting
+fetch, a place is marked once and unlinked until it is read again, so unused sessions cost nothing.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,7 +16,7 @@ from .delayed_operations import DelayedFetch
 
 
 class StandingPlace:
-    """One partition of a fetch session, with the results of its last read.
+    """A partition of a fetch session, with the results of its last read.
 
     `upper_offset` is the offset of its next records. `hidden_bytes` are committed bytes that an
     open transaction hides from a read_committed consumer (see `DelayedFetch`).
@@ -59,7 +59,7 @@ class StandingFetches:
         return len(self.places)
 
     def watch(self, place: StandingPlace, key: Hashable) -> None:
-        """Link the place to this partition, and to no other."""
+        """Link the place to this partition, and to no other partition."""
         if place.watched is not key:
             self.unwatch(place)
             place.watched = key
@@ -109,7 +109,7 @@ class StandingFetches:
         return enough
 
     def look_at(self, key: Hashable) -> list[DelayedFetch]:
-        """Record a change of leader or epoch, or a lost log; return the waiting fetches."""
+        """Record a change of leader or epoch, or the loss of a log; return the waiting fetches."""
         waiting: list[DelayedFetch] = []
         for place in list(self.places.get(key, ())):
             operation = place.standing.waiting
@@ -124,6 +124,6 @@ class StandingFetches:
             place.standing.changed[place] = None
 
     def note(self, place: StandingPlace) -> None:
-        """Let the place be read again, even if its key then belongs to another partition."""
+        """Mark the place to be read again, even if its key then belongs to another partition."""
         place.standing.changed[place] = None
         self.unwatch(place)

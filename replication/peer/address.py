@@ -17,11 +17,11 @@ SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux, without the closing zero byte
 
 
 class PeerSocketError(Exception):
-    """The sockets cannot be opened here; the text has the remedy."""
+    """The error of sockets that cannot be opened here, with the remedy in its text."""
 
 
 def prepare_directory(directory: Path) -> None:
-    """Create the directory for its owner only; refuse one that others may enter."""
+    """Create the directory for its owner only; refuse a directory that others may enter."""
     try:
         directory.mkdir(mode=0o700, parents=True)
         return

@@ -1,10 +1,10 @@
 """The encoding of dataclasses as msgpack, for small messages between brokers.
 
-A message is a frozen dataclass of int, bool, str, bytes, float, None, unions of those, tuples of
-one element type, dicts of plain keys, and other such dataclasses. It is encoded as the list of its
-field values in order. A field with a default may be missing at the end, so that fields can be
-added. Every value is checked against its annotation and every length against a limit, so that a
-faulty peer cannot cause an object that does not match its class.
+A message is a frozen dataclass with fields of int, bool, str, bytes, float, None, unions of these,
+tuples of one element type, dicts of plain keys, and other such dataclasses. A message is encoded as
+the list of its field values in order. Fields with a default may be missing at the end, so new
+fields can be added. Every value is checked against its annotation and every length against a limit.
+A faulty peer therefore cannot cause an object that does not match its class.
 """
 
 import types

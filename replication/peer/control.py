@@ -1,8 +1,8 @@
 """The ZeroMQ sockets of one broker on its event loop, for decisions and heartbeats.
 
 A ROUTER is bound, and a DEALER connects to every peer. ZeroMQ's file descriptor is edge-triggered
-for both directions, so it becomes readable once, and any call on the socket may consume that
-signal. So the socket is read until it is empty, and EVENTS is checked after every send.
+for both directions. The descriptor becomes readable once, and any call on the socket may consume
+that signal. Therefore the socket is read until it is empty, and EVENTS is checked after every send.
 
 A message is one ZeroMQ part with its envelope and header, followed by its frames. A single small
 frame is in the first part, since another part costs more than the copy. Large frames are not
@@ -53,7 +53,7 @@ class ControlChannel:
         frames: Sequence[Buffer],
         routing_id: bytes = b"",
     ) -> int:
-        """Return the number of sent bytes, which is 0 without a connection or if it is full."""
+        """Return the number of sent bytes, 0 without a connection or if the socket is full."""
         sock = self.socket
         if sock.closed:
             return 0
@@ -82,7 +82,7 @@ class ControlChannel:
 
 
 class _Asker(NamedTuple):
-    """The connection of a peer to the ROUTER, for a reply."""
+    """The connection of a peer to the ROUTER, to which a reply is sent."""
 
     router: ControlChannel
     routing_id: bytes
@@ -174,7 +174,7 @@ class ControlChannels:
             self._event(channel, channel.peer, event)
 
     def _drain(self, channel: ControlChannel) -> None:
-        """Receive until the socket is empty, because only then it signals again."""
+        """Receive until the socket is empty, because the socket signals again only then."""
         channel.is_scheduled = True  # sends in the meantime need not check for input
         sock = channel.socket
         try:

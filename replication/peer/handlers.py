@@ -31,22 +31,22 @@ log = logging.getLogger(__name__)
 
 
 class PeerError(Exception):
-    """A peer did not answer; it may or may not have executed the request."""
+    """The error of a request without a reply, which the peer may or may not have executed."""
 
 
 class PeerUnavailable(PeerError):
-    """There is no connection to the peer, it broke, or the peer could not serve the request."""
+    """The error of a missing or broken connection, or of a request the peer could not serve."""
 
 
 class PeerTimeout(PeerError):
-    """A peer did not reply before the deadline."""
+    """The error of a request without a reply before the deadline."""
 
 
 Answered = Callable[[Body | PeerError], object]
 
 
 class What(IntEnum):
-    """The role of a message."""
+    """The role of a message, which is one-way, request, reply or failure."""
 
     ONE_WAY = 0
     REQUEST = 1
@@ -124,7 +124,7 @@ class PeerHandlers:
     ) -> None:
         """Send a request; `answered` gets (header, frames), PeerUnavailable or PeerTimeout, once.
 
-        It is called on the event loop, and never before this method returns.
+        `answered` is called on the event loop, and never before this method returns.
         """
         raise NotImplementedError
 

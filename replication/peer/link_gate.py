@@ -1,10 +1,10 @@
 """Faults on the links between brokers, for tests and `oncelog partition | slow`.
 
-A cut link is silent, like a real one: the sender gets no error, and the connection is not reset.
-Held messages are delivered in order by `heal`. Delayed messages arrive in order, each at least that
-much later. A gate without faults costs its transport one attribute read for each message. Single
-messages can be held, too, so that later ones overtake them, as on a lost connection. The counts
-show whether a fault has affected any message.
+A cut link is silent, like a real cut. The sender gets no error, and the connection is not reset.
+Held messages are delivered in order by `heal`. Delayed messages arrive in order, each after at
+least the delay. A gate without faults costs its transport one attribute read for each message.
+Single messages can be held, so that later messages overtake them, as on a lost connection. The
+counts show whether a fault has affected any message.
 """
 
 from collections import deque
@@ -70,9 +70,9 @@ class LinkGate:
         inbound: bool = False,
         outbound: bool = True,
     ) -> None:
-        """Hold the next `count` messages until `heal`; later messages overtake them.
+        """Hold the next `count` messages until `heal`, while later messages overtake them.
 
-        kind: a PeerMessage; only requests of this type are held, because most messages are
+        kind: a PeerMessage. Only requests of this type are held, because most messages are
         heartbeats.
         """
         for direction in self._chosen(peer, inbound, outbound):
@@ -108,7 +108,7 @@ class LinkGate:
     def admit(
         self, peer: int, is_outbound: bool, deliver: Callable[[], object], kind: int | None = None
     ) -> None:
-        """Deliver now, later, or never; call it only while `is_active`."""
+        """Deliver a message now, later, or never; call this method only while `is_active`."""
         direction = self._directions.get((peer, is_outbound))
         if direction is None:
             deliver()

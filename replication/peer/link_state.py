@@ -1,8 +1,9 @@
-"""The decision when a broken connection to a peer means that the peer is down.
+"""The decision whether a broken connection means that the peer is down.
 
 A reset alone does not, because the connection is opened again within milliseconds. A peer is down
-if its connection closed and then two successive attempts are refused (no process listens), or if
-the connection is not open again after a grace time. Times are monotonic milliseconds.
+if its connection closed and then two successive attempts are refused (no process listens). A peer
+is also down if the connection is not open again after a grace time. Times are monotonic
+milliseconds.
 """
 
 GRACE_MS = 200

@@ -1,9 +1,10 @@
 """The requests of one broker that wait for their replies.
 
-Each ends once, with its reply, with PeerUnavailable if its connection breaks or the peer could not
-serve it, or with PeerTimeout. One timer serves all deadlines, because almost every request is
-answered long before its own deadline. Correlation ids start at a random number in each process, so
-that a reply to a request of a former incarnation is dropped.
+Each request ends once, with its reply, with PeerUnavailable, or with PeerTimeout. PeerUnavailable
+means that the connection broke or the peer could not serve the request. One timer serves all
+deadlines, because almost every request is answered long before its own deadline. Correlation ids
+start at a random number in each process, so a reply to a request of a former incarnation is
+dropped.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class RequestsUnderWay:
         return correlation_id
 
     def replied(self, correlation_id: int, connection: object, outcome: Body | PeerError) -> bool:
-        """Pass a reply on; return False if no request waits for it on this connection."""
+        """Pass a reply on; return False if no request waits for the reply on this connection."""
         waiting = self._under_way.get(correlation_id)
         if waiting is None or waiting.connection is not connection:
             return False

@@ -1,4 +1,4 @@
-"""The sockets of one broker: ZeroMQ's ROUTER and DEALERs, and a listening socket for streams."""
+"""The sockets of one broker, ZeroMQ's ROUTER and DEALERs, and a listening socket for streams."""
 
 import socket
 from dataclasses import dataclass
@@ -82,7 +82,10 @@ def listening_socket(address: Path | tuple[str, int]) -> socket.socket:
 
 
 def is_served(path: Path) -> bool:
-    """Return whether a process listens on this Unix socket, and not only its file is left."""
+    """Return whether a process listens on this Unix socket.
+
+    The file of the socket may be left of a process that has ended.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:

@@ -2,10 +2,10 @@
 
 length of the frame | envelope | frames, each one's length | header | frames
 
-A received frame owns its memory; header and frames of a message are views of it.
+A received frame owns its memory, and header and frames of a message are views of that memory.
 
-Almost every message is a replica fetch, either a poll without frames, or its answer with one. Both
-are packed and unpacked in one step, envelope and lengths together.
+Almost every message is a replica fetch, either a poll without frames, or an answer with one frame.
+Their envelope and lengths are packed and unpacked together, in one step.
 """
 
 import struct

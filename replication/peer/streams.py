@@ -1,13 +1,14 @@
-"""The streams between brokers, for records; the requesting broker connects and is answered there.
+"""The streams between brokers, for records; the requesting broker connects.
 
 A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by ZeroMQ, which passes each
 message between threads (docs/decisions/0010). Decisions stay on ZeroMQ, so a heartbeat never waits
 behind megabytes.
 
-A stream begins with a hello, which has the connecting broker and the intended one. All later
-messages are from that broker. With TLS the certificates of both sides must match: `broker-ID` is
-one of their DNS names. A newer stream of a broker ends the previous one and its unanswered
-requests, because the broker has restarted, or has lost the other end.
+A stream begins with a hello, which has the connecting broker and the intended broker. All later
+messages are from the connecting broker, or are answers to it. With TLS the certificates of both
+sides must match, so `broker-ID` is one of their DNS names. A newer stream of a broker ends the
+previous stream and its unanswered requests, because the broker has restarted, or has lost the other
+end.
 """
 
 import asyncio
@@ -75,7 +76,7 @@ class PeerStream(asyncio.BufferedProtocol):
     ) -> int:
         """Return the number of sent bytes, 0 if the peer is gone or too slow for a request.
 
-        An answer is never refused, since the requesting broker would wait for it until the
+        An answer is never refused, since the requesting broker would wait for the answer until the
         deadline. Instead no more of its requests are read while the stream is full.
         """
         if self._transport is None or (self._is_full and self.is_ours):
@@ -264,7 +265,7 @@ class PeerStreams:
             accepted.close()
 
     def _report(self, attempt: str, error: BaseException) -> None:
-        """Log an unexpected error; an SSLError and a TimeoutError are OSErrors, thus expected."""
+        """Log an unexpected error; SSLError and TimeoutError are OSErrors, and thus expected."""
         if not isinstance(error, OSError):
             now_s = asyncio.get_running_loop().time()
             self._limited_log.log(

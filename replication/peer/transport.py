@@ -1,9 +1,9 @@
 """The link between brokers, for one-way messages and for requests with a reply and a deadline.
 
-Decisions use ZeroMQ (`control`), requests for records (`bulk`) use streams (`streams`), with the
-same envelope. Buffers are not copied, so the caller must not change them after sending. A request
-ends with its reply, or PeerTimeout, or PeerUnavailable as soon as the connection is found broken;
-in the last two cases the peer may have executed it.
+Decisions use ZeroMQ (`control`), and requests for records (`bulk`) use streams (`streams`), with
+the same envelope. Buffers are not copied, so the caller must not change them after sending. A
+request ends with its reply, with PeerTimeout, or with PeerUnavailable as soon as the connection is
+found broken. After PeerTimeout and PeerUnavailable the peer may have executed the request.
 """
 
 import asyncio
@@ -173,8 +173,8 @@ class PeerTransport(PeerHandlers):
     ) -> None:
         """Deliver a reply to its request, or a message to its handler; count others as dropped.
 
-        is_ours: it came on a connection that carries this broker's requests. is_admitted:
-        the gate has already passed it.
+        is_ours: the message came on a connection that carries this broker's requests. is_admitted:
+        the gate has already passed the message.
         """
         if not is_admitted:
             self.bytes_received[peer] += size_bytes
