@@ -2,7 +2,7 @@
 
 For a principal and a resource type the index has the entries of each pattern, and the number of
 prefix patterns of each length. The patterns that apply to a name are found by one lookup of the
-literal name, one of the literal `*`, and one for each such length.
+literal name, one of the literal `*`, and one for each length.
 """
 
 from collections.abc import Iterator, Sequence

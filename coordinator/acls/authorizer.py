@@ -10,7 +10,7 @@ _NO_RESOURCE = "hardcode"  # the resource name that Kafka uses for questions abo
 
 
 class HoldsAcls(Protocol):
-    """The owner of the ACLs, which may replace the table by that of a snapshot."""
+    """The owner of the ACLs, which replaces its table when a snapshot is installed."""
 
     @property
     def acls(self) -> AclTable:
@@ -54,7 +54,7 @@ class AclAuthorizer:
     def allows_any(
         self, principal: str, host: str, operation: int, resource_type: int
     ) -> Steps[bool]:
-        """Return whether the principal may do this on any resource of the type (KIP-679)."""
+        """Return whether the principal may perform the operation on any resource (KIP-679)."""
         if self.allows(principal, host, operation, resource_type, _NO_RESOURCE):
             return True
         principals = (principal, ANY_USER)

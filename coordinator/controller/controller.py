@@ -1,15 +1,15 @@
-"""The controller, which checks which brokers are alive and proposes the consequences.
+"""The controller, which checks that brokers are alive and proposes the consequences.
 
 The controller is the leader of the metadata group. This pure core holds the state that is not
-replicated: the time of each broker's last contact, and its requests. `tick` compares it with the
-replicated state and returns the commands that are due. The shell proposes them and calls `settled`
-afterwards. A lost command becomes due again. Nothing is decided here, because `apply` checks the
-broker epoch of a late or repeated fence.
+replicated, which is the time of each broker's last contact, and its requests. `tick` compares that
+with the replicated state and returns the commands that are due. The shell proposes the commands and
+calls `settled` afterwards. A lost command becomes due again. Nothing is decided here, because
+`apply` checks the broker epoch of a late or repeated fence.
 
-A broker must both send and receive. If its links were cut in one direction, it would send
-heartbeats forever and apply no decision. So each reply has a stamp (term and awake_ms), which the
-next heartbeat returns. A broker that has received no reply for DEAF_SESSIONS sessions is treated as
-silent.
+A broker must both send and receive. If its links were cut in one direction, a broker would send
+heartbeats forever and apply no decision. Therefore each reply has a stamp (term and awake_ms),
+which the next heartbeat returns. A broker that has received no reply for DEAF_SESSIONS sessions is
+treated as silent.
 
 Session timeouts are measured by a clock that runs only while this process runs. After a pause of
 this process (SIGSTOP, an overloaded machine) every broker would seem silent although none has
@@ -47,8 +47,8 @@ ELECTIONS_NAME_BYTES_MAX = 40_000  # the limit of topic names in such a command
 class ControllerSettings:
     """The settings of a controller.
 
-    cluster_id and defaults are those of this node. They set the cluster id if there is none yet,
-    and every new leader of the group updates the defaults.
+    cluster_id and defaults are those of this node. The first leader of the group sets the cluster
+    id, and every new leader updates the defaults.
     """
 
     cluster_id: str
@@ -67,9 +67,9 @@ class ControllerSettings:
 class Heartbeat:
     """A broker's heartbeat to the controller.
 
-    applied_index: the index up to which the broker has applied the metadata log. wants_unfence: its
-    listener serves. seen_term, seen_ms: the stamp of the last reply that it received, -1 before the
-    first.
+    applied_index: the index up to which the broker has applied the metadata log. wants_unfence: the
+    broker's listener serves. seen_term, seen_ms: the stamp of the last reply that the broker
+    received, -1 before the first.
     """
 
     node_id: int
@@ -162,7 +162,7 @@ class Controller:
         )
 
     def link_down(self, node_id: int, now_ms: int) -> None:
-        """Record a broken connection that was not reconnected; it counts as an expired session."""
+        """Treat a broken connection that was not reconnected as an expired session."""
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(node_id)
         if self._leads and broker is not None:
@@ -192,7 +192,7 @@ class Controller:
         return due
 
     def settled(self, command: Command, result: Result | None) -> None:
-        """Record the result of a command of `tick`; None if it was lost or is unknown."""
+        """Record the result of a command of `tick`; None stands for a lost or unknown result."""
         for key, under_way in list(self._under_way.items()):
             if under_way is command:
                 del self._under_way[key]
@@ -240,7 +240,7 @@ class Controller:
         return None
 
     def _has_handed_over(self, node_id: int, session: _Session) -> bool:
-        """Return whether a broker leads nothing and every live broker has applied that."""
+        """Return whether a broker leads nothing and every live broker has applied that state."""
         return not self._state.leads_any(node_id) and all(
             self._session_of(self._state.brokers[other]).applied_index >= session.handed_over_index
             for other in self._state.live_brokers

@@ -14,9 +14,9 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class QuorumVoter:
-    """A voter.
+    """A voter of the metadata group.
 
-    log_end: the index after its last entry. An age is UNKNOWN if its time is.
+    log_end: the index after its last entry. An age is UNKNOWN if its time is unknown.
     """
 
     node_id: int

@@ -164,7 +164,7 @@ class ClassicGroup:
         self._forget_pending(member.member_id)
 
     def expect(self, member_id: str) -> None:
-        """Add a pending member, to which a member id was assigned now."""
+        """Add a pending member, which has just got its member id."""
         self.pending_join.add(member_id)
         self.held_metadata.size_bytes += pending_member_bytes(member_id)
 
@@ -323,7 +323,8 @@ class ClassicGroup:
     def read_subscriptions(self, turn: Turn) -> None:
         """Read the subscribed topics of all members, in steps.
 
-        Until then the topics are unknown, so that no offset which a member might need is deleted.
+        Before the last step the topics are unknown, and no offset that a member might need is
+        deleted.
         """
         self.subscribed = None
         if self.protocol_type != CONSUMER:
@@ -400,7 +401,7 @@ class ClassicGroup:
             raise NonEmptyGroup
 
     def offset_expiry(self) -> ExpiryRule | None:
-        """Return Kafka's rule: from the time when the group became empty, or from each commit."""
+        """Return Kafka's rule, which counts from the last member's end or from each commit."""
         if self.protocol_type is None:
             return ExpiryRule()  # the group has only offsets
         if self.state is GroupState.EMPTY:

@@ -1,8 +1,9 @@
 """The consumer groups (KIP-848) of a table, with their requests, deadlines and replay.
 
-The decisions are in `consumer/` and `migration/`, and change nothing. Here a decision becomes a
-batch to append, which is replayed once it is in the log, and an answer that waits for its commit. A
-group changes its protocol in one batch, together with the request that causes the change.
+The decisions are in `consumer/` and `migration/`, which change nothing. This file turns a decision
+into a batch to append, and replays the batch once it is in the log. The answer waits for the commit
+of the batch. A group changes its protocol in one batch, together with the request that causes the
+change.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -124,9 +125,9 @@ class ConsumerGroups:
     ) -> ConsumerHeartbeatAnswer | None:
         """Return the answer of a ConsumerGroupHeartbeat that has only a member id and epoch.
 
-        Returns None if the heartbeat has other effects or must wait; then call `heartbeat`. client:
-        the client's id and host. replayed: the offset up to which the group's records are
-        committed.
+        Returns None if the heartbeat has other effects or must wait, and `heartbeat` must be
+        called. client: the client's id and host. replayed: the offset up to which the group's
+        records are committed.
         """
         group = self._groups.get(group_id)
         if (
@@ -344,7 +345,7 @@ class ConsumerGroups:
         turn: Turn,
         joining: JoinRequest | None = None,
     ) -> None:
-        """Turn the group into a classic one, after members left or a static member came back."""
+        """Turn the group into a classic group, after members left or a static member came back."""
         group_id, topics = group.group_id, turn.topics.by_name
         classic, value = downgraded(group, leaving, topics, turn.wall_ms, joining)
         words = f"becomes a classic group at epoch {group.epoch}, {len(classic.members)} members"
@@ -380,7 +381,7 @@ class ConsumerGroups:
     # -- deadlines
 
     def meet(self, key: DeadlineKey, turn: Turn) -> None:
-        """Remove a member at its deadline; if the append fails, retry soon."""
+        """Remove a member at its deadline, and try again soon if the append fails."""
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:

@@ -1,6 +1,6 @@
 """A heap of many deadlines, most of which are postponed before they expire.
 
-A heartbeat postpones its member's deadline a hundred times before it is ever reached. So a
+Heartbeats postpone a member's deadline a hundred times before it is reached. Therefore a
 postponement only records the new time, and the heap is updated when the old time is reached. Times
 are monotonic milliseconds.
 """

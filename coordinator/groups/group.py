@@ -50,7 +50,7 @@ class Group(Protocol):
 
     @property
     def subscribed_or_all(self) -> Container[str]:
-        """Return the topics whose offsets must not be deleted."""
+        """Return the topics with offsets that must not be deleted."""
         ...
 
     def check_offset_commit(
@@ -82,7 +82,7 @@ class Group(Protocol):
         ...
 
     def offset_expiry(self) -> ExpiryRule | None:
-        """Return the expiry rule of offsets, or None if none may expire."""
+        """Return the expiry rule of offsets, or None if no offset may expire."""
         ...
 
     def tombstone_keys(self) -> Iterable[bytes]:

@@ -70,7 +70,7 @@ class Member:
     def counts_as_alive(self) -> bool:
         """Return whether the member's session continues without heartbeats, since a request waits.
 
-        The session of a new member does not, because its client may already be gone.
+        The session of a new member does not continue, because its client may already have ended.
         """
         if self.is_new:
             return False
@@ -81,7 +81,7 @@ class Member:
         return dict(self.protocols)[protocol_name or ""]
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Return the member's preferred protocol among candidates that it supports."""
+        """Return the member's preferred protocol among supported candidates."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 

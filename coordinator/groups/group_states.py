@@ -1,13 +1,15 @@
 """The states of a classic group, and their transitions.
 
-Empty -> PreparingRebalance     the first member joins
-PreparingRebalance              members (re)join, and their JoinGroup requests wait
-  -> CompletingRebalance        all have joined, or the rebalance timeout has expired; the leader
-                                gets the members and assigns
-  -> Empty                      no member is left
-CompletingRebalance -> Stable   the leader's assignment is in the log; SyncGroup is answered
-Stable, CompletingRebalance -> PreparingRebalance    a member joins, leaves, changes or expires
-any -> Dead                     the group is deleted, or has another coordinator
+    from                  to                    when
+    Empty                 PreparingRebalance    the first member joins
+    PreparingRebalance    CompletingRebalance   all members have joined again, or the rebalance
+                                                timeout has expired; the leader gets the members
+    PreparingRebalance    Empty                 no member is left
+    CompletingRebalance   Stable                the leader's assignment is in the log
+    Stable, Completing... PreparingRebalance    a member joins, leaves, changes or expires
+    any                   Dead                  the group is deleted, or its coordinator moves
+
+JoinGroup requests wait in PreparingRebalance. SyncGroup requests are answered in Stable.
 """
 
 from collections.abc import Mapping

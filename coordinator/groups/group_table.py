@@ -76,7 +76,7 @@ class GroupTable:
     def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
     ) -> None:
-        """Remove a group whose tombstone is being appended, or together with the table."""
+        """Remove a group, while its tombstone is appended or together with the table."""
         group = self.groups.pop(group_id, None)
         if isinstance(group, ClassicGroup):
             group.release_metadata()
@@ -90,9 +90,11 @@ class GroupTable:
             self.set_aside(group_id, turn, error)
 
     def set_aside(self, group_id: str, turn: Turn, error: Exception) -> None:
-        """Remove a group after an internal error, since its state is doubtful; members join again.
+        """Remove a group after an internal error, because its state is doubtful.
 
-        A consumer group stays, because its state is that of its records.
+        Members join again.
+
+        A consumer group stays, because its state is the state of its records.
         """
         turn.failures.append((group_id, error))
         if isinstance(self.groups.get(group_id), ConsumerGroup):
@@ -209,7 +211,10 @@ class GroupTable:
         return ClassicGroup(group_id, self.held_metadata, wall_ms)
 
     def _has_room(self, group: ClassicGroup | None, request: JoinRequest) -> bool:
-        """Return whether a member's metadata fits; it also fits if it is no larger than before."""
+        """Return whether a member's metadata fits into the memory limit.
+
+        Metadata that is no larger than before always fits.
+        """
         more = metadata_bytes(request.protocols)
         known = None
         if group is not None:
@@ -225,7 +230,7 @@ class GroupTable:
     # -- deadlines
 
     def due(self, turn: Turn, count_max: int | None = None) -> int:
-        """Handle the deadlines up to turn.now_ms, the earliest first; return how many."""
+        """Handle the deadlines up to turn.now_ms, the earliest first; return their number."""
         count = 0
         for key in islice(self.deadlines.pop_due(turn.now_ms), count_max):
             count += 1

@@ -7,12 +7,13 @@
     its restart   -             its place            its place; rebalance  its place (1)
     known, same   unknown       waits                the generation        the generation (2)
     known, other  unknown       waits                rebalance             rebalance
-    (1) a rebalance only if the chosen protocol changes   (2) the leader's: a rebalance
 
-A known member is "same" if its protocols are unchanged.
+    (1) a rebalance only if the chosen protocol changes
+    (2) a rebalance if the member is the leader
 
-KIP-345 (static members) · KIP-394 · KIP-814 (the leader need not assign again after the restart of
-a static member) · KIP-800 (reason).
+A known member is "same" if its protocols are unchanged. The file implements KIP-345 (static
+members), KIP-394, KIP-814 (the leader need not assign again after the restart of a static member)
+and KIP-800 (reason).
 """
 
 from dataclasses import replace
@@ -67,7 +68,8 @@ def join(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Return whether the size limit of the group allows the member.
 
-    While members rejoin, only those that have rejoined count, so the last ones are refused.
+    During a rebalance only the members that have rejoined count, so the last members to rejoin are
+    refused.
     """
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -130,7 +132,7 @@ def _update(
 
 
 def _take_place(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-    """Let a restarted static member, which has no member id, replace its former incarnation."""
+    """Replace the former incarnation of a static member that restarted without a member id."""
     instance_id = request.group_instance_id
     assert instance_id is not None
     leader_before = group.leader_id

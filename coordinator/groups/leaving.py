@@ -19,7 +19,10 @@ _HAS_A_GENERATION = frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANC
 
 
 def leave(group: ClassicGroup, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
-    """Remove members; return an ErrorCode for each. Raises CoordinatorNotAvailable if dead."""
+    """Remove members; return an ErrorCode for each.
+
+    Raises CoordinatorNotAvailable for a dead group.
+    """
     if group.state is GroupState.DEAD:
         raise CoordinatorNotAvailable
     errors = [_leave_one(group, each, turn) for each in leaving]
@@ -52,7 +55,7 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
 
 
 def session_deadline(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Remove a member at the end of its session, unless its request waits for an answer."""
+    """Remove a member at the end of its session, unless a request of the member waits."""
     if member_id in group.pending_join:
         group.remove(member_id)
         _complete_if_the_last(group, turn)

@@ -1,13 +1,14 @@
 """The committed offsets of one partition of __consumer_offsets, as its log describes them.
 
-The table changes only by `replay`, batch by batch in log order. So a coordinator that has just
-loaded and one that has served for a week have the same table. A compacted log replays to the same
-table.
+The table changes only by `replay`, batch by batch in log order. Therefore a coordinator that has
+just loaded the log and a coordinator that has served for a week have the same table. A compacted
+log replays to the same table.
 
-Offsets of a transaction (KIP-98) are pending until its marker. COMMIT makes each visible, unless
-there is a newer offset *in the log*: compaction keeps the last record of a key, and the table must
-agree with it even if the marker follows a plain commit. ABORT drops the pending offsets, and so
-does a tombstone. A pending offset makes a partition unstable for fetches of stable offsets.
+Offsets of a transaction (KIP-98) are pending until its marker. COMMIT makes each pending offset
+visible, unless there is a newer offset *in the log*. Compaction keeps the last record of a key, and
+the table must agree with the log even if the marker follows a plain commit. ABORT drops the pending
+offsets, and so does a tombstone. A pending offset makes a partition unstable for fetches of stable
+offsets.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -210,7 +211,7 @@ class OffsetTable:
         """Return the keys of expired offsets (KIP-211) of a group, all or those `among` some.
 
         The retention starts at base_ms, when the group became empty, or at each commit if base_ms
-        is None; an offset may have its own retention. Offsets of subscribed topics, and of
+        is None. An offset may have its own retention. Offsets of subscribed topics, and of
         partitions with pending offsets, are kept.
         """
         unstable = self._open.get(group_id, {})
@@ -229,9 +230,9 @@ class OffsetTable:
     def of_deleted_topics(
         self, group_id: str, topics: Mapping[str, bytes], *, among: Iterable[TopicPartition]
     ) -> list[bytes]:
-        """Return the keys of offsets of deleted topics, and not of new topics with the same names.
+        """Return the keys of offsets of deleted topics, without new topics of the same names.
 
-        topics: name to id of the deleted topics.
+        topics: the ids of the deleted topics by name.
         """
         committed, unstable = self._committed.get(group_id, {}), self._open.get(group_id, {})
         found: list[bytes] = []

@@ -1,10 +1,10 @@
 """The change from one generation of a group to the next.
 
-A rebalance begins (`prepare_rebalance`), members rejoin, and it ends (`complete_rebalance`) when
-all have joined or the rebalance timeout has expired. Dynamic members that did not rejoin are then
-removed, while static members stay. The first members of an empty group may join for
-`group.initial.rebalance.delay.ms` (KIP-134). Each further member prolongs this delay, up to the
-rebalance timeout.
+A rebalance begins (`prepare_rebalance`), members rejoin, and the rebalance ends
+(`complete_rebalance`) when all have joined or the rebalance timeout has expired. Dynamic members
+that did not rejoin are then removed, while static members stay. The first members of an empty group
+may join for `group.initial.rebalance.delay.ms` (KIP-134). Each further member prolongs this delay,
+up to the rebalance timeout.
 """
 
 from ...wire.errors import ErrorCode

@@ -1,13 +1,12 @@
 """The records of __consumer_offsets, in Kafka's format.
 
-key = type 2 (0 and 1: a committed offset; 2: a classic group), its fields
+    key = type 2 (0 and 1: a committed offset; 2: a classic group), its fields
+    value = version 2, its fields; null is a tombstone
 
-value = version 2, its fields; null is a tombstone
-
-The versions written are those of Apache Kafka 4.3: an offset as version 4 with the topic id
-(KIP-848), or as version 1 if the request had its own retention, and a group as version 3. All
-earlier versions can be read, and unknown tagged fields are skipped (KIP-915). For other types of
-keys, of the newer group protocols, `decode_key` returns None and the record is ignored.
+The versions written are those of Apache Kafka 4.3. An offset is written as version 4 with the topic
+id (KIP-848), or as version 1 if the request had its own retention. A group is written as version 3.
+All earlier versions can be read, and unknown tagged fields are skipped (KIP-915). For key types of
+the newer group protocols `decode_key` returns None, and the record is ignored.
 """
 
 import struct

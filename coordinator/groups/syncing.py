@@ -1,7 +1,8 @@
 """SyncGroup and Heartbeat, by which members get their assignment and extend their sessions.
 
-The group leader's SyncGroup has the assignments of all members. They are committed to the log
-before any member gets its own, so the next coordinator knows every assignment that was sent.
+The group leader's SyncGroup has the assignments of all members. All assignments are committed to
+the log before any member gets its own, so the next coordinator knows every assignment that was
+sent.
 
                Empty     PreparingRebalance     CompletingRebalance      Stable
     sync       unknown   rebalance in progress  waits for the leader's   the assignment

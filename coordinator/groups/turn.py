@@ -1,7 +1,7 @@
 """The outcome of one request or deadline, with answers, records to append, and deadlines.
 
-The rules of groups write into a turn, and the shell executes it. No rule waits: a request that must
-wait leaves its ticket with its member, and a later turn answers it.
+The rules of groups write into a turn, and the shell executes the turn. No rule waits. A request
+that must wait leaves its ticket with its member, and a later turn answers the request.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,9 +30,9 @@ class GroupAppend:
     `settled` is called once, with an ErrorCode and a new turn, when the batch is committed (NONE)
     or has failed. `records` encodes the records when the turn is executed.
 
-    Only a consumer group, which changes by replay, has `replay`; it is called when the records are
-    in the log. Without records, `settled` waits for the commit of the group's last records, and
-    gets NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE if that is unknown.
+    Only a consumer group, which changes by replay, has `replay`, which is called when the records
+    are in the log. Without records, `settled` waits for the commit of the group's last records. It
+    gets NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE if that commit is unknown.
     """
 
     group_id: str

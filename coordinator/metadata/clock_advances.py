@@ -2,8 +2,8 @@
 
 A clock is never set. Stored timestamps (of records, offsets, transactions) are real times. When
 such a timestamp is compared with the present, the advances since then are added, so data from
-before an advance is older and later data is new. So clients need not know of advances, and a node
-that was down during an advance makes no difference.
+before an advance is older and later data is new. Therefore clients need not know of advances, and a
+node that was down during an advance works the same.
 """
 
 from bisect import bisect_left
@@ -26,7 +26,8 @@ class ClockAdvances:
     def since_ms(self, moment_ms: int) -> int:
         """Return by how much the clock was advanced since a real time.
 
-        An advance in the same millisecond counts, because a client that learns of it writes later.
+        An advance in the same millisecond counts, because a client that learns of the advance
+        writes later.
         """
         if not self.steps:
             return 0

@@ -20,7 +20,7 @@ class BrokerRegistration:
     """One registration of a broker process.
 
     `broker_epoch` is the log index of the registration, which differs for every incarnation
-    (KIP-903). `boot_id` changes when the machine lost power, and with it data that was not synced;
+    (KIP-903). `boot_id` changes when the machine lost power, and with it data that was not synced.
     `directory_id` changes when the data directory was replaced, so that all data is lost.
     Registrations of old journals have both in `boot_id`. A fenced broker leads no partition and is
     in no ISR. `endpoints` are the addresses for clients, with name, host, port, and Kafka's id of
@@ -41,7 +41,7 @@ class BrokerRegistration:
     endpoints: tuple[tuple[str, str, int, int], ...] = ()
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Return host and port of a listener, or None if the broker does not have it."""
+        """Return host and port of a listener, or None if the broker has no such listener."""
         for name, host, port in self.advertised:
             if name == listener:
                 return host, port
@@ -63,13 +63,13 @@ class PartitionRegistration:
     """The replicas of a partition, its ISR, and its leader.
 
     replicas: in order of preference, with the preferred leader first. isr: in-sync replicas, empty
-    exactly when there is no leader. elr: eligible leader replicas, which left an ISR that was too
-    small for further commits, so that they have all committed records (KIP-966). last_known_elr:
-    replicas that would be in the ISR or ELR if they had not lost power or failed since, the latest
-    first. Both are empty when the ISR has min.insync.replicas members. leader_epoch rises with each
-    leader and each dropped replica, partition_epoch with every change of this value. adding,
-    removing: replicas of an ongoing reassignment (KIP-455). last_known_leader: the last leader
-    while there is none.
+    exactly when there is no leader. elr: eligible leader replicas, which have all committed records
+    although they left the ISR (KIP-966). They left an ISR that was too small for further commits.
+    last_known_elr: replicas that have since lost power or failed, and would otherwise be in the ISR
+    or ELR, the latest first. Both are empty when the ISR has min.insync.replicas members.
+    leader_epoch rises with each leader and each dropped replica, partition_epoch with every change
+    of this value. adding, removing: replicas of an ongoing reassignment (KIP-455).
+    last_known_leader: the last leader while there is none.
     """
 
     replicas: tuple[int, ...]

@@ -1,6 +1,6 @@
 """The cluster's metadata as the bytes of a snapshot, encoded and decoded in slices.
 
-Replicas have equal bytes, so that they can be compared by a hash. Small tables are sorted, and
+Replicas have equal bytes, so snapshots can be compared by a hash. Small tables are sorted, and
 topics are in the order of their creation, which a snapshot preserves. The order of the fields never
 changes, and a new layout gets a new version.
 """
@@ -40,7 +40,7 @@ _acl_fields = attrgetter(*(field.name for field in fields(AclBinding)))
 
 
 class UnreadableSnapshot(Exception):
-    """The error of bytes that are a snapshot of another version, or none at all."""
+    """The error of bytes that are a snapshot of another version, or no snapshot."""
 
 
 def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Steps[list[bytes]]:
@@ -247,7 +247,7 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
 
 
 def discarding(tables: ClusterTables) -> Steps[None]:
-    """Free large tables in slices; they must not be read afterwards."""
+    """Free large tables in slices; the tables must not be read afterwards."""
     freed = 0
     for name in list(tables.topics):
         freed += 1 + len(tables.topics[name].partitions)

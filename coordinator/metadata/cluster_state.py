@@ -1,13 +1,13 @@
 """The cluster's metadata as a replicated state machine, to which every node applies the same log.
 
-`apply` is total and deterministic: any command, in any state, has the same result on every node and
+`apply` is total and deterministic. Any command, in any state, has the same result on every node and
 raises no exception. Bytes that this release cannot decode raise MalformedCommand and change
-nothing. The node must then end, or it would differ from nodes that can decode them. `apply` reads
-no clock and draws no random number. The effects of the commands are in the files of `rules/`, the
-rules of each partition in `elections`, the data in `cluster_tables`.
+nothing. The node must then end, or its state would differ from nodes that can decode the command.
+`apply` reads no clock and draws no random number. The effects of the commands are in the files of
+`rules/`, the rules of each partition in `elections`, the data in `cluster_tables`.
 
-A command with an operation id is executed once. If it is proposed again, because the first result
-was lost, it is answered with the first result.
+A command with an operation id is executed once. If the command is proposed again, because the first
+result was lost, the answer is the first result.
 """
 
 from collections.abc import Callable
@@ -102,9 +102,9 @@ class ClusterState(ClusterTables):
     def apply_steps(self, command: bytes, index: int, term: int = 0) -> Steps[Result]:
         """Apply the command at `index`; raise MalformedCommand without any change.
 
-        A command may affect thousands of partitions. A reader between two steps finds some of them
-        changed and others unchanged, but each one consistent. Listeners are called at the end.
-        `version` changes with each step, `revision` at the end.
+        A command may affect thousands of partitions. A reader between two steps finds some
+        partitions changed and others unchanged, but each partition consistent. Listeners are called
+        at the end. `version` changes with each step, `revision` at the end.
         """
         result = yield from self._counting(self._decide(command, index))
         changes = self.take_changes()

@@ -1,8 +1,8 @@
 """The cluster's metadata as tables, with indexes for fast lookups.
 
-Two rules keep this file simple. Everything is changed by the `put_` and `remove_` methods below,
-which update the indexes and record the changes. And every index is ordered, so that nothing depends
-on the order of a Python set.
+Two rules keep this file simple. Every change goes through the `put_` and `remove_` methods below,
+which update the indexes and record the changes. Every index is ordered, so nothing depends on the
+order of a Python set.
 """
 
 from collections import defaultdict
@@ -162,9 +162,11 @@ class ClusterTables:
         return iter(self._reassigning)
 
     def setting(self, name: str, topic: Topic | None = None) -> str:
-        """Return the effective value: the topic's, the cluster's dynamic, its static, the built-in.
+        """Return the effective value of a topic's setting.
 
-        A value of a single broker does not count, because the decision concerns the whole cluster.
+        The topic's value comes first, then the cluster's dynamic value, its static value, and the
+        built-in value. A value of a single broker does not count, because the decision concerns the
+        whole cluster.
         """
         for configs in (
             topic.configs if topic is not None else {},

@@ -62,8 +62,8 @@ class RegisterBroker:
 
     incarnation: 16 random bytes, new in each process. expected_broker_epoch: the epoch of the
     registration to replace, or -1 without one, so that a late command of a dead process replaces
-    nothing. None, in old journals, replaces any. boot_id, directory_id, endpoints: see
-    BrokerRegistration.
+    nothing. In old journals it is None, and any registration is replaced. boot_id, directory_id,
+    endpoints: see BrokerRegistration.
     """
 
     node_id: int
@@ -189,8 +189,8 @@ class AlterConfigs:
 class IsrProposal:
     """The ISR that a leader proposes, based on the epochs that the leader knows.
 
-    isr: (node id, broker epoch), with the epoch of the fetches that the leader has counted; -1 for
-    a member that has not fetched from this leader yet.
+    isr: pairs (node id, broker epoch). The broker epoch is that of the fetches that the leader has
+    counted, or -1 for a member that has not fetched from this leader yet.
     """
 
     topic_id: bytes

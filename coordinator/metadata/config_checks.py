@@ -50,7 +50,7 @@ class ConfigValidators:
 def refuse_invalid_configs(
     tables: ClusterTables, command: Command, validators: ConfigValidators
 ) -> Steps[tuple[Command, dict[object, Item]]]:
-    """Return the command without refused items, and the errors of these by `item_key`.
+    """Return the command without refused items, and the errors of refused items by `item_key`.
 
     Changes are judged by the resulting configs in this node's metadata, which may be outdated.
     Configs of a topic that is unknown here, or is created again, are judged by themselves. The

@@ -1,27 +1,25 @@
-"""The changes of one partition: its ISR, its eligible replicas, and its leader.
+"""The changes of one partition, which are its ISR, its eligible replicas, and its leader.
 
 The safety of all data rests on three facts about a partition.
 
 1. Every member of the ISR has all records below the high watermark, because the leader raises the
    high watermark only to the offset that the whole ISR has.
-2. The high watermark does not rise while the ISR has fewer than min.insync.replicas members. So a
-   replica that leaves an ISR which is, or thereby becomes, that small still has all committed
-   records: it is an eligible leader replica (ELR, KIP-966). Once the ISR is large enough the high
-   watermark may rise, and replicas outside the ISR are no longer eligible.
+2. The high watermark does not rise while the ISR has fewer than min.insync.replicas members. A
+   replica that leaves such a small ISR, or makes the ISR that small by leaving, therefore still has
+   all committed records. It is an eligible leader replica (ELR, KIP-966). Once the ISR is large
+   enough the high watermark may rise, and replicas outside the ISR are no longer eligible.
 3. A replica that may have lost acknowledged records (its machine lost power, its log failed) leaves
    both lists and becomes a last known eligible replica (KIP-966). The last holder stays in the ELR.
-   A replica whose data directory was replaced has no records. It leaves all three lists, unless
-   all of them would be empty.
+   A replica with a replaced data directory has no records. It leaves all three lists, unless all of
+   them would be empty.
 
-So a leader is elected from the ISR, or from the ELR if the ISR is empty. If both are empty, the
-last
-known eligible replica that left them last is elected. When all nodes have lost power and their logs
-were synced, that replica lost nothing, while replicas that left earlier may have lost records. Any
-other election is unclean, loses acknowledged records, and happens only if it is allowed.
+Therefore a leader is elected from the ISR, or from the ELR if the ISR is empty. If both are empty,
+the last known eligible replica that left them last is elected. After a power loss of all nodes with
+synced logs, that replica has lost nothing, while replicas that left earlier may have lost records.
+Any other election is unclean, loses acknowledged records, and happens only if it is allowed.
 
-All these rules are in `settle`, which every command uses. It is a pure function of one partition,
-so
-that commands for thousands of partitions may be applied in any order.
+All these rules are in `settle`, which every command uses. `settle` is a pure function of one
+partition, so commands for thousands of partitions may be applied in any order.
 """
 
 from collections.abc import Collection
@@ -70,11 +68,11 @@ def settle(
     emptied: int = NO_BROKER,
     failed: int = NO_BROKER,
 ) -> PartitionRegistration:
-    """Return the partition after a change of its lists or of the brokers; `before` if the same.
+    """Return the partition after a change of its lists or of the brokers.
 
-    isr, replicas, adding, removing: the changed lists; the given isr has only active members.
-    untrusted: a node that may have lost its newest records. emptied: a node that has no records any
-    more. failed: a node with a failed log, which may be copied again.
+    Returns `before` if nothing changes. isr, replicas, adding, removing: the changed lists, where
+    isr has only active members. untrusted: a node that may have lost its newest records. emptied: a
+    node that has lost all records. failed: a node with a failed log, which may be copied again.
     """
     isr = before.isr if isr is None else isr
     replicas = before.replicas if replicas is None else replicas

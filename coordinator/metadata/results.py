@@ -42,9 +42,10 @@ class Item:
 class Result:
     """The result of a command.
 
-    index: the log index of the decision; a node that has applied it sees the effect. broker_epoch:
-    after RegisterBroker; if the registration was refused as stale, the epoch of the current one (-1
-    without one). first_producer_id, producer_id_count: the block after AllocateProducerIds.
+    index: the log index of the decision. A node that has applied this index sees the effect.
+    broker_epoch: the result of RegisterBroker. If the registration was refused as stale,
+    broker_epoch is the epoch of the current registration (-1 without one). first_producer_id,
+    producer_id_count: the block of AllocateProducerIds.
     """
 
     error: int = ErrorCode.NONE

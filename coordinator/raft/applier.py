@@ -1,11 +1,11 @@
 """The state machine of a group, its applied index, and its snapshots.
 
 A committed entry that cannot be applied (written by a newer release, or because of a bug) stops the
-node, since skipping it would make this replica differ from the others. The entry stays in the log,
-and the next start tries it again. A valid snapshot that cannot be decoded stops the node, too. The
-file of a snapshot is durable before the log is truncated. A snapshot from the leader is loaded
-before it replaces the node's own file. States are encoded and replaced in slices, and joined,
-checked and written in an executor, so that no step on the event loop grows with the state.
+node, since skipping the entry would make this replica differ from the others. The entry stays in
+the log, and the next start tries it again. A valid snapshot that cannot be decoded stops the node,
+too. The file of a snapshot is durable before the log is truncated. A snapshot from the leader is
+loaded before it replaces the node's own file. States are encoded and replaced in slices, and
+joined, checked and written in an executor. No step on the event loop grows with the state.
 """
 
 import logging
@@ -28,7 +28,7 @@ class StateMachine(Protocol):
     """A replicated state machine, total and deterministic, without clock, randomness and files."""
 
     def apply(self, command: bytes, index: int, term: int) -> Any:
-        """Execute a committed command; the result is for its submitter, if it is on this node.
+        """Execute a committed command; the result is for its submitter, if on this node.
 
         A refusal is a result. An exception is raised only for a command that this release cannot
         decode, and ends the node.
@@ -40,7 +40,10 @@ class StateMachine(Protocol):
         ...
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
-        """Replace the whole state, or raise and leave it unchanged; nothing else is applied."""
+        """Replace the whole state, or raise and leave the state unchanged.
+
+        No command is applied meanwhile.
+        """
         ...
 
 
@@ -111,7 +114,7 @@ class Applier:
     def apply_up_to(self, last_index: int, applied: Applied, done: Callable[[], None]) -> None:
         """Apply the entries after `applied_index`; InapplicableEntry ends the node.
 
-        Long entries continue in slices after this has returned.
+        Long entries continue in slices after this method has returned.
         """
         self._is_applying = True
 
@@ -153,7 +156,7 @@ class Applier:
             yield
 
     def _between_commands(self, call: Callable[[], None]) -> None:
-        """Call it when no command is partly applied."""
+        """Call back when no command is partly applied."""
         if self._is_applying:
             self._after_apply.append(call)
         else:

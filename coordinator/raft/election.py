@@ -1,4 +1,4 @@
-"""Elections: when to become a candidate, whom to vote for, and when a node may vote at all.
+"""Elections, and the conditions under which a node may become a candidate or vote.
 
 *Pre-vote* (Raft thesis, 9.6): before its term changes, a node asks whether a majority would vote
 for it. A node with recent contact to a leader refuses, so a node with a one-way link or a slow link
@@ -7,17 +7,18 @@ election timeout is shortened.
 
 *The voter's memory*: votes and acknowledgements are promises, which are lost with a wiped disk. A
 node without this memory asks all other voters for their terms and log ends (a census, with a fresh
-nonce). It neither votes, nor becomes a candidate, nor counts for a commit until **every** other
-voter has answered. If no voter has any memory, this is a new cluster without promises. Otherwise
-the highest term T in the answers is an upper bound: any candidate that had this node's vote, and
-any leader that had its acknowledgement, was in a term <= T when it answered. So the node treats its
-vote in T as given. It votes again once its log has reached the log of a leader of a term >= T,
-which has all commits. (Answers from a majority would not be enough: Michael et al., DISC 2017.)
+nonce). Until **every** other voter has answered, the node neither votes, nor becomes a candidate,
+nor counts for a commit. If no voter has any memory, this is a new cluster without promises.
+Otherwise the highest term T in the answers is an upper bound. Any candidate that had this node's
+vote, and any leader that had its acknowledgement, was in a term <= T at the time of its answer.
+Therefore the node treats its vote in T as given. The node votes again once its log has reached the
+log of a leader of a term >= T, which has all commits. (Answers from a majority would not be enough:
+Michael et al., DISC 2017.)
 
-A disk that was restored to an older state has lost promises, too, but the node does not know it.
-The leader detects that such a node refuses entries which it has acknowledged in this term, and
-informs the node, which then continues without voter's memory. (This cannot be detected while that
-leader is down.)
+A disk that was restored to an older state has lost promises, too, but the node does not know that.
+The leader detects that such a node refuses entries that it has acknowledged in this term, and
+informs the node. The node then continues without the voter's memory. (This cannot be detected while
+that leader is down.)
 """
 
 import logging
@@ -90,7 +91,7 @@ class RaftElection:
             self.deadline_ms = min(self.deadline_ms, now_ms + delay)
 
     def on_deadline(self, now_ms: float) -> None:
-        """Ask the voters for pre-votes, since no leader was heard; not called on a leader."""
+        """Ask the voters for pre-votes, because no leader was heard; not called on a leader."""
         if not self._log.is_voter:
             self.deadline_ms = now_ms + self._settings.census_interval_ms
             self._take_census(now_ms)

@@ -3,10 +3,10 @@
 The engine runs on the event loop and never blocks it. A *turn* lets every touched group proceed,
 starts a group commit if none is running, and sends the posted messages, as one frame for each peer.
 A message that makes a promise (a vote, an acknowledgement) waits until the records written before
-it are on disk. A leader's entries are sent while its own disk writes them.
+that message are on disk. A leader's entries are sent while its own disk writes them.
 
-Loop, executor, disk, random source and `send` are passed in, so that a simulator can run the same
-code under virtual time.
+Loop, executor, disk, random source and `send` are arguments, so a simulator can run the same code
+under virtual time.
 """
 
 import asyncio
@@ -259,7 +259,10 @@ class RaftEngine:
         self._outcomes.add(call)
 
     def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:
-        """Send a message after the turn; a durable one after the current records are on disk."""
+        """Send a message after the turn.
+
+        A durable message after the current records are on disk.
+        """
         if durable and self.journal.durable_sequence < self.journal.sequence:
             self._held.append((self.journal.sequence, peer, group.group_id, message))
         else:

@@ -1,10 +1,10 @@
 """The follower's side, which checks a leader's messages before the library gets them.
 
-The library truncates its log after `prev_index` of *any* append, even a repeated or late one, and
-moves the commit index over entries that it never compared. So the part of a message that is already
-in the log is removed here first. Entries are removed only after a conflict, and the commit index
-stays within the entries that were compared with this leader's log in this term. A conflict with a
-committed entry ends the process.
+The library truncates its log after `prev_index` of *any* append, even a repeated or late one. It
+also moves the commit index over entries that it never compared. Therefore this file first removes
+the part of a message that is already in the log. Entries are removed only after a conflict, and the
+commit index stays within the entries that were compared with this leader's log in this term. A
+conflict with a committed entry ends the process.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,8 @@ class Follower:
     def take_quietly(self, peer: int, append: AppendEntries) -> bool:
         """Acknowledge a heartbeat that changes nothing; return False if `on_append` must be called.
 
-        In an idle cluster this is every message, and `on_append` would compare the same values.
+        In an idle cluster every message is such a heartbeat, and `on_append` would compare the same
+        values.
         """
         core, log, prev_index = self._core, self._log, append.prev_index
         is_quiet = (
@@ -118,7 +119,7 @@ class Follower:
         )  # the library answers with next_node_idx, which calls `acknowledge`
 
     def acknowledge(self, peer: int) -> None:
-        """Tell the leader up to which index the log equals its own, once that is durable."""
+        """Tell the leader up to which durable index this log equals the leader's log."""
         reply = AppendReply(self._core.term, True, self._verified_index + 1, self._log.is_voter)
         self._post_durable(peer, reply)
 

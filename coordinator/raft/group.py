@@ -1,8 +1,8 @@
 """One Raft group on this node, which submits, commits, and applies commands, with snapshots.
 
-The parts decide: `RaftElection` the leader, `Follower` which of its messages are accepted,
-`ProgressTracker` the messages to followers, and the library terms and votes. This file combines
-them and is the interface for the rest of the broker. Nothing here blocks.
+`RaftElection` decides about leaders, `Follower` about accepted messages, `ProgressTracker` about
+messages to followers, and the library about terms and votes. This file combines these parts and is
+the interface for the rest of the broker. Nothing here blocks.
 """
 
 import logging
@@ -199,7 +199,7 @@ class RaftGroup:
         return True
 
     def advance(self, now_ms: float) -> None:
-        """Execute pending work: become leader or resign, commit, apply, send."""
+        """Execute pending work, which is to become leader or resign, commit, apply, and send."""
         core = self._core
         if self._led_term and self._is_deposed:
             self._resign()

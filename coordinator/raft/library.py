@@ -1,9 +1,9 @@
 """PySyncObj 0.3.17, used only for elections and log matching.
 
 This is the only file that uses the library's private names (through Python's name mangling, hence
-the exact version). It uses the library's terms and votes, its majority, the candidate, the begin of
-a leader's term with its no-op, and the follower's append. It replaces the parts that lose
-acknowledged commands (docs/decisions/0003-raft.md): journal, snapshots, apply loop, commit rule,
+the exact version). From the library come terms and votes, the majority, the candidate, the begin of
+a leader's term with its no-op, and the follower's append. The parts that lose acknowledged commands
+are replaced (docs/decisions/0003-raft.md). These are journal, snapshots, apply loop, commit rule,
 sending, timers, transport and pickle.
 """
 

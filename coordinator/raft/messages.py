@@ -20,7 +20,7 @@ class MalformedMessage(ValueError):
 
 
 class AppendEntries(NamedTuple):
-    """Leader to follower: entries after (prev_index, prev_term), or a heartbeat without entries."""
+    """Leader to follower, with entries after (prev_index, prev_term), or as a heartbeat without."""
 
     term: int
     commit_index: int
@@ -30,7 +30,7 @@ class AppendEntries(NamedTuple):
 
 
 class AppendReply(NamedTuple):
-    """The answer: the log is durable before `next_index`, or `next_index` is missing."""
+    """The answer, that the log is durable before `next_index`, or that `next_index` is missing."""
 
     term: int
     success: bool
@@ -97,7 +97,7 @@ class SnapshotChunk(NamedTuple):
 
 
 class SnapshotReply(NamedTuple):
-    """The follower has the first `next_offset` bytes of the snapshot at `snapshot_index`."""
+    """A follower's answer, with the length `next_offset` of its part of the snapshot."""
 
     term: int
     snapshot_index: int
@@ -111,7 +111,7 @@ class Census(NamedTuple):
 
 
 class CensusAnswer(NamedTuple):
-    """The term and log end of the answering node; both are 0 if it lost its votes and log, too."""
+    """The term and log end of the answering node, both 0 if its votes and log were lost, too."""
 
     nonce: int
     term: int

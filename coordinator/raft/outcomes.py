@@ -1,8 +1,8 @@
 """The outcomes of a submitted command, and the errors of the files.
 
-A submitted command has exactly one of three outcomes. It returns the result of `apply` (committed),
-it raises DefinitelyNot (the command is in no log and never will be), or it raises OutcomeUnknown
-(it may still be committed, now or later). After DefinitelyNot any command may be retried. After
+A submitted command has exactly one of three outcomes. It returns the result of `apply` (committed).
+It raises DefinitelyNot (the command is in no log and never will be). It raises OutcomeUnknown (the
+command may still be committed, now or later). After DefinitelyNot any command may be retried. After
 OutcomeUnknown only a command that `apply` recognises as a repetition may be retried.
 """
 
@@ -62,7 +62,7 @@ class CorruptJournal(Exception):
 
 
 class BrokenInvariant(Exception):
-    """An event that Raft excludes; the process must end before it does harm."""
+    """An event that Raft excludes; the process must end before it can damage data."""
 
 
 class ForeignJournal(CorruptJournal):

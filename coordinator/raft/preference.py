@@ -1,8 +1,9 @@
 """Leadership transfers, to a chosen voter or to the preferred leader.
 
-Commands are refused during a transfer. So the preferred voter is only tried when it can lead
-immediately: it has answered recently, and counts for commits near the end of the log. A failed
-attempt is not repeated soon, because each attempt costs the clients up to `transfer_timeout_ms`.
+Commands are refused during a transfer. Therefore the preferred voter is only tried when it can lead
+immediately, which means that it has answered recently, and counts for commits near the end of the
+log. A failed attempt is not repeated soon, because each attempt costs the clients up to
+`transfer_timeout_ms`.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ class Transfer:
     """The transfer of the leadership to another voter (Raft thesis, 3.10), one attempt at a time.
 
     New commands are refused meanwhile. When the target has the whole log it is asked to become a
-    candidate. It needs no pre-vote, since the old leader itself asked for the election.
+    candidate. The target needs no pre-vote, since the old leader itself asked for the election.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Transfer:
         return None if self._attempt is None else self._attempt.to
 
     def begin(self, to: int, deadline_ms: float, on_done: Callable[[bool], None]) -> None:
-        """Start an attempt; `on_done` gets whether this node has stepped down for it."""
+        """Start an attempt; `on_done` gets whether this node has stepped down for the target."""
         self._attempt = _Attempt(to, deadline_ms, on_done)
 
     def is_due(self, has_whole_log: bool, now_ms: float) -> bool:
@@ -52,7 +53,7 @@ class Transfer:
         return due
 
     def resigned(self) -> None:
-        """Record that this node no longer leads; the attempt succeeded if it was sent."""
+        """Record that this node no longer leads; a sent attempt has then succeeded."""
         if self._attempt is not None:
             self.end(self._attempt.is_sent)
 
@@ -80,7 +81,7 @@ class Preference:
         """Return whether a follower's acknowledged `match_index` is near enough to the log end.
 
         A leader of a new term has no acknowledgements yet (0), and a voter that lost its disk does
-        not count, since either may lack a large part of the log.
+        not count. Either may lack a large part of the log.
         """
         settings, now_ms = self._settings, self._now_ms()
         return (

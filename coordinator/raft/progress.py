@@ -91,7 +91,7 @@ class Progress:
         return self.transfer
 
     def end_snapshot(self) -> None:
-        """Return to probing without a snapshot; a later message starts it again."""
+        """Return to probing without a snapshot; a later message starts the snapshot again."""
         self.state, self.transfer = ProgressState.PROBE, None
         self.probed_index = self.next_index
 
@@ -191,7 +191,7 @@ class ProgressTracker:
     def is_idle(self, peer: int, sends_commits: bool) -> bool:
         """Return whether there is nothing to do after an acknowledgement.
 
-        This is the case if it commits no entry and `pump` would send nothing to its sender.
+        The acknowledgement then commits no entry, and `pump` would send nothing to its sender.
         """
         progress, commit_index = self.by_peer[peer], self._core.commit_index
         return (

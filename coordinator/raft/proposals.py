@@ -38,8 +38,9 @@ def as_future() -> tuple[asyncio.Future[Any], OnDone]:
 class Proposals:
     """The waiting submitters of one group, by log index.
 
-    Submitters are called after the turn of the engine, so that commands which they propose, in this
-    group or in another, reach groups that know their leader. Their exceptions are caught here.
+    Submitters are called after the turn of the engine. Commands that they then propose, in this
+    group or in another, reach groups that know their leader. Exceptions of submitters are caught
+    here.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Partitions that several requests add to one transaction, as one change of its record.
 
 With transaction.version 2 every leader of a partition adds its own partition (KIP-890), so the
-requests arrive at the same time. They are decided one after the other, each on the record that the
-previous one leaves. So each gets the answer that it would get alone, and only the last record is
-written.
+requests arrive at the same time. The requests are decided one after the other, each on the record
+that the previous request leaves. Each request therefore gets the same answer as alone, and only the
+last record is written.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -56,8 +56,8 @@ class Addition:
 class JointAddition(NamedTuple):
     """The result of several additions.
 
-    record: the record to write, or None if nothing changes. answers: one for each addition, None if
-    its answer is the outcome of the write.
+    record: the record to write, or None if nothing changes. answers: one for each addition, or None
+    where the answer is the outcome of the write.
     """
 
     record: TransactionRecord | None

@@ -2,21 +2,21 @@
 
 All transactions of a V1 producer share producer id and epoch. An EndTxn that was delayed on
 connection A and repeated on connection B would therefore end the next transaction. A TCP connection
-delivers in order, and a client that reconnects never returns to the old connection. So a request is
-not executed if a newer connection has sent a request with the same producer id and epoch. Its
-connection is closed, and the client then sends the request again.
+delivers in order, and a client that reconnects never returns to the old connection. Therefore a
+request is not executed if a newer connection has sent a request with the same producer id and
+epoch. The older connection is closed, and the client then sends the request again.
 
 A newly elected coordinator has seen no connections. It serves only connections accepted after its
-election, and those on which an id later got its producer id and epoch, which earlier requests
-cannot have. (A request may also have waited in the kernel of a paused broker, and is then judged by
-its age, see `TransactionCoordinators.end_transaction`.)
+election, and connections on which an id later got its producer id and epoch, because earlier
+requests cannot have these. (A request may also have waited in the kernel of a paused broker, and is
+then judged by its age, see `TransactionCoordinators.end_transaction`.)
 """
 
 from ...wire.identifiers import Identity
 
 
 class StaleConnection(Exception):
-    """The request must not be executed, and its connection must be closed."""
+    """The error of a request that must not be executed, and whose connection must be closed."""
 
 
 class ConnectionFence:

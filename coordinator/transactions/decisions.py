@@ -1,15 +1,17 @@
 """The decisions about requests from the record of their id, as pure functions.
 
-The order of the checks is Kafka's: producer id, epoch, then whether another write of the id is in
-flight, then the state. So a zombie is fenced immediately, and only the current producer waits. If
-Kafka's answers differ between versions of a request, the version decides. For example, an EndTxn
-that raises the epoch (v5, transaction.version 2) has another table than older ones.
+The order of the checks is Kafka's, which is producer id, epoch, then whether another write of the
+id is in flight, then the state. A zombie is therefore fenced immediately, and only the current
+producer waits. If Kafka's answers differ between versions of a request, the version decides. For
+example, an EndTxn that raises the epoch (v5, transaction.version 2) has another table than older
+versions.
 
-Two deliberate differences from Kafka 4.4. During a pending write Kafka answers some requests of
-other producers with a retriable error, while here they get their fencing error immediately. A
-retried EndTxn (v5) is recognised by the producer id and epoch that sent it, not by an epoch that is
-one lower. So if a V1 client has ended the transaction, or a new session has begun, a zombie with
-the previous epoch is fenced. It does not get an answer that it has committed.
+There are two deliberate differences from Kafka 4.4. During a pending write Kafka answers some
+requests of other producers with a retriable error, while here they get their fencing error
+immediately. A retried EndTxn (v5) is recognised by the producer id and epoch that sent it, not by
+an epoch that is one lower. If a V1 client has ended the transaction, or a new session has begun, a
+zombie with the previous epoch is therefore fenced, and does not get an answer that it has
+committed.
 """
 
 from collections.abc import Collection
@@ -51,7 +53,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FenceProducer:
-    """The open transaction must first be aborted, with an epoch that no client has; then retry."""
+    """The open transaction must first be aborted, with an epoch that no client has.
+
+    Then the decision is made again.
+    """
 
     record: TransactionRecord
 
@@ -66,8 +71,8 @@ class DecisionContext:
     """The context of a decision.
 
     is_pending: another write of the id is in flight. now_ms: wall-clock time. fresh_producer_id: an
-    unused producer id, if there is one. serves_v2: whether the cluster's transaction.version is
-    above 0. At version 0 Kafka cannot store the version of a client whose epoch is bumped.
+    unused producer id, if there is one. serves_v2: the cluster's transaction.version is above 0. At
+    version 0 Kafka cannot store the transaction version of a client with a bumped epoch.
     """
 
     is_pending: bool = False
@@ -181,7 +186,7 @@ def judge_addition(
 ) -> Refused | Granted | None:
     """Return the answer if the record need not change, else None.
 
-    This is fast, because partitions are merged later, which takes time by their number.
+    The function is fast, because partitions are merged later, which takes time by their number.
     """
     if record is None:
         return _UNKNOWN
@@ -289,7 +294,7 @@ def abort_transaction(
 
 
 def _check_identity(record: TransactionRecord, identity: Identity) -> Refused | None:
-    """Return the error of a request that is not from the current client of the id, else None."""
+    """Return an error for a request that is not from the current client of the id, else None."""
     producer_id, producer_epoch = record.client
     if identity[0] != producer_id:
         return _UNKNOWN

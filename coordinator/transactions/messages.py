@@ -6,22 +6,19 @@ WRITE_TRANSACTION_MARKERS   the coordinator makes leaders end transactions in pa
 DESCRIBE_TRANSACTION        a partition leader asks about a transaction that has been open for a
                             long time; the answer is the coordinator's TransactionDescription
 
-All are repeated until they are answered. Repeated and late requests do no harm. A producer without
-KIP-890 keeps its epoch in all its transactions, so its markers do not differ by epoch. They differ
-by the Raft log of their shard: a marker has the index at which the end was decided
-(`prepare_index`),
-the answer to a verification has an index at which the transaction was ongoing (`ongoing_index`),
-and
-a partition refuses a marker that was decided before its open transaction.
+All messages are repeated until they are answered. Repeated and late requests have no further
+effect. A producer without KIP-890 keeps its epoch in all its transactions, so its markers do not
+differ by epoch. Markers differ by their index in the Raft log of the shard. A marker has the index
+at which the end was decided (`prepare_index`). The answer to a verification has an index at which
+the transaction was ongoing (`ongoing_index`). A partition refuses a marker that was decided before
+the partition's open transaction.
 
 The partition's leader keeps that index in memory only. A marker also has the leader epoch for which
 it is valid, and any other leadership refuses it. A late marker of transaction 1 was sent before
-transaction 2 began, so its leader epoch is not newer than the one in which 2 was opened here.
-Either
-this leadership is the current one, which knows the index at which 2 was ongoing, or it has ended,
-and
-so have all its requests. (If the coordinator has changed in between, the coordinator epoch in the
-partition's log fences the marker.)
+transaction 2 began, so its leader epoch is not newer than the leader epoch in which transaction 2
+was opened here. If that leadership is still current, it knows the index at which transaction 2 was
+ongoing. Otherwise it has ended, together with all its requests. (If the coordinator has changed in
+between, the coordinator epoch in the partition's log fences the marker.)
 """
 
 from dataclasses import dataclass
@@ -45,10 +42,10 @@ class VerifyTransaction:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTransactionReply:
-    """The coordinator's answer; `error` is for all partitions, otherwise `errors` has one for each.
+    """The coordinator's answer; without an `error`, `errors` has one entry for each partition.
 
-    `ongoing_index`: an index of the shard's Raft log at which the transaction was ongoing. It is 0
-    if partitions were added, because then the epochs of transactions differ.
+    `ongoing_index`: an index of the shard's Raft log at which the transaction was ongoing. The
+    index is 0 if partitions were added, because then the epochs of transactions differ.
     """
 
     error: int = 0
@@ -70,7 +67,7 @@ class TransactionMarker:
     `transaction_version` 2: the epoch was raised with the end (KIP-890, KIP-1228). `prepare_index`:
     the decision's index in the Raft log of the coordinator's shard, or 0 for a marker of an admin
     client. `leader_epochs`: the leader epochs for which the marker is valid, in the order of the
-    partitions; if empty, any.
+    partitions. If empty, the marker is valid for any leader epoch.
     """
 
     producer_id: int

@@ -53,19 +53,19 @@ class TransactionRecord(NamedTuple):
 
     @property
     def has_next_identity(self) -> bool:
-        """Return whether the client has or will have another id or epoch than its transaction."""
+        """Return whether the client's next id or epoch differs from those of its transaction."""
         return self.next_producer_id != NO_PRODUCER_ID
 
     @property
     def client(self) -> Identity:
-        """Return the client's producer id and epoch, or the next ones after a prepared end."""
+        """Return the client's producer id and epoch, or the next pair after a prepared end."""
         if self.has_next_identity:
             return self.next_producer_id, max(self.next_producer_epoch, 0)
         return self.producer_id, self.producer_epoch
 
     @property
     def is_two_phase(self) -> bool:
-        """Return whether the transaction has no timeout and the id no expiry (KIP-939)."""
+        """Return whether the transaction has no timeout and the id never expires (KIP-939)."""
         return self.timeout_ms == TWO_PHASE_TIMEOUT_MS
 
     @property
@@ -82,10 +82,10 @@ class TransactionRecord(NamedTuple):
         )
 
     def is_timed_out(self, now_ms: int, watched_ms: float = 0) -> bool:
-        """Return whether the transaction is ongoing for longer than its timeout.
+        """Return whether the transaction has been ongoing for longer than its timeout.
 
-        The timeout starts with the transaction. watched_ms: the time for which it was seen ongoing,
-        in case the wall clock was set back.
+        The timeout starts with the transaction. watched_ms: the time for which the transaction was
+        seen ongoing, in case the wall clock was set back.
         """
         return (
             self.state == TransactionState.ONGOING

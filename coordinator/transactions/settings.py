@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """Kafka's keys by their names; see node.config.coordinator_keys for their meaning.
+    """Kafka's keys by their names, which node.config.coordinator_keys explains.
 
-    The last four are limits of one shard: requests that wait, ids, open transactions, and the
+    The last four are limits of one shard, for waiting requests, ids, open transactions, and the
     partitions of one transaction (the limit of a Raft command).
     """
 

@@ -1,10 +1,10 @@
 """One shard of the transaction state log, as a replicated state machine.
 
-`apply` is total and deterministic: any command, in any state, has the same result on every node and
+`apply` is total and deterministic. Any command, in any state, has the same result on every node and
 raises no exception. Bytes that this release cannot decode raise MalformedTransactionCommand. The
-node must then end, or it would differ from nodes that can decode them. A write has an effect only
-if the record is still the one that the write was based on, and the new record may follow it. So the
-late command of a deposed leader changes nothing.
+node must then end, or its state would differ from nodes that can decode the command. A write has an
+effect only if the record is still the one that the write was based on, and the new record may
+follow it. The late command of a deposed leader therefore changes nothing.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,10 +1,10 @@
 """The uniform assignor, which is as even as the subscriptions allow and moves few partitions.
 
-With equal subscriptions a member's share is known in advance: one pass keeps the partitions that
-fit into the share, and another distributes the rest. With different subscriptions, each partition
-without an owner goes to the subscriber with the fewest partitions. Then each topic is balanced in
-rounds until no partition moves. Members and topics are visited in the order of their ids, so equal
-specs give equal results.
+With equal subscriptions a member's share is known in advance. One pass keeps the partitions that
+fit into the share, and another pass distributes the rest. With different subscriptions, each
+partition without an owner goes to the subscriber with the fewest partitions. Then each topic is
+balanced in rounds until no partition moves. Members and topics are visited in the order of their
+ids, so equal specs give equal results.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
@@ -140,7 +140,7 @@ class _Uneven:
         return -len(self._owners[topic_id]) / subscribers, subscribers, topic_id
 
     def _keep(self) -> Steps[None]:
-        """Let every member keep the partitions of its target, if it is still subscribed to them."""
+        """Let every member keep the partitions of its target, of topics still subscribed to."""
         counts = self._spec.partition_counts
         for index, member_id in enumerate(self._member_ids):
             member = self._spec.members[member_id]
@@ -184,8 +184,8 @@ class _Uneven:
     def _even_out(self, topic_id: bytes) -> Steps[int]:
         """Move partitions from the fullest owner to the emptiest subscriber; return how many moved.
 
-        A receiver never has more than one partition more than the emptiest, so it never gives. A
-        giver never has fewer than the emptiest. So both heaps stay valid.
+        A receiver never has more than one partition more than the emptiest, so a receiver never
+        gives. A giver never has fewer than the emptiest. Therefore both heaps stay valid.
         """
         subscribers, load = self._subscribers[topic_id], self._load
         if self._counter.ends_steps(len(subscribers)):

@@ -1,10 +1,11 @@
 """A consumer group (KIP-848), which is the state of its records in the log.
 
-A group is changed only by `replay`, with each record that this coordinator appends or loads. So a
-loaded group equals the group before. Members are informed of a change after its commit.
+A group is changed only by `replay`, with each record that this coordinator appends or loads. A
+loaded group therefore equals the group before. Members are informed of a change after its commit.
 
-group      Empty -> Assigning (epoch > target epoch) -> Reconciling -> Stable
-member     Stable, UnrevokedPartitions, UnreleasedPartitions: see `reconciliation`
+The states of a group are Empty, Assigning (epoch above the target epoch), Reconciling and Stable.
+The states of a member are Stable, UnrevokedPartitions and UnreleasedPartitions (see
+`reconciliation`).
 """
 
 from collections import Counter
@@ -56,11 +57,11 @@ ConsumerRecord = tuple[ConsumerKey, ConsumerValue | None]
 class ConsumerGroup:
     """One group of the newer protocol.
 
-    `appended_until` is the offset after its last record; answers wait until it is committed.
-    `checked_version` is the version of the topics with which its hash was compared.
-    `resolved_creations` is the version of the topics with which its patterns were resolved
-    (`KnownTopics`). `long_work_after_ms` is the time of the next attempt after the records of a
-    long job could not be appended.
+    `appended_until` is the offset after its last record, and answers wait until that record is
+    committed. `checked_version` is the version of the topics with which the group's hash was
+    compared. `resolved_creations` is the version of the topics with which the group's patterns were
+    resolved (`KnownTopics`). `long_work_after_ms` is the time of the next attempt after the records
+    of a long job could not be appended.
     """
 
     type: ClassVar[GroupType] = GroupType.CONSUMER
@@ -88,9 +89,9 @@ class ConsumerGroup:
     # -- the log
 
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Apply one record; None is a tombstone.
+        """Apply one record, where None is a tombstone.
 
-        The table itself handles the tombstone of a group's epoch.
+        The table handles the tombstone of a group's epoch.
         """
         self._state = None
         match key:
@@ -242,9 +243,9 @@ class ConsumerGroup:
     ) -> None:
         """Check the member that commits offsets, by the epochs of member and partitions (KIP-1251).
 
-        An older epoch of a member is valid for partitions that it has owned since then. Raises
-        UnknownMemberId, StaleMemberEpoch (IllegalGeneration for a member of the classic protocol),
-        UnsupportedVersion.
+        An older epoch of a member is valid for partitions that the member has owned since that
+        epoch. Raises UnknownMemberId, StaleMemberEpoch (IllegalGeneration for a member of the
+        classic protocol), UnsupportedVersion.
         """
         if generation < 0:
             if not self.members:

@@ -44,7 +44,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeatAnswer:
-    """The answer; `assignment` is None if the member already has it."""
+    """The answer; `assignment` is None if the member already has the assignment."""
 
     error: int = ErrorCode.NONE
     message: str | None = None
@@ -68,9 +68,9 @@ class HeartbeatDecision:
     """The result of a heartbeat, with the records to append as one batch, and the later answer.
 
     `member_id` has a session from now on, or is None if the member has left. `rebalance_ms` is the
-    timeout for revoking partitions, or None if there are none. It is used if `is_reconciled` is
-    set, which means that this heartbeat has changed the member's assignment. `needs_target` and
-    `needs_patterns` request jobs that are too long for one heartbeat.
+    timeout for revoking partitions, or None without partitions to revoke. The timeout is used if
+    `is_reconciled` is set, which means that this heartbeat has changed the member's assignment.
+    `needs_target` and `needs_patterns` request jobs that are too long for one heartbeat.
     """
 
     answer: ConsumerHeartbeatAnswer

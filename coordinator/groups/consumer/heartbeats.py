@@ -1,21 +1,29 @@
 """ConsumerGroupHeartbeat, as a pure function of the group, the request and their context.
 
-    the member -> its record, if changed -> its pattern -> the group's epoch, if topics or the
-    assignor have changed -> the target assignment, if outdated -> the member's assignment
-    -> the answer
+A heartbeat goes through these steps:
+
+    1. the member
+    2. the member's record, if changed
+    3. the member's pattern
+    4. the group's epoch, if topics or the assignor have changed
+    5. the target assignment, if outdated
+    6. the member's assignment
+    7. the answer
 
     member epoch     meaning
     0                joins, or joins again after it was fenced
-    -1, -2           leaves; leaves temporarily, as a static member: see `leaving`
+    -1               leaves
+    -2               leaves temporarily, as a static member (see `leaving`)
     its own          continues
-    the previous     continues, if it owns no more than was assigned: an answer was lost
-    any other        FENCED_MEMBER_EPOCH: it abandons its partitions and joins again
+    the previous     continues, if it owns only assigned partitions, since an answer was lost
+    any other        FENCED_MEMBER_EPOCH, so the member abandons its partitions and joins again
 
 The JoinGroup of a member with the classic protocol (`classic` is set) is decided by the same steps.
-It replaces a static member immediately, as in a classic group.
+That member replaces a static member immediately, as in a classic group.
 
 The group is not changed here. The records are appended as one batch and replayed into the group,
-and the answer is sent when they are committed. A heartbeat that changes nothing has no records.
+and the answer is sent when the records are committed. A heartbeat that changes nothing has no
+records.
 """
 
 from dataclasses import dataclass, field, replace
@@ -254,7 +262,7 @@ class _Heartbeat:
     # -- its subscription
 
     def _pattern(self, before: ConsumerMember, member: ConsumerMember) -> tuple[bool, bool]:
-        """Return whether the member's pattern has changed, and whether the new one is resolved."""
+        """Return whether the member's pattern has changed, and whether it is resolved."""
         group, old, new = self.group, before.topic_pattern or "", member.topic_pattern or ""
         is_resolved = False
         if old != new:

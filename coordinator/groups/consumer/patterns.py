@@ -28,7 +28,7 @@ _SHORT_PROGRAM = 20
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise InvalidRegularExpression for an expression that RE2 refuses, or that is too large."""
+    """Raise InvalidRegularExpression for an expression that is too large, or that RE2 refuses."""
     import re2
 
     if len(pattern) > PATTERN_CHARACTERS_MAX:

@@ -1,8 +1,8 @@
 """The steps of a member from its current assignment to its target, one per heartbeat.
 
 A partition never has two owners. A member first revokes the partitions that its target lacks, and
-confirms this by no longer listing them. Only then it gets the target's epoch and the free
-partitions.
+confirms the revocation by no longer listing them. Only then the member gets the target's epoch and
+the free partitions.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,10 +28,11 @@ class MemberState(IntEnum):
 class ReconciliationInput:
     """The input for the next assignment of a member.
 
-    `subscribed` has the ids of the topics that the member is subscribed to now, by name or by a
-    resolved expression. `has_subscription_changed` is set if this heartbeat has changed them.
-    `owned` is the set of partitions that the heartbeat reports, or None if it reports none.
-    `is_held` tells whether a partition is assigned to, or pending revocation by, any member.
+    `subscribed` has the ids of the topics to which the member is now subscribed, by name or by a
+    resolved expression. `has_subscription_changed` is set if this heartbeat has changed the
+    subscription. `owned` is the set of partitions that the heartbeat reports, or None without a
+    report. `is_held` tells whether a partition is assigned to, or pending revocation by, any
+    member.
     """
 
     current: CurrentAssignment
@@ -70,7 +71,10 @@ def reconcile(given: ReconciliationInput) -> CurrentAssignment:
 
 
 def _owns_any(owned: PartitionsByTopic | None, revoked: EpochsByTopic) -> bool:
-    """Return whether the member may still own one of the partitions; without a report it may."""
+    """Return whether the member may still own one of the partitions.
+
+    Without a report the member may own them.
+    """
     if owned is None:
         return True
     return any(not owned.get(id, frozenset()).isdisjoint(revoked[id]) for id in revoked)
@@ -99,7 +103,7 @@ def _without_unsubscribed(given: ReconciliationInput) -> CurrentAssignment:
 
 
 def _towards_target(given: ReconciliationInput, member_epoch: int) -> CurrentAssignment:
-    """Revoke partitions that are not in the target, or else assign the free ones of the target."""
+    """Revoke partitions that are not in the target, or else assign the target's free partitions."""
     current, target = given.current, given.target
     assigned: dict[bytes, dict[int, int]] = {}
     pending: dict[bytes, dict[int, int]] = {}

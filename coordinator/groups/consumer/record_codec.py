@@ -168,7 +168,7 @@ _CLASSIC = _Field(_read_classic, _write_classic)
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A record type; the tagged field is the value's last, and omitted if it has its default."""
+    """A record type; the tagged field is the last of the value, and is omitted at its default."""
 
     number: int
     key: type[ConsumerKey]
@@ -262,7 +262,7 @@ def decode_consumer_value(key: ConsumerKey, value: bytes) -> ConsumerValue:
 def _with_default(
     epochs: dict[bytes, dict[int, int]], member_epoch: int
 ) -> dict[bytes, dict[int, int]]:
-    """Return the epochs, with the member's epoch for partitions without their own."""
+    """Return the epochs, with the member's epoch for partitions without an epoch of their own."""
     for by_partition in epochs.values():
         for number, epoch in by_partition.items():
             if epoch < 0:

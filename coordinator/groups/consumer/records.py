@@ -130,7 +130,7 @@ class TargetAssignment:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """The partitions that a member owns and those to revoke; `state` is a MemberState."""
+    """The partitions that a member owns and must revoke; `state` is a MemberState."""
 
     member_epoch: int
     previous_member_epoch: int

@@ -1,8 +1,8 @@
-"""The topics that a group's members are subscribed to, and their hash.
+"""The topics to which a group's members are subscribed, and their hash.
 
-The hash is in the record of a group's epoch. It changes when topics are created, deleted or
-extended, and the group then begins a new epoch. It need not equal Kafka's hash: another hash costs
-one additional epoch.
+The hash is in the record of a group's epoch. The hash changes when topics are created, deleted or
+extended, and the group then begins a new epoch. The hash need not equal Kafka's hash, because
+another hash costs only one additional epoch.
 """
 
 from collections.abc import Iterable

@@ -50,8 +50,8 @@ def is_small(member_count: int, names: Iterable[str], topics: Topics) -> bool:
 def preferred_assignor(members: Iterable[ConsumerMember], default: str = DEFAULT_ASSIGNOR) -> str:
     """Return the assignor that most members prefer, or the default without preferences.
 
-    In case of a tie uniform is chosen, as Kafka 4.4 does. (In Kafka a single member that prefers
-    range is different: the group's epoch rises at each of its heartbeats.)
+    In case of a tie uniform is chosen, as Kafka 4.4 does. Kafka differs for a single member that
+    prefers range, where the group's epoch rises at each of its heartbeats.
     """
     asked = (each.server_assignor for each in members)
     votes = Counter(name for name in asked if name is not None and name in ASSIGNORS)
@@ -68,7 +68,7 @@ def making_target(
     now_ms: int,
     default_assignor: str = DEFAULT_ASSIGNOR,
 ) -> Steps[list[ConsumerRecord]]:
-    """Return the records of the target assignment for an epoch, for the members it changes.
+    """Return the records of the target assignment for an epoch, for members with a change.
 
     The mappings must not change meanwhile.
     """

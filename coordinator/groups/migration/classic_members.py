@@ -1,12 +1,13 @@
 """Decisions for members of the classic protocol in a consumer group, as pure functions.
 
-Their generation is the member epoch. The coordinator assigns, so none of them is the leader:
+The generation of a classic member is its member epoch. The coordinator assigns, so no member is the
+leader.
 
     JoinGroup    the member's description and partitions; a step towards its target, as a heartbeat
-    SyncGroup    its current assignment, unless it must join again first
-    Heartbeat    REBALANCE_IN_PROGRESS if it must join again: there is a newer target, it must
-                 revoke partitions, or partitions of its target have become free
-    LeaveGroup   as members of the newer protocol: see `consumer.leaving`
+    SyncGroup    the member's current assignment, unless the member must join again first
+    Heartbeat    REBALANCE_IN_PROGRESS if the member must join again, because of a newer target,
+                 of partitions to revoke, or of free partitions in its target
+    LeaveGroup   as members of the newer protocol (see `consumer.leaving`)
 """
 
 from ....wire.consumer_protocol import Subscription, assignment_for, decode_subscription
@@ -135,7 +136,8 @@ def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
 def _is_behind(group: ConsumerGroup, now: CurrentAssignment) -> bool:
     """Return whether there is a newer target, or this member must cause its computation.
 
-    Heartbeats of members of the newer protocol cause it themselves, as soon as it is allowed.
+    Heartbeats of members of the newer protocol cause the computation themselves, as soon as it is
+    allowed.
     """
     if now.member_epoch < group.target.epoch:
         return True

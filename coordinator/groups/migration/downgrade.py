@@ -2,12 +2,12 @@
 
 The group's epoch becomes the generation, and each member keeps its target assignment. Partitions of
 members that left have no owner until the others rejoin, so a rebalance begins immediately. The
-rebalance is in no record, but a generation without a leader makes the next coordinator begin it
-again.
+rebalance is in no record, but a generation without a leader makes the next coordinator begin a
+rebalance again.
 
-There is one case without a rebalance. A static member, the last one of the newer protocol, comes
-back with the classic protocol. It gets its previous target, and no member must rejoin, if all were
-reconciled.
+There is one case without a rebalance. The last member of the newer protocol is static, and comes
+back with the classic protocol. That member gets its previous target, and no member must rejoin, if
+all were reconciled.
 """
 
 from collections.abc import Collection, Iterable, Iterator

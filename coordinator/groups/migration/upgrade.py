@@ -1,9 +1,9 @@
-"""The upgrade of a classic group when the first member of the newer protocol joins it.
+"""The upgrade of a classic group when the first member of the newer protocol joins.
 
 Only the format changes. The generation becomes the epoch of the group and of its members. Each
-member keeps the partitions that the group leader assigned to it, which also become its target, so
-no member must revoke anything yet. The classic group is unchanged here. It is removed when the
-records are in the log.
+member keeps the partitions that the group leader assigned. These partitions also become the
+member's target, so no member must revoke anything yet. The classic group is unchanged here, and is
+removed when the records are in the log.
 """
 
 from ....wire.consumer_protocol import decode_subscription, decode_whole_assignment
@@ -49,8 +49,9 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
 def upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
     """Return the records of the upgraded group; raise GroupIdNotFound.
 
-    The subscriptions of its members are in the bytes of the embedded protocol. A group whose
-    assignor stores data of its own there stays a classic group, since that data would be lost.
+    The members' subscriptions are in the bytes of the embedded protocol. If the group's assignor
+    stores data of its own in these bytes, the group stays a classic group, since that data would be
+    lost.
     """
     try:
         return _upgraded(group, topics)

@@ -144,10 +144,10 @@ def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
 
 
 def unregister_broker(tables: ClusterTables, command: UnregisterBroker) -> Result:
-    """Remove the registration; the broker's replicas stay assigned, in case it registers again.
+    """Remove the registration; the broker's replicas stay assigned, in case the broker returns.
 
-    BROKER_ID_NOT_REGISTERED for a missing registration. INVALID_REQUEST for a live broker. (Kafka
-    unregisters a live broker, whose process then continues unknown to all others until its
+    Raises BROKER_ID_NOT_REGISTERED for a missing registration, INVALID_REQUEST for a live broker.
+    (Kafka unregisters a live broker, and its process then continues unknown to all others until its
     restart.)
     """
     broker = tables.brokers.get(command.node_id)
@@ -176,8 +176,8 @@ def begin_controlled_shutdown(
 def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]:
     """Exclude the node from elections in some partitions while their logs are failed.
 
-    The node also leaves the ELRs of partitions with another candidate. It may delete such a log and
-    copy it again, because the new leader epoch ends its fetch state at the leader.
+    The node also leaves the ELRs of partitions with another candidate. The node may delete a failed
+    log and copy it again, because the new leader epoch ends the node's fetch state at the leader.
     """
     _current_broker(tables, command.node_id, command.broker_epoch)
     keys = [
@@ -197,7 +197,7 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]
 
 
 def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -> Result:
-    """Allocate the next block of producer ids; a block whose answer is lost stays unused."""
+    """Allocate the next block of producer ids; if the answer is lost, the block stays unused."""
     _current_broker(tables, command.node_id, command.broker_epoch)
     if tables.next_producer_id > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_COUNT:
         raise UnknownServerError("All producer ids have been given out.")
@@ -222,7 +222,7 @@ def _current_broker(tables: ClusterTables, node_id: int, broker_epoch: int) -> B
 def _shrink_isrs(
     tables: ClusterTables, node_id: int, *, lost_power: bool = False, lost_directory: bool = False
 ) -> Steps[None]:
-    """Remove an inactive node from every ISR, and from every ELR if it may have lost data.
+    """Remove an inactive node from every ISR, and from every ELR if the node may have lost data.
 
     An ISR change of a lagging follower is proposed by the leader (`replication/leader.py`).
     """

@@ -1,10 +1,10 @@
 """The changes of configurations of topics, brokers, groups and client metrics subscriptions.
 
 The broker that receives a request checks the values (the packages storage and node have the tables
-of keys). Here the change is made, and settings that affect leaders are applied immediately. With a
+of keys). This file makes the change, and immediately applies settings that affect leaders. With a
 smaller min.insync.replicas the high watermark may rise with a smaller ISR, so replicas outside the
 ISR stop being eligible in the same command. If unclean elections become allowed, partitions without
-a leader get one.
+a leader get a leader.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """The changes of partitions, by ISR proposals of leaders and by requested elections.
 
-An ISR proposal is a compare-and-set on all facts that the leader relies on: it leads, in its
-current incarnation, with this leader epoch and this partition epoch, and each proposed member is
-live, in the incarnation whose fetches the leader has counted (KIP-497, 841, 903).
+An ISR proposal is a compare-and-set on all facts that the leader relies on (KIP-497, 841, 903). The
+sender leads, in its current incarnation, with this leader epoch and this partition epoch. Each
+proposed member is live, in the incarnation that the leader has counted fetches of.
 """
 
 from collections.abc import Iterable
@@ -87,7 +87,8 @@ def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Res
 
     Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH,
     INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA. NEW_LEADER_ELECTED means that the
-    change was made, completed a reassignment, and so moved the leadership away from the sender.
+    change was made, completed a reassignment, and therefore moved the leadership away from the
+    sender.
     """
     broker = tables.brokers.get(command.node_id)
     if broker is None or broker.broker_epoch != command.broker_epoch:
@@ -192,7 +193,7 @@ def _why_ineligible(tables: ClusterTables, node: int, broker_epoch: int | None) 
 
 
 def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Steps[Result]:
-    """Elect the preferred replica, or any live one (KIP-460).
+    """Elect the preferred replica, or any live replica (KIP-460).
 
     Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
     PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE. If all partitions are requested,

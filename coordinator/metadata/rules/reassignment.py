@@ -1,10 +1,10 @@
 """Reassignment of partitions to other brokers (KIP-455).
 
-A reassignment first adds the new replicas to the old ones, and they fetch and join the ISR like any
-follower. When every remaining replica is in the ISR, the old ones are dropped by the same command
-that completed the ISR (`elections.settle`). Until then the reassignment can be replaced by another
-or cancelled. `adding` are the replicas that were not there at its begin, `removing` those that will
-not be there at its end. A replica of an earlier, replaced reassignment is both.
+A reassignment first adds the new replicas to the old replicas, and they fetch and join the ISR like
+any follower. When every remaining replica is in the ISR, the same command that completed the ISR
+drops the old replicas (`elections.settle`). Until then the reassignment can be replaced by another
+or cancelled. `adding` are the replicas that a reassignment adds, `removing` those that it removes.
+A replica of an earlier, replaced reassignment is both.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""The files of the Raft engine: zero-filled log segments and one snapshot per group.
+"""The files of the Raft engine, zero-filled log segments and one snapshot per group.
 
-Only this file accesses the file system. All methods block, and the engine calls the slow ones in an
-executor. The simulator has another Disk that loses bytes which were not synced.
+Only this file accesses the file system. All methods block, and the engine calls the slow methods in
+an executor. The simulator has another Disk, which loses unsynced bytes.
 """
 
 import fcntl

@@ -1,9 +1,10 @@
 """The write-ahead log of all Raft groups of a process, and its group commit.
 
 Records are only collected on the event loop. `take` returns all waiting records as one batch,
-`write` writes and syncs it (blocking, in an executor), and `finish` marks it as durable. Only one
-batch is written at a time, by which recovery distinguishes an incomplete last write from damage.
-Votes, terms and truncations are records like entries, so the order on disk is the order of events.
+`write` writes and syncs the batch (blocking, in an executor), and `finish` marks the batch as
+durable. Only one batch is written at a time, so recovery can distinguish an incomplete last write
+from damage. Votes, terms and truncations are records like entries, so the order on disk is the
+order of events.
 
 Whole segments are deleted, oldest first, when every entry in them is included in a snapshot. The
 head of a segment repeats the state of every group, so nothing else of older segments is needed.
@@ -111,7 +112,7 @@ class Journal:
             ends.pop(group_id, None)
 
     def append_voter(self, group_id: int, *, is_voter: bool = True) -> None:
-        """Record whether this node may vote in the group, which it may not after a lost log."""
+        """Record whether this node may vote in the group; after a lost log the node must not."""
         self._append(RecordKind.VOTER if is_voter else RecordKind.NON_VOTER, group_id, 0, 0)
 
     def seal(self) -> None:
@@ -137,7 +138,7 @@ class Journal:
     def write(self, batch: GroupCommit) -> None:
         """Write and sync a batch (blocking).
 
-        A frame is durable before the next one is written.
+        A frame is durable before the next frame is written.
         """
         for i, (segment, position, number, records) in enumerate(batch.frames):
             if position == 0:
@@ -171,7 +172,7 @@ class Journal:
         return self._segments[min(self._segments)].pop(group_id, 0)
 
     def deletable(self) -> list[int]:
-        """Return the segments without needed entries, after removing them from memory.
+        """Remove segments without needed entries from memory, and return them.
 
         They may be deleted once all BASE records are durable.
         """

@@ -3,9 +3,9 @@
 A segment is a sequence of frames, and damage is detected by frame. A frame is `magic, crc32c,
 length, number` and then records. The records of one group commit are one frame, or two if they
 cross a segment boundary. Frames are numbered without gaps, and frame n+1 is written only after
-frame n was synced. So a valid frame after a broken one shows the kind of damage. Frame n+2 after a
-broken n+1 means that synced bytes are damaged. No frame after it means an incomplete write by a
-crash, which was never acknowledged.
+frame n was synced. Therefore a valid frame after a broken frame shows the kind of damage. If frame
+n+1 is broken and frame n+2 is valid, synced bytes are damaged. If no valid frame follows, the last
+write is incomplete after a crash, and was never acknowledged.
 """
 
 import struct
@@ -158,10 +158,10 @@ class RaftSnapshot(NamedTuple):
 
 
 def encode_snapshot(group_id: int, snapshot: RaftSnapshot) -> bytes:
-    """Encode a snapshot file, which has the same format when it is sent to a follower.
+    """Encode a snapshot file, in the same format as for a follower.
 
-    Call it in an executor, like `decode_snapshot`, since the checksum and the join of a large
-    snapshot release the GIL.
+    Call this function in an executor, like `decode_snapshot`, since the checksum and the join of a
+    large snapshot release the GIL.
     """
     rest = struct.pack("<HQQQ", group_id, *snapshot[:2], len(snapshot.payload))
     checksum = crc32c(snapshot.payload, crc32c(rest))

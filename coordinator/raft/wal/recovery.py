@@ -94,7 +94,7 @@ def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJour
 def _refuse_if_later(
     disk: Disk, broken: tuple[int, int], number: int, data: bytes, *, after: int
 ) -> None:
-    """Raise CorruptJournal if a frame in `data` was written after the broken one's sync."""
+    """Raise CorruptJournal if a frame in `data` was written after the sync of the broken frame."""
     if find_frame_after(data, after) is not None:
         later = disk.segment_name(number)
         problem = f"synced bytes at {broken[1]} are damaged (intact records follow in {later})"
