@@ -25,6 +25,7 @@ from ...version import __version__
 from ..prove.api import shrunk
 from ..prove.outcome import ProveOutcome
 from ..prove.run import Run
+from ..prove.settings import DEFAULT_IN
 from .digest import LOCK, VERDICT
 from .environment import Environment, install
 from .own_names import deleted_behind, run_name
@@ -182,11 +183,12 @@ def _one(
         stack.callback(shutil.rmtree, name, ignore_errors=True)
         own = run_name(recipe.name, seed)
         stack.enter_context(deleted_behind(bootstrap, own, say))
-        here = {"recipe": str(recipe.folder), "state": str(name), "run": own}
+        inputs = (f"{own}-in",) if bootstrap else recipe.prove.get("inputs", DEFAULT_IN)
+        here = {"recipe": str(recipe.folder), "state": str(name), "run": own, "in": inputs[0]}
         places = {**environment.places, **here}
         values = _filled_settings(recipe, places, environment)
         if bootstrap:  # what others have left in its topics is not its input
-            values |= {"outputs": (f"{own}-out",), **values, "inputs": (f"{own}-in",)}
+            values |= {"outputs": (f"{own}-out",), **values, "inputs": inputs}
         parts = [_filled(part, places, environment.java) for part in recipe.command]
         values |= {"seed": seed, "seconds": seconds, "bootstrap": bootstrap}
         settings = recipe.settings([word for part in parts for word in part], **values)
@@ -224,6 +226,8 @@ def _filled_settings(
     filled = {key: _placed(value, places) for key, value in given.items()}
     own = {"ONCELOG_GROUP": places["run"]}
     found: dict[str, Any] = {"environment": {**environment.variables, **own, **filled}}
+    if "outputs" in recipe.prove:
+        found["outputs"] = tuple(_placed(topic, places) for topic in recipe.prove["outputs"])
     if sink := recipe.prove.get("sink"):  # an address, in which a path is quoted
         quoted = {name: quote(value) for name, value in places.items()}
         found |= {"sink": _placed(sink, quoted), "outputs": ()}

@@ -31,10 +31,15 @@ DONE = "installed.json"
 PROGRAMS = {
     "python": "Python", "node": "Node.js (https://nodejs.org)", "npm": "npm (of Node.js)",
     "java": "Java 17 or later", "javac": "a Java development kit, 17 or later",
-    "mvn": "Maven (https://maven.apache.org)",
+    "mvn": "Maven (https://maven.apache.org)", "go": "Go (https://go.dev)",
 }  # fmt: skip
-NEEDS = {"pip": ("python",), "npm": ("node", "npm"), "maven": ("java", "javac", "mvn")}
-RUNNERS = {"pip": (), "npm": ("node", "npm"), "maven": ("java", "javac")}  # parts of a key
+NEEDS = {
+    "pip": ("python",), "npm": ("node", "npm"), "maven": ("java", "javac", "mvn"), "go": ("go",),
+}  # fmt: skip
+RUNNERS = {"pip": (), "npm": ("node", "npm"), "maven": ("java", "javac"), "go": ("go",)}  # of a key
+COMPILED = ("maven", "go")  # the recipe's own classes or program are kept beside the packages
+VERSION = {"go": "version"}  # in place of --version
+GO_PROGRAM = "program"
 NOT_PASSED_ON = ("PYTHONPATH", "PYTHONHOME")  # they would put other packages before the installed
 JVM_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 Say = Callable[[str], None]
@@ -71,7 +76,7 @@ def install(recipe: Recipe, say: Say) -> Environment:
     for installer in recipe.install:
         _require(recipe, NEEDS[installer])
     cache = cache_directory()
-    runners = [_first_line(p, "--version") for each in recipe.install for p in RUNNERS[each]]
+    runners = [_version_of(p) for each in recipe.install for p in RUNNERS[each]]
     python = [sys.version, sys.base_prefix, platform.machine()]
     wanted = json.dumps([recipe.install, python, runners, _own_source(recipe)], sort_keys=True)
     kind = "-".join(recipe.install)
@@ -91,7 +96,10 @@ def install(recipe: Recipe, say: Say) -> Environment:
     java = ("java", *JVM_FLAGS, "-cp", f"{folder}/jars/*:{folder}/classes")
     empty: dict[str, str] = dict.fromkeys(NOT_PASSED_ON, "")  # which Python takes for not set
     variables = empty | {"NODE_PATH": f"{folder}/node_modules"}
-    return Environment({"python": f"{folder}/bin/python"}, versions, variables, java)
+    places = {
+        "python": f"{folder}/bin/python", "jars": f"{folder}/jars", "go": f"{folder}/{GO_PROGRAM}",
+    }  # fmt: skip
+    return Environment(places, versions, variables, java)
 
 
 def _installed(file: Path) -> dict[str, str] | None:
@@ -106,9 +114,7 @@ def _installed(file: Path) -> dict[str, str] | None:
 
 
 def _own_source(recipe: Recipe) -> str:
-    return (
-        recipe.digest if "maven" in recipe.install else ""
-    )  # its classes are kept beside the jars
+    return recipe.digest if any(each in recipe.install for each in COMPILED) else ""
 
 
 def _require(recipe: Recipe, programs: Sequence[str]) -> None:
@@ -143,8 +149,20 @@ def _java(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
     )
     command = ["mvn", "-q", "-B", "-f", f"{folder}/pom.xml", "dependency:copy-dependencies"]
     _run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}/jars"], folder)
-    sources = sorted(map(str, recipe.folder.glob("*.java")))
-    _run(["javac", "-cp", f"{folder}/jars/*", "-d", f"{folder}/classes", *sources], folder)
+    if sources := sorted(map(str, recipe.folder.glob("*.java"))):
+        _run(["javac", "-cp", f"{folder}/jars/*", "-d", f"{folder}/classes", *sources], folder)
+
+
+def _go(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
+    """Fetch the modules, and build the recipe's program with the Go of this machine."""
+    source = folder / "source"
+    source.mkdir()
+    for file in recipe.folder.glob("*.go"):
+        shutil.copy(file, source)
+    needed = [f"-require={package}" for package in packages]
+    _run(["go", "mod", "init", "recipe"], source)
+    _run(["go", "mod", "edit", "-module=recipe", *needed], source)
+    _run(["go", "build", "-mod=mod", "-o", f"{folder}/{GO_PROGRAM}", "."], source)
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
@@ -153,6 +171,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
     passed_on = {key: value for key, value in os.environ.items() if key not in NOT_PASSED_ON}
     with guardian.kept("run", run), tempfile.TemporaryFile() as words:
         streams = {"stdin": subprocess.DEVNULL, "stdout": words, "stderr": words}
+        passed_on["GOTOOLCHAIN"] = "local"  # a key holds the version of this machine's Go
         given = environment_of(run, passed_on)
         process = subprocess.Popen(
             command, cwd=folder, env=given, start_new_session=True, **streams
@@ -190,10 +209,24 @@ def _java_versions(folder: Path) -> dict[str, str]:
     return {"Java": _first_line("java", "--version")} | {name: at for name, _, at in jars}
 
 
+def _go_versions(folder: Path) -> dict[str, str]:
+    """Return the versions of Go and of the modules that the program is built from."""
+    command = ["go", "version", "-m", f"{folder}/{GO_PROGRAM}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {"Go": _version_of("go")} | {row[1]: row[2] for row in rows if row[0] == "dep"}
+
+
+def _version_of(program: str) -> str:
+    return _first_line(program, VERSION.get(program, "--version"))
+
+
 def _first_line(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.splitlines()[0]
 
 
-MAKERS = {"pip": _python, "npm": _node, "maven": _java}
-VERSIONS = {"pip": _python_versions, "npm": _node_versions, "maven": _java_versions}
+MAKERS = {"pip": _python, "npm": _node, "maven": _java, "go": _go}
+VERSIONS = {
+    "pip": _python_versions, "npm": _node_versions, "maven": _java_versions, "go": _go_versions,
+}  # fmt: skip

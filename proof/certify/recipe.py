@@ -29,8 +29,14 @@ PACKAGES = {
     "pip": re.compile(r"(?!-).+==[\w.\-]+"),
     "npm": re.compile(r"(?!-).+@[0-9]+\.[0-9]+\.[0-9]+([\-+][\w.\-+]+)?"),  # no range, no tag
     "maven": re.compile(r"(?!-)[^:]+:(?!-)[^:]+:[0-9][\w.\-]*"),
+    "go": re.compile(r"(?!-)[^@\s]+@v[0-9]+\.[0-9]+\.[0-9]+([\-+][\w.\-+]+)?"),
 }
-HOW = {"pip": "NAME==VERSION", "npm": "NAME@1.2.3", "maven": "GROUP:ARTIFACT:VERSION"}
+HOW = {
+    "pip": "NAME==VERSION",
+    "npm": "NAME@1.2.3",
+    "maven": "GROUP:ARTIFACT:VERSION",
+    "go": "MODULE@v1.2.3",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

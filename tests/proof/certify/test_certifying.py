@@ -213,6 +213,55 @@ def test_a_sink_in_a_path_with_signs_of_urls_is_that_file(tmp_path: Path) -> Non
     assert values["environment"]["DATABASE"] == str(folder / "invoices.sqlite")
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "mine"))
+
+
+def test_certify_output_topic_named_after_its_input_follows_the_run(folder: Path) -> None:
+    with (folder / "recipe.toml").open("a") as file:
+        file.write('[prove]\noutputs = ["{run}.{in}"]\n')
+    places = {"run": "mine-1-abc", "in": "mine-1-abc-in"}
+    made = environment.Environment(places, {})
+    values = certifying._filled_settings(read_recipe(folder), places, made)
+    assert values["outputs"] == ("mine-1-abc.mine-1-abc-in",)
+
+
+GO_PROGRAM = """package main
+
+import (
+\t"fmt"
+\t"os"
+)
+
+func main() { fmt.Println("orders from", os.Getenv("ONCELOG_IN")) }
+"""
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
+def test_certify_builds_a_go_program_and_names_its_versions(
+    folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
+    (folder / "main.go").write_text(GO_PROGRAM)
+    with (folder / "recipe.toml").open("a") as file:
+        file.write("[install]\ngo = []\n")
+    found = environment.install(read_recipe(folder), lambda _: None)
+    (program,) = certifying._filled("{go}", found.places, found.java)
+    done = subprocess.run([program], env={"ONCELOG_IN": "a"}, capture_output=True, text=True)
+    assert done.stdout == "orders from a\n"
+    assert found.versions["Go"].startswith("go version")
+
+
+def test_certify_recipe_of_jars_without_java_sources_compiles_nothing(
+    folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    commands: list[str] = []
+    monkeypatch.setattr(environment, "_run", lambda command, _: commands.append(command[0]))
+    environment.MAKERS["maven"](tmp_path, ["a:b:1"], read_recipe(folder))
+    assert commands == ["mvn"]
+
+
 def test_a_cache_whose_path_no_class_path_can_hold_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
     with pytest.raises(Failure, match="XDG_CACHE_HOME"):

@@ -84,7 +84,7 @@ def test_read_recipe_names_the_error_and_its_place(folder, file, old, new, words
         (PINS, "confluent-kafka names no version"),
         ('[install]\npip = ["a>=1"]\n', "names no version"),
         ('[install]\npip = ["a==1.0 --index-url=x"]\n', "names no version"),
-        ('[install]\nbrew = ["a==1"]\n', "holds lists for pip, npm, maven"),
+        ('[install]\nbrew = ["a==1"]\n', "holds lists for pip, npm, maven, go"),
         ('[install]\npip = ["--index-url=x==1"]\n', "names no version"),
         ("[install]\npip = [1]\n", "names no version"),
         *(
@@ -94,6 +94,10 @@ def test_read_recipe_names_the_error_and_its_place(folder, file, old, new, words
         *(
             (f'[install]\nmaven = ["{package}"]\n', "names no version as GROUP:ARTIFACT")
             for package in ("a:b:LATEST", "a:b:[1,2)", "a:1", "-a:b:1", "a:b:c:1")
+        ),
+        *(
+            (f'[install]\ngo = ["{package}"]\n', "names no version as MODULE@v1.2.3")
+            for package in ("a/b@latest", "a/b@v1", "a/b@v1.2", "a/b", "-x@v1.2.3")
         ),
         ("[prove]\nmatch = 5\n", r"match of \[prove\] is no text"),
         ('[prove]\nrate = "9"\n', "rate of .* is no number"),
