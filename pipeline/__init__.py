@@ -1,12 +1,11 @@
-"""pipeline: Spark on any Kafka-compatible cluster, exactly once; floor 3, uses only client and
-wire.
+"""Spark on any Kafka-compatible cluster, exactly once; on floor 3, using only client and wire.
 
-It contains `spark_session`, which finds a Java; the source `format("oncelog")`; the sink
-`exactly_once`; jobs on the flights data; and the audit of raw logs. All of it uses the Kafka
-protocol and also runs against Apache Kafka. It is imported only with the extra `spark`, and by no
-other folder: the command line starts it as a separate process. Begin with session.py, then
-pipeline/source/offsets.py (the ranges of a batch). docs/spark.md is for users. Public names are
-imported lazily, since importing pyspark is slow.
+The folder contains `spark_session`, which finds a Java, the source `format("oncelog")`, the sink
+`exactly_once`, jobs on the flights data, and the audit of raw logs. All of them use the Kafka
+protocol, and therefore also run against Apache Kafka. The folder is imported only with the extra
+`spark`, and by no other folder. The command line starts it as a separate process. Begin with
+session.py, then pipeline/source/offsets.py (the ranges of a batch). docs/spark.md is for users.
+Public names are imported at their first use, since importing pyspark is slow.
 """
 
 from importlib import import_module

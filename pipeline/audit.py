@@ -1,4 +1,4 @@
-"""The former name of the audit on Spark: `python -m oncelog.pipeline.audit` runs proof/audit."""
+"""The former name of the audit on Spark, so `python -m oncelog.pipeline.audit` runs proof/audit."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""The command-line options that the programs of the pipeline share, also those for Spark."""
+"""The command-line options that the programs of the pipeline share, with options for Spark."""
 
 import argparse
 import sys
@@ -26,7 +26,7 @@ def add_pairs(parser: argparse.ArgumentParser, option: str, help_text: str | Non
 
 
 def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
-    """Add the options for the cluster and the login; `login_of` reads them.
+    """Add the options for the cluster and the login, which `login_of` reads.
 
     is_required: the parser itself requires one of --bootstrap and --command-config.
     """
@@ -43,7 +43,7 @@ def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = Tr
 
 
 def login_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return a client's configuration by dotted names. Raises ValueError with a sentence."""
+    """Return a client's configuration by dotted names; raise ValueError with a sentence."""
     config: dict[str, Any] = {}
     if options.command_config is not None:
         config, unused = read_client_file(options.command_config)
@@ -76,5 +76,5 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
 
 
 def spark_confs(options: argparse.Namespace) -> dict[str, str]:
-    """Return the keywords of `spark_session` that the parsed options mean."""
+    """Return the keywords of `spark_session` for the parsed options."""
     return ({"master": options.master} if options.master else {}) | dict(options.conf)

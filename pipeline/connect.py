@@ -1,7 +1,7 @@
 """The refusal of Spark Connect, before the sink fails on it.
 
 Over Connect a DataFrame is a plan that is sent to a server. Sources, writers and listeners work
-there. But a foreachBatch runs in another process of the server, without the query or its
+over Connect. But a foreachBatch runs in another process of the server, without the query or its
 checkpoint, and the exactly-once sink needs both.
 """
 

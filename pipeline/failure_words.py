@@ -1,4 +1,4 @@
-"""One sentence for a failure that came through Spark, with its traces of Python and of Java.
+"""A single sentence for a failure that came through Spark, with its traces of Python and of Java.
 
 py4j and Spark include the text of `traceback.format_exc()` in their own messages, so the first line
 says only that there was an error. The last Python error in the text is the most useful one, since a

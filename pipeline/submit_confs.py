@@ -1,8 +1,8 @@
 """The Spark confs set outside of a program that is started by `python` without spark-submit.
 
-pyspark then calls spark-submit itself, which reads the usual places: PYSPARK_SUBMIT_ARGS before
+pyspark then calls spark-submit itself, which reads the usual places, PYSPARK_SUBMIT_ARGS before
 `conf/spark-defaults.conf`. A program's confs override both, so our defaults must not be set if
-these have a value.
+these places have a value.
 """
 
 import argparse
@@ -17,7 +17,7 @@ DEFAULTS_FILE = "spark-defaults.conf"
 
 
 def submit_confs(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Return the confs by Spark's own names; none from a missing file."""
+    """Return the confs by Spark's own names, or none from a missing file."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--master", dest="spark.master")

@@ -1,4 +1,4 @@
-"""pipeline/jobs: programs that use the source and the sink, each a separate process."""
+"""Programs that use the source and the sink, each a separate process."""
 
 from ..extra import require_spark
 

@@ -1,10 +1,11 @@
-"""Flights as DataFrames: parsed, enriched one to one, and their delays summed by windows.
+"""Flights as DataFrames, which are parsed, enriched one to one, and summed by windows.
 
-Pure: DataFrames in, DataFrames out, for batches and streams. A record's value is the row number, a
-comma, and the line of the CSV (`year,month,day,dep_time,...`). A value that is no flight is
-enriched like any other, with unknown fields, so that every input has its output.
+Pure, with DataFrames as input and output, for batches and streams. A record's value is the row
+number, a comma, and the line of the CSV (`year,month,day,dep_time,...`). A value that is no flight
+is enriched like any other, with unknown fields, so that every input has its output.
 
-The enriched form is the same as that of the demo's plain workers, five fields with tabs:
+The enriched form is the same as that of the demo's plain workers, with five fields separated by
+tabs:
 
     partition@offset   the position of its input
     written by         a name
@@ -12,10 +13,10 @@ The enriched form is the same as that of the demo's plain workers, five fields w
     airline            the carrier's name, or its code if the name is unknown
     mph                whole miles per hour in the air, NA if unknown
 
-A delay sum has the key ORIGIN/CARRIER/WINDOW and a JSON object as its value: flights, arrivals
-(those with a known delay), minutes of arrival delay, miles. Windows are calendar windows, by the
-day of departure, since months have different lengths. A running sum is written whenever it changes,
-so the newest record of a key is the current sum.
+A delay sum has the key ORIGIN/CARRIER/WINDOW and a JSON object as its value, with flights, arrivals
+(those with a known delay), minutes of arrival delay, and miles. Windows are calendar windows, by
+the day of departure, since months have different lengths. A running sum is written whenever it
+changes, so the newest record of a key is the current sum.
 """
 
 from collections.abc import Mapping
@@ -34,8 +35,8 @@ _FIELDS_LEAST = 17
 def parse(records: DataFrame) -> DataFrame:
     """Parse records of the source (key, value, topic, partition, offset) into flights.
 
-    More columns: is_flight, carrier, origin, departed_on (date), arr_delay (minutes), air_time
-    (minutes), distance (miles); null if unknown.
+    The added columns are is_flight, carrier, origin, departed_on (date), arr_delay (minutes),
+    air_time (minutes) and distance (miles), which are null if unknown.
     """
     fields = F.split(F.col("value").cast("string"), ",")
     is_flight = F.size(fields) >= _FIELDS_LEAST
@@ -49,9 +50,9 @@ def parse(records: DataFrame) -> DataFrame:
 
 
 def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> DataFrame:
-    """Enrich parsed flights. Return one record for each: key, value, partition.
+    """Enrich parsed flights; return one record (key, value, partition) for each.
 
-    An output has the partition of its input, so that the order stays the same.
+    An output has the partition of its input, so the order stays the same.
     """
     names = [F.lit(text) for pair in airlines.items() for text in pair]
     known = F.try_element_at(F.create_map(*names), F.col("carrier")) if names else F.lit(None)
@@ -71,9 +72,9 @@ def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> 
 def delay_sums(flights: DataFrame, window: str, late_by: str | None = None) -> DataFrame:
     """Sum parsed flights by origin, carrier and window (its first day).
 
-    window: one of WINDOWS. late_by: a duration such as "40 days". With it, a stream drops windows
-    that begin so long before the newest, and flights that arrive for them later. Without it, every
-    window is kept for ever, and every flight counts.
+    window: one of WINDOWS. late_by: a duration such as "40 days". With late_by, a stream drops
+    windows that begin this long before the newest window, and flights that arrive later for such
+    windows. Without late_by, every window is kept for ever, and every flight counts.
     """
     day = F.col("departed_on")
     begin = day if window == "day" else F.trunc(day, window)
@@ -90,7 +91,7 @@ def delay_sums(flights: DataFrame, window: str, late_by: str | None = None) -> D
 
 
 def sum_records(sums: DataFrame) -> DataFrame:
-    """Return sums as records to produce: key, value."""
+    """Return sums as records to produce, with key and value."""
     begin: Column = F.date_format("window", "yyyy-MM-dd")
     value = F.to_json(F.struct("flights", "arrivals", "minutes", "miles"))
     return sums.select(

@@ -1,11 +1,11 @@
-"""The flights as a Spark job, exactly once: consume, transform, produce.
+"""The flights as a Spark job that consumes, transforms and produces exactly once.
 
     python -m oncelog.pipeline.jobs.flights --bootstrap HOST:PORT --checkpoint DIR
 
 Two queries read the topic of flights with read_committed. One writes each flight enriched, the
-other keeps sums of delays by origin, carrier and window (flight_frames.py). Each writes through an
-exactly-once sink with its own name. So the job may be killed at any moment and started again with
-the same checkpoint, and every flight counts once.
+other keeps sums of delays by origin, carrier and window (flight_frames.py). Each query writes
+through an exactly-once sink with its own name. Therefore the job may be killed at any moment and
+started again with the same checkpoint, and every flight counts once.
 
 The same file runs on this machine, on a Spark cluster (`--master spark://HOST:7077`, or
 spark-submit) and against Apache Kafka (`--bootstrap`; `--mode driver` if prepared transactions are
@@ -16,8 +16,8 @@ a line of JSON each:
     ["batch", QUERY, ID, BEGUN_MS, ROWS, {PARTITION: OFFSET}]   it is committed up to there
     ["failed", QUERY, SENTENCE]                                 it stopped; the exit code is 3
 
-BEGUN_MS: when its trigger fired, since 1970. After SIGTERM, running micro-batches are given up, and
-the next run writes them. What does not end within STOP_S_MAX is killed.
+BEGUN_MS is the time when the trigger fired, since 1970. After SIGTERM, running micro-batches are
+abandoned, and the next run writes them. Threads that do not end within STOP_S_MAX are killed.
 """
 
 import argparse
@@ -109,7 +109,7 @@ def source(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
 
 
 def of_sinks(login: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the login for sinks, without settings such as client.id that sinks choose."""
+    """Return the login for sinks, without settings such as client.id that a sink chooses."""
     return {name: value for name, value in login.items() if name in SECURITY_NAMES}
 
 
@@ -149,7 +149,7 @@ class ProgressReporter:
         self._reported = dict.fromkeys(queries, -1)
 
     def look(self) -> bool:
-        """Report new batches. Return False when a query has stopped by itself with an error."""
+        """Report new batches; return False when a query has stopped with an error."""
         for name, query in self._queries.items():
             if progress := query.lastProgress:  # checked far more often than a batch takes
                 self._batch(name, progress)
@@ -178,7 +178,10 @@ def offsets_of(text: str | None) -> dict[str, int]:
 
 
 def main() -> int:
-    """Run until SIGTERM, until the parent exits (--tell), or all is read (--available-now)."""
+    """Run until SIGTERM, until the parent exits, or until all is read.
+
+    --tell names the parent. --available-now ends after all is read.
+    """
     options = arguments()
 
     def say(*event: Any) -> None:
@@ -205,9 +208,9 @@ def main() -> int:
 
 
 def stop(spark: "SparkSession", queries: Mapping[str, "StreamingQuery"]) -> None:
-    """Stop queries and Spark; kill them if they do not stop.
+    """Stop queries and Spark, and kill them if they do not stop.
 
-    No row is lost or doubled by that.
+    The kill loses and doubles no row.
     """
     java = getattr(spark.sparkContext._gateway, "proc", None)  # None under spark-submit
 

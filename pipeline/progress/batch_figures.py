@@ -9,7 +9,7 @@ from .lag import Lag, lag_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFigures:
-    """The figures of one micro-batch. rows_written and lag are None if unknown."""
+    """The figures of one micro-batch; rows_written and lag are None if unknown."""
 
     query: str  # its name, else its id
     batch_id: int
@@ -27,9 +27,10 @@ class BatchFigures:
 
 
 def figures_of(progress: Mapping[str, Any], rows_written: int | None) -> BatchFigures:
-    """Make the figures of a batch from Spark's progress.
+    """Create the figures of a batch from Spark's progress.
 
-    rows_written: the sink's own count; without it Spark's count, which only its own sinks have.
+    rows_written: the sink's own count. Without it Spark's count is used, which only Spark's own
+    sinks have.
     """
     if rows_written is None:
         counted = progress["sink"]["numOutputRows"]  # -1 of sinks that do not count

@@ -1,8 +1,8 @@
 """Figures of queries in Prometheus' text format, in a file that is replaced atomically.
 
-A file needs no port: node_exporter's textfile collector reads it, and so does any agent. It also
-keeps the last figures of a query that ended before a scrape, such as one with trigger availableNow.
-When a driver has died, its figures get old, so alert on their age
+A file needs no port, because node_exporter's textfile collector, or any other agent, reads it. The
+file also keeps the last figures of a query that ended before a scrape, such as a query with trigger
+availableNow. After a driver has died, its figures get old, so alert on their age
 (oncelog_spark_last_batch_timestamp_seconds).
 """
 
@@ -31,7 +31,7 @@ class QueryFigures:
 
 
 class Exposition:
-    """The figures of all queries, by the query's name or else its id."""
+    """The figures of all queries, by the name of the query or else its id."""
 
     def __init__(self) -> None:
         self._queries: dict[str, QueryFigures] = {}
@@ -57,7 +57,7 @@ class Exposition:
         return "".join(f"{line}\n" for line in self._lines())
 
     def write(self, path: Path) -> None:
-        """Replace the file. Raises OSError."""
+        """Replace the file; raise OSError."""
         made = path.with_name(f".{path.name}.{os.getpid()}")
         made.write_text(self.text(), encoding="utf-8")
         made.chmod(0o644)  # other users read it

@@ -1,12 +1,12 @@
 """The lag of a query, from Spark's progress reports.
 
-Pure. Spark asks only sources in Java for their own figures (`metrics` in lastProgress:
-minOffsetsBehindLatest and others). But it asks our source for the newest offsets whenever it plans
-a batch, and reports them as `latestOffset`. The difference to `endOffset` is the lag behind the
-batch, with the same meaning as in Spark's own Kafka source.
+Pure. Spark asks only sources in Java for their own figures (`metrics` in lastProgress, such as
+minOffsetsBehindLatest). But Spark asks our source for the newest offsets whenever it plans a batch,
+and reports them as `latestOffset`. The difference to `endOffset` is the lag behind the batch, with
+the same meaning as in Spark's own Kafka source.
 
-Offsets are counted, so markers and aborted records count, too. They count only up to the last
-stable offset, so records of an open transaction are not part of the lag.
+Offsets are counted, so markers and aborted records count, too. The newest offset is the last stable
+offset, so records of an open transaction are not part of the lag.
 """
 
 import json
@@ -21,7 +21,7 @@ from ..source.options import OptionError
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Offsets behind the latest, by partition; at least one."""
+    """Offsets behind the latest, by partition, with at least one partition."""
 
     by_partition: Mapping[TopicPartition, int]
 
@@ -43,9 +43,9 @@ class Lag:
 
 
 def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
-    """Return the lag in a `lastProgress`; None if no source of ours has reported yet.
+    """Return the lag in a `lastProgress`, or None before a source of ours has reported.
 
-    If two sources of the query read a partition, its lag is that of the slower one.
+    If two sources of the query read a partition, its lag is that of the slower source.
     """
     found: dict[TopicPartition, int] = {}
     for source in progress["sources"] if progress is not None else ():
@@ -59,7 +59,7 @@ def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
 
 
 def _position(said: Any) -> Position | None:
-    """Return the offsets of our source; None for any other source."""
+    """Return the offsets of our source, or None for any other source."""
     try:
         value = json.loads(said) if isinstance(said, str) else said
         return Position.from_json(value) if isinstance(value, dict) else None

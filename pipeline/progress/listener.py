@@ -1,13 +1,13 @@
-"""One line in the log for each micro-batch of a session's queries, and their figures in a file.
+"""The listener that logs a line for each micro-batch of a session's queries, and writes a file.
 
     from oncelog.pipeline import watch
 
     watch(spark)                                              # the log, by Python's logging
     watch(spark, metrics_file="/var/lib/node_exporter/invoices.prom")       # for Prometheus, too
 
-A line has Spark's own figures of the batch (numInputRows, the offsets), and the number of rows that
-an exactly-once sink has written, which Spark does not know. Errors here never affect a query. The
-logger is `oncelog.progress`.
+A line has Spark's own figures of the batch (numInputRows, the offsets). A line also has the number
+of rows that an exactly-once sink has written, which Spark does not know. Errors of the listener
+never affect a query. The logger is `oncelog.progress`.
 """
 
 import logging
@@ -29,9 +29,10 @@ log = logging.getLogger("oncelog.progress")
 
 
 def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "BatchListener":
-    """Report on all queries of a session, until `spark.streams.removeListener` ends it.
+    """Report on all queries of a session, until `spark.streams.removeListener` ends the reports.
 
-    metrics_file: written in Prometheus' text format; its folder must exist. Raises OSError.
+    metrics_file: a file for the figures in Prometheus' text format, in an existing folder. Raises
+    OSError.
     """
     listener = BatchListener(None if metrics_file is None else Path(metrics_file))
     spark.streams.addListener(listener)
@@ -39,7 +40,7 @@ def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "
 
 
 class BatchListener(StreamingQueryListener):
-    """The listener of `watch`, which Spark calls from a thread of its own."""
+    """The listener of `watch`, which Spark calls from its own thread."""
 
     def __init__(self, metrics_file: Path | None = None) -> None:
         self._lock = threading.Lock()
@@ -65,7 +66,7 @@ class BatchListener(StreamingQueryListener):
             self._write()
 
     def onQueryIdle(self, event: Any) -> None:
-        """Do nothing, because the last figures are still right."""
+        """Do nothing, because the last figures are still correct."""
 
     def onQueryTerminated(self, event: Any) -> None:
         with self._lock:

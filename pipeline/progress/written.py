@@ -1,8 +1,8 @@
 """The number of rows that an exactly-once sink has written in a batch, for reports.
 
-Spark does not know this number, because a foreachBatch is only a function to it. The sink and the
-listener share only the driver's Python process. A number is kept until the listener takes it;
-without a listener, the last KEPT batches are kept.
+Spark does not know this number, because a foreachBatch is only a function for Spark. The sink and
+the listener share only the driver's Python process. A number is kept until the listener takes it.
+Without a listener the last KEPT batches are kept.
 """
 
 import threading
@@ -15,7 +15,7 @@ _rows: dict[Batch, int] = {}
 
 
 def note_written(query_id: str, batch_id: int, row_count: int) -> None:
-    """Record a sink's rows at the end of its part of a batch. The rows of several sinks add up."""
+    """Record a sink's rows at the end of its part of a batch; several sinks add up."""
     with _lock:
         _rows[query_id, batch_id] = _rows.pop((query_id, batch_id), 0) + row_count
         while len(_rows) > KEPT:
@@ -23,6 +23,6 @@ def note_written(query_id: str, batch_id: int, row_count: int) -> None:
 
 
 def take_written(query_id: str, batch_id: int) -> int | None:
-    """Remove and return the row count of a batch; None when no sink has recorded any."""
+    """Remove and return the row count of a batch, or None when no sink has recorded one."""
     with _lock:
         return _rows.pop((query_id, batch_id), None)

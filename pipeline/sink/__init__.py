@@ -1,1 +1,1 @@
-"""pipeline/sink: the exactly-once sink. Begin with sink.py, then protocol.py."""
+"""The exactly-once sink; begin with sink.py, then protocol.py."""

@@ -1,9 +1,9 @@
 """The decision whether a batch of Spark must be written, was already written, or must be refused.
 
-Pure. Spark gives a batch again, with the same number, until its own log says that the batch is
-done. The sink's decision says whether it was written. If the two contradict each other, one of them
-was restored, deleted or exchanged. Continuing would lose or double rows, so the sink stops with a
-message.
+Pure. Spark passes a batch again, with the same number, until its own log says that the batch is
+done. The sink's decision says whether the batch was written. If the two contradict each other, one
+of them was restored, deleted or exchanged. Continuing would lose or double rows, so the sink stops
+with a message.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class BatchAction(Enum):
 class Terms:
     """The user's consent to irregular batches.
 
-    replaces_query: the id of an older query that this one replaces. first_batch: the first batch
+    replaces_query: the id of an older query that this query replaces. first_batch: the first batch
     that this sink writes.
     """
 
@@ -36,7 +36,7 @@ class Terms:
 def check_batch(
     sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms
 ) -> BatchAction:
-    """Compare a batch with the decision. Raises SinkStopped."""
+    """Compare a batch with the decision; raise SinkStopped."""
     batch = given.batch_id
     if decision is not None and decision.lost and not _goes_on(decision, given, terms):
         raise rows_missing(sink_id, decision, "it was found at an earlier start")
@@ -84,9 +84,9 @@ def check_batch(
 
 
 def _goes_on(decision: Decision, given: BatchGiven, terms: Terms) -> bool:
-    """Return whether the user has answered the alarm, by the batch number in it.
+    """Return whether the user has answered the alarm, by the batch number in the alarm.
 
-    A query that replaces the alarmed one restarts its batch numbers, so the alarmed one must be
+    A query that replaces the alarmed query restarts its batch numbers, so the alarmed query must be
     named.
     """
     if terms.first_batch != decision.batch_id + 1:

@@ -1,8 +1,8 @@
 """The digest of a batch's entry in Spark's checkpoint.
 
-Spark writes `offsets/N` before it gives batch N to the sink, and never again. A different entry
-under that number means that the checkpoint was set back to before the batch, and that the batch may
-have other rows than the written one. So without the file no batch is written.
+Spark writes `offsets/N` before it passes batch N to the sink, and never again. A different entry
+under that number means that the checkpoint was set back to before the batch. The batch may then
+have other rows than the written batch. Therefore without the file no batch is written.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ def plan_digest(spark: "SparkSession", query_id: str, batch_id: int, given: str 
 
 
 def _of_running_query(spark: "SparkSession", query_id: str) -> str | None:
-    """Return the checkpoint of a running query; None if this Spark stores it in another place.
+    """Return the checkpoint of a running query, or None if this Spark stores it in another place.
 
     The query is looked up in the list that all sessions share, since a batch has its own session
     without queries.

@@ -58,7 +58,10 @@ APPEARS_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenMode:
-    """The mode. task_timeout_ms: of tasks' ordinary transactions, None for prepared ones."""
+    """The chosen mode; `task_timeout_ms` is None for prepared transactions.
+
+    task_timeout_ms: the timeout of tasks' ordinary transactions.
+    """
 
     mode: Mode
     control_timeout_ms: int
@@ -110,9 +113,9 @@ async def _is_missing(admin: Admin, topic: str) -> bool:
 async def settle_mode(
     admin: Admin, sink_id: str, wanted: Mode | None, given_ms: int | None
 ) -> ChosenMode:
-    """Choose the mode by the brokers' answers. given_ms: the user's transaction_timeout_ms.
+    """Choose the mode by the brokers' answers; `given_ms` is the user's transaction_timeout_ms.
 
-    Raises SinkStopped when they do not support the wanted mode.
+    Raises SinkStopped when the brokers do not support the wanted mode.
     """
     control_ms, task_ms = given_ms or CONTROL_TIMEOUT_MS, None
     least_ms = given_ms or 0 if wanted is Mode.TRANSACTIONAL else control_ms
@@ -137,10 +140,10 @@ async def check_brokers(
 ) -> BrokerAnswers:
     """Raise SinkStopped when some broker would refuse the sink's requests.
 
-    A listed broker that does not answer is skipped: it is failing, and the broker that takes over
-    its coordinators is checked. Configurations that may not be described (DescribeConfigs of the
-    cluster) are skipped unless mode "prepared" needs them, since a broker itself refuses a timeout
-    that is too long.
+    A listed broker that does not answer is skipped. Such a broker is failing, and the check
+    includes the broker that takes over its coordinators. Configurations that may not be described
+    (DescribeConfigs of the cluster) are skipped unless mode "prepared" needs them, since a broker
+    itself refuses a timeout that is too long.
     """
     lacking: dict[str, list[int]] = {}
     timeout_max_ms: dict[int, int] = {}
@@ -174,7 +177,7 @@ async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers)
     """Return the longest transaction timeout that every broker accepts.
 
     If configurations are hidden, a coordinator is asked with new sessions of an id for this use
-    only: first with Kafka's default, then by bisection.
+    only. The first session asks for Kafka's default, and the next sessions proceed by bisection.
     """
     if not answers.unseen and answers.timeout_max_ms:
         return min(answers.timeout_max_ms.values())
@@ -195,9 +198,9 @@ async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers)
 
 
 async def ready_topic(admin: Admin) -> None:
-    """Create the topic of decisions, or check that it can hold them.
+    """Create the topic of decisions, or check that the topic can hold decisions.
 
-    Raises SinkStopped, and TimeoutError while it has no leader.
+    Raises SinkStopped, and TimeoutError while the topic has no leader.
     """
     try:
         await admin.describe_topics([TOPIC])
@@ -236,7 +239,7 @@ async def _with_leaders(admin: Admin) -> list[PartitionInfo]:
 def flaws(
     configs: Mapping[str, str | None], partitions: int, replicas: int, brokers: int
 ) -> list[str]:
-    """List the problems of the topic of decisions. brokers: the number of live brokers."""
+    """List the problems of the topic of decisions; `brokers` is the number of live brokers."""
     found: list[str] = []
     if partitions != 1:
         found.append(f"it has {partitions} partitions instead of one")

@@ -1,22 +1,23 @@
 """The transactional ids of task attempts, each for one attempt at a time, and their reuse.
 
 The first request of an attempt with its id is InitProducerId, which aborts the id's open
-transaction. So each attempt needs an id of its own: an attempt that froze before that request, and
-resumes much later, can then only harm itself. (With ids made of partition and attempt number, such
-an attempt would abort the transaction of the attempt with the same number in a later batch. And two
-attempts for one partition may both have the first number, since a retried stage counts from zero.)
+transaction. Therefore each attempt needs an id of its own. An attempt that froze before that
+request, and resumes much later, can then abort only its own transaction. (With ids made of
+partition and attempt number, such an attempt would abort the transaction of the attempt with the
+same number in a later batch. Two attempts for one partition may both have the first number, since a
+retried stage counts from zero.)
 
 An attempt reuses an id only by taking it out of the table of its executor. A successful attempt
-puts its id back. The id may be taken again when the driver has reported that its last transaction
-was committed, and only for a newer batch. So a long query needs few ids. An id is abandoned when
-Spark did not keep its attempt, or when its first request got no answer, because the request may
-arrive again much later.
+returns its id to the table. The id may be taken again when the driver has reported that its last
+transaction was committed, and only for a newer batch. Therefore a long query needs few ids. An id
+is abandoned when Spark did not keep its attempt. An id is also abandoned when its first request got
+no answer, because the request may arrive again much later.
 
 The table is a file, because Spark ends Python workers that are idle for a minute. With ids in
 memory, a query with rarer triggers would need new ids all the time. The file is in the directory
 that Spark gives an executor for its lifetime, and belongs to the daemon that forks its workers. Ids
-that the table has lost are never reused, so safety does not depend on the file. If it cannot be
-created, a process keeps its ids in memory.
+that the table has lost are never reused, so safety does not depend on the file. If the file cannot
+be created, a process keeps its ids in memory.
 """
 
 import logging
@@ -87,9 +88,9 @@ class OwnTable:
 
 
 class SharedTable:
-    """A table in a file, for the processes that open it.
+    """A table in a file, for the processes that open the file.
 
-    Raises sqlite3.Error; ImportError without sqlite.
+    Raises sqlite3.Error, or ImportError without sqlite.
     """
 
     def __init__(self, file: Path) -> None:
@@ -128,7 +129,8 @@ class SharedTable:
 class ChildIds:
     """The ids of one executor, as one of its processes uses them.
 
-    file: the table; None if only this process has the ids. word: hexadecimal, drawn by the process.
+    file: the table, or None if only this process has the ids. word: hexadecimal, drawn by the
+    process.
     """
 
     def __init__(self, file: Path | None = None, word: str | None = None) -> None:
@@ -145,7 +147,7 @@ class ChildIds:
     def take(
         self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
     ) -> str:
-        """Take an id for one attempt. committed: ids that the driver returns for reuse."""
+        """Take an id for one attempt; `committed` are ids that the driver returns for reuse."""
         try:
             name = self._table.take_out(committed, sink_id, generation, batch_id)
         except Exception as problem:
@@ -166,7 +168,7 @@ class ChildIds:
                 self._table.put_back(name, sink_id, generation, batch_id)
 
     def close(self) -> None:
-        """Close the table. Returned ids stay in the file."""
+        """Close the table; returned ids stay in the file."""
         self._table.close()
 
     def _failed(self, problem: Exception) -> None:
@@ -179,7 +181,7 @@ class ChildIds:
 
 
 def ids_file() -> Path | None:
-    """Return the file of this worker's executor; None if it no longer has a directory."""
+    """Return the file of this worker's executor, or None if the executor's directory is missing."""
     from pyspark import SparkFiles
 
     try:

@@ -1,9 +1,9 @@
-"""The sink's requests about its children (the transactions of task attempts): states and ends.
+"""The sink's requests about its children (the transactions of task attempts), and the answers.
 
 This file translates answers into events of the protocol. A repeated EndTxn gets the same answer as
-the first one: with transactions V2 it is recognised by its epoch, one below that of the id. Each
-child has its own epoch, with V1 too, so the answer describes the end of this child, and of no
-other.
+the first EndTxn. With transactions V2 a repetition is recognised by its epoch, one below that of
+the id. Each child has its own epoch, with V1 too, so the answer describes the end of this child,
+and of no other.
 """
 
 import asyncio
@@ -39,9 +39,10 @@ class ChildRequests:
         self._admin, self._sink_id = admin, sink_id
 
     async def list_open(self) -> steps.OpenListed:
-        """List open children. A broker that does not answer for a while is left out.
+        """List open children, without those of a broker that does not answer for a while.
 
-        Its transactions are at another coordinator by then, or are found at the next batch.
+        The transactions of that broker are at another coordinator by then, or are found at the next
+        batch.
         """
         wanted: dict[str, Any] = {"prefix": child_prefix(self._sink_id), "states": ["Ongoing"]}
         try:
@@ -57,7 +58,7 @@ class ChildRequests:
         return steps.OpenListed(tuple(each.transactional_id for each in found))
 
     async def describe(self, children: Collection[PreparedTransaction]) -> steps.ChildrenDescribed:
-        """Ask each child's coordinator, for as long as it takes."""
+        """Ask each child's coordinator, for as long as necessary."""
         found: dict[str, str] = {}
 
         async def look(child: PreparedTransaction) -> None:
@@ -88,9 +89,9 @@ class ChildRequests:
     async def commit(
         self, children: Iterable[PreparedTransaction], *, times_out: bool = False
     ) -> steps.Event:
-        """Commit all children that can be committed, for as long as it takes.
+        """Commit all children that can be committed, for as long as necessary.
 
-        An expired id was that of a committed transaction, unless it could time out.
+        An expired id belonged to a committed transaction, unless the transaction could time out.
         """
         refused = await self._end(children, commit=True)
         if not times_out:
@@ -98,7 +99,7 @@ class ChildRequests:
         return _outcome(refused) or steps.ChildrenCommitted()
 
     async def roll_back(self, children: Iterable[PreparedTransaction]) -> steps.Event:
-        """Abort all children that are not committed, for as long as it takes."""
+        """Abort all uncommitted children, for as long as necessary."""
         names = tuple(child.transactional_id for child in children)
         log.warning(
             "sink %s: a part of a decided batch has timed out, and none is committed: aborted: %s",
@@ -118,7 +119,7 @@ class ChildRequests:
     async def _end(
         self, children: Iterable[PreparedTransaction], *, commit: bool
     ) -> dict[str, KafkaError]:
-        """End children. Return the errors of those that could not be ended as requested."""
+        """End children; return the errors of children that could not be ended as requested."""
         refused: dict[str, KafkaError] = {}
 
         async def end(child: PreparedTransaction) -> None:
@@ -159,7 +160,7 @@ def _in_words(problem: KafkaError) -> str:
 
 
 def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: int) -> str:
-    """Return the state of a child from its coordinator's description. now_ms: wall clock."""
+    """Return the state of a child from its coordinator's description; `now_ms` is wall clock."""
     if found.producer_id != child.producer_id:
         return OTHER  # its epochs were used up, by an end of either kind, or the id has expired
     raised = found.producer_epoch - child.producer_epoch

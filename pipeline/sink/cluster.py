@@ -1,8 +1,8 @@
-"""The sink's requests to a cluster: the control transaction, and the decision.
+"""The sink's requests to a cluster, for the control transaction and the decision.
 
-All use Kafka's protocol. This file only translates answers into events. A request is retried for as
-long as its outcome may still be decided. A refused request becomes an event. An error is raised
-only if it leaves nothing in doubt.
+All requests use Kafka's protocol. This file only translates answers into events. A request is
+retried for as long as its outcome may still be decided. A refused request becomes an event. An
+error is raised only if it leaves nothing in doubt.
 """
 
 import atexit
@@ -54,14 +54,14 @@ OF_THE_TRANSACTION = {  # errors of the transaction itself; another transaction 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The topic of decisions up to an offset: the newest committed value of each key."""
+    """The topic of decisions up to an offset, with the newest committed value of each key."""
 
     position: int
     newest: dict[bytes, bytes | None]
 
 
 class SinkCluster:
-    """One sink's use of its cluster, on one event loop. The caller owns the view."""
+    """One sink's use of its cluster, on one event loop; the caller owns the view."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class SinkCluster:
         self.control_timeout_ms, self._settings = control_timeout_ms, settings or {}
 
     async def close(self) -> None:
-        """Close the control producer. Its open transaction is aborted, if possible."""
+        """Close the control producer, which aborts its open transaction if possible."""
         control, self._control = self._control, None
         if control is not None:
             await control.close()
 
     async def perform(self, effect: steps.Effect) -> steps.Event:
-        """Execute an effect that needs no rows. Return the resulting event."""
+        """Execute an effect that needs no rows; return the resulting event."""
         match effect:
             case steps.ReadDecision():
                 return await self.read_decision()
@@ -107,7 +107,7 @@ class SinkCluster:
                 raise AssertionError(effect)
 
     async def fence(self) -> steps.Event:
-        """Take the control id. Raises when no coordinator could be found for a long time."""
+        """Initialize the control id; raise when no coordinator was found for a long time."""
         await self.close()
         control = Producer(
             self.view,
@@ -122,7 +122,7 @@ class SinkCluster:
     async def read_decision(self) -> steps.Event:
         """Read the current decision, including everything acknowledged before this call.
 
-        A start reads twice, and the second time only the newer records.
+        A start reads twice, and the second read covers only the newer records.
         """
         self._looked = await read_topic(self.admin, self._looked)
         return steps.DecisionRead(decode(self.sink_id, self._looked.newest))
@@ -163,7 +163,7 @@ class SinkCluster:
 
 
 class ClusterThread:
-    """A SinkCluster on a loop in a thread of its own, for callers that have none."""
+    """A SinkCluster on an event loop in its own thread, for callers without an event loop."""
 
     def __init__(self, login: ClusterLogin, sink_id: str, settings: dict[str, Any]) -> None:
         self._thread = LoopThread(THREAD)
@@ -196,7 +196,7 @@ class ClusterThread:
         _sweeping.add(self)
 
     def stop_sweeps(self) -> list[str]:
-        """Stop the sweeps. Return the ids that were swept."""
+        """Stop the sweeps; return the swept ids."""
         sweep, self._sweep = self._sweep, None
         _sweeping.discard(self)
         return [] if sweep is None else self._thread.run(sweep.stop())
@@ -222,9 +222,9 @@ class ClusterThread:
             self._thread.close()
 
     def let_go(self) -> None:
-        """Close in a thread of its own, after LINGER_S if sweeps have begun.
+        """Close in a separate thread, after LINGER_S if sweeps have begun.
 
-        The garbage collector calls this in any thread, also in the one that is to end.
+        The garbage collector calls this method in any thread, even in the thread that is to end.
         """
         if not self._closed.is_set():
             threading.Thread(target=self._linger, daemon=True).start()
@@ -242,7 +242,7 @@ _sweeping: "weakref.WeakSet[ClusterThread]" = weakref.WeakSet()
 
 @atexit.register
 def _sweep_at_exit() -> None:
-    """Sweep once more, as open transactions would wait for the next start, which may never come."""
+    """Sweep once more, as open transactions would otherwise wait for a next start."""
     until_s = time.monotonic() + LAST_SWEEPS_S
     for each in list(_sweeping):
         left_s = until_s - time.monotonic()
@@ -255,9 +255,9 @@ async def read_topic(
 ) -> Reading:
     """Read the newest committed value of each key of the topic of decisions, from `before` on.
 
-    It reads to the current high watermark, which a leader reports only when it is certain. It waits
-    for a transaction that blocks readers below this offset, for timeout_s, by default
-    READ_TIMEOUT_S. Raises TimeoutError, which names what it waited for.
+    The read ends at the current high watermark, which a leader reports only when it is certain. The
+    read waits for a transaction that blocks readers below this offset, for timeout_s, by default
+    READ_TIMEOUT_S. Raises TimeoutError, which names the blocking transaction.
     """
     timeout_s = READ_TIMEOUT_S if timeout_s is None else timeout_s
     end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]
@@ -288,7 +288,7 @@ async def read_topic(
 
 
 async def _held_up(admin: Admin, position: int, end: int) -> str:
-    """Say why the topic of decisions is not read to its end yet."""
+    """Return the reason why the topic of decisions is not read to its end yet."""
     said = f"The topic {TOPIC} is read to offset {position}, and has to be read to {end}"
     stable = (await admin.list_offsets({PLACE: LATEST}, read_committed=True))[PLACE]
     if stable >= end:
@@ -301,7 +301,7 @@ async def _held_up(admin: Admin, position: int, end: int) -> str:
 
 
 async def _commit(control: Producer) -> None:
-    """Repeat the same EndTxn until it is decided."""
+    """Repeat the same EndTxn until the transaction is decided."""
     while True:
         try:
             await control.commit_transaction()

@@ -1,4 +1,4 @@
-"""Rows for the sink: the columns of Spark's Kafka sink, and a timestamp.
+"""Rows for the sink, with the columns of Spark's Kafka sink, and a timestamp.
 
     value      binary or text; null is a tombstone                    required
     key        binary or text
@@ -8,7 +8,7 @@
     timestamp  timestamp of the record; by default the time of writing
 
 `prepare` converts a data frame to this form before it is sent to the workers. `rows_by_topic`
-splits its Arrow batches there. A topic of the sink overrides the column, as in Spark.
+splits the Arrow batches in the workers. A topic of the sink overrides the column, as in Spark.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def check_columns(types: dict[str, str], topic: str | None) -> None:
 
 
 def prepare(frame: "DataFrame", topic: str | None) -> "DataFrame":
-    """Return the same rows with plain columns. Raises ValueError when that cannot be."""
+    """Return the same rows with plain columns; raise ValueError for rows that cannot be written."""
     types = {each.name: each.dataType.simpleString() for each in frame.schema.fields}
     check_columns(types, topic)
     prepared = {name: f"`{name}`" for name in KNOWN if name in types}

@@ -1,15 +1,18 @@
-"""The end of a decision's children: a commit, a return to before the batch, or an alarm.
+"""The end of a decision's children, which is a commit, a return to before the batch, or an alarm.
 
-Pure; a part of the generator of protocol.py. Prepared transactions are committed, whatever happens.
-Ordinary ones (mode "transactional") the cluster aborts when an outage was longer than their
-timeout, each at a moment of its own. So they are described first, at a start and also by the
-driver that has just decided: its decision may have taken long. Where one has timed out and none is
-committed, the others are aborted too, by requests that fail if one was committed meanwhile (by a
-superseded driver that does not know of its successor); then the decision is taken back, and the
-batch written again. Where one has timed out and another is committed, the batch is torn.
+Pure; a part of the generator of protocol.py. Prepared transactions are always committed. The
+cluster aborts ordinary transactions (mode "transactional") when an outage was longer than their
+timeout, each at a moment of its own. Therefore ordinary transactions are described before their
+commit, at a start, and also by the driver that has just decided, because its decision may have
+taken long.
 
-A refused child is an aborted one: the id of a decided child is used only to end it, so only a
-timeout can have come first. A forgotten id says nothing.
+If one child has timed out and none is committed, the others are aborted too. An abort fails if the
+child was committed meanwhile, by a superseded driver that does not know of its successor. Then the
+decision is taken back, and the batch is written again. If one child has timed out and another is
+committed, the batch is torn.
+
+A refused child is an aborted child. The id of a decided child is used only to end it, so only a
+timeout can have come first. A forgotten id shows nothing.
 """
 
 from collections.abc import Generator
@@ -36,7 +39,8 @@ class DecidedChildren:
     def _take_up(self, phase: Phase) -> Part[bool]:
         """Resume a decision that may be unfinished; return False if it was taken back.
 
-        phase: RECOVERING if the decision was found at a start, COMMITTING if it is of this batch.
+        phase: RECOVERING if the decision was found at a start, COMMITTING for a decision of this
+        batch.
         """
         assert self.decision is not None
         if self.decision.times_out and self.decision.unfinished:
@@ -62,7 +66,7 @@ class DecidedChildren:
 
     @property
     def _may_be_undone(self) -> bool:
-        """Whether Spark will write this batch again, and nothing of it counts as lost yet."""
+        """Return whether Spark will write this batch again, and no row counts as lost yet."""
         decision, given = self.decision, self._given
         return (
             decision is not None
@@ -81,7 +85,7 @@ class DecidedChildren:
         return False
 
     def _refused(self, refused: steps.ChildrenRefused) -> Part[bool]:
-        """Raise an alarm, and record it: an id that expires can no longer tell how it ended."""
+        """Raise an alarm and record it, because an id that expires no longer shows how it ended."""
         assert self.decision is not None
         is_whole = len(refused.names) == len(self.decision.children) and not refused.forgotten
         if is_whole and self._may_be_undone:

@@ -2,14 +2,14 @@
 
 Pure. The topic `oncelog.spark.decisions` has one partition and is compacted. The newest record of
 the key `sink_id` is the decision of that sink, as readable JSON. Children above CHUNK_BYTES_MAX are
-in further keys, `sink_id#1`, `sink_id#2`... Each of these names its batch and generation, so the
-rest of a larger, older decision is not mistaken for a part of this one. All records of a decision
-are written in one transaction of the control id.
+in further keys, `sink_id#1`, `sink_id#2`... Each of these records names its batch and generation.
+The rest of a larger, older decision is therefore not mistaken for a part of the newest one. All
+records of a decision are written in one transaction of the control id.
 
-Lost children are in the first record by name. If there are many, they are a bit for each child
-(hexadecimal, the first child lowest), because an alarm must not be too large to be written.
+Lost children are in the first record by name. If there are many, the record has a bit for each
+child (hexadecimal, the first child lowest), because an alarm must not be too large to be written.
 
-Offsets of a consumer group could not replace the topic: they expire, and a query that was stopped
+Offsets of a consumer group could not replace the topic. They expire, and a query that was stopped
 for that long would write its last batch twice.
 """
 
@@ -32,19 +32,19 @@ Record = tuple[bytes, bytes]
 
 
 class UnreadableDecision(ValueError):
-    """The record in the topic was not written by this sink, or not by this version of it."""
+    """The record in the topic was not written by this sink, or not by this version of the sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The state of a sink.
 
-    generation: of the newest driver. decided_by: of the driver that decided the batch. batch_id:
-    NO_BATCH before the first. children: one of each task attempt that counts. is_done: all children
-    are known to be committed. times_out: they are ordinary transactions. digest: of the batch's
-    entry in Spark's checkpoint, "" if unknown; digest_before: of the previous batch's entry, for a
-    decision that is taken back. lost: children that were aborted, so that rows of the batch are
-    missing.
+    generation: the generation of the newest driver. decided_by: the generation of the driver that
+    decided the batch. batch_id: NO_BATCH before the first batch. children: the child of each task
+    attempt that counts. is_done: all children are known to be committed. times_out: the children
+    are ordinary transactions. digest: the digest of the batch's entry in Spark's checkpoint, "" if
+    unknown. digest_before: the digest of the previous batch's entry, for a decision that is taken
+    back. lost: aborted children, whose rows of the batch are missing.
     """
 
     generation: int
@@ -72,8 +72,8 @@ class Decision:
     def without(self, names: tuple[str, ...]) -> "Decision":
         """Return the decision with lost children, an alarm that stays.
 
-        The others are committed. For ordinary transactions this is recorded, since later their ids
-        would not tell.
+        The other children are committed. For ordinary transactions this is recorded, since later
+        their ids would not show it.
         """
         return replace(self, lost=(*self.lost, *names), is_done=self.is_done or self.times_out)
 
@@ -81,7 +81,7 @@ class Decision:
         return replace(self, is_done=True)
 
     def undone(self) -> "Decision":
-        """Return the state before the batch, of which nothing is or can be committed."""
+        """Return the state before the batch, of which no child is or can be committed."""
         return Decision(
             generation=self.generation,
             query_id=self.query_id,
@@ -91,7 +91,7 @@ class Decision:
 
 
 def encode(sink_id: str, decision: Decision) -> list[Record]:
-    """Encode the records of a decision. Raises ValueError when it has too many children."""
+    """Encode the records of a decision; raise ValueError for too many children."""
     chunks = _chunks(decision.children)
     if len(chunks) > CHUNKS_MAX:
         raise ValueError(
@@ -125,7 +125,7 @@ def encode(sink_id: str, decision: Decision) -> list[Record]:
 
 
 def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | None:
-    """Decode the decision among the newest records by key; None when the sink has none.
+    """Decode the decision among the newest records by key, or return None if the sink has none.
 
     Raises UnreadableDecision.
     """
@@ -163,7 +163,7 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
 def newest_by_key(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[bytes, bytes | None]:
-    """Return the records that compaction would keep; `records` come in the order of offsets."""
+    """Return the records that compaction would keep; `records` are in the order of offsets."""
     return {key: value for key, value in records if key is not None}
 
 

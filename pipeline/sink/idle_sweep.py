@@ -1,8 +1,8 @@
-"""The sweep of late attempts: their open transactions are aborted while no batch runs.
+"""The sweep of late attempts, which aborts their open transactions while no batch runs.
 
 An attempt that Spark did not keep may write long after its batch is committed, because its executor
 was paused or its answers were slow. Its open transaction blocks readers of its partitions, and the
-next batch may be hours away, or never come. So open children are swept every SWEEP_S seconds
+next batch may be hours away, or never come. Therefore open children are swept every SWEEP_S seconds
 between batches, for LINGER_S after the query has ended, and once more when the program ends.
 
 No sweep runs beside a batch, because the children of its attempts are open and not decided yet.
@@ -32,7 +32,7 @@ class IdleSweep:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> list[str]:
-        """Stop. Return the ids that were aborted, or may still be aborted by a running request."""
+        """Stop; return the ids that were aborted, or may still be aborted by a running request."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -44,7 +44,7 @@ class IdleSweep:
             await self.once()
 
     async def once(self) -> None:
-        """Sweep once. A refused abort is tried again by the next sweep. Raises nothing."""
+        """Sweep once, without raising; the next sweep retries a refused abort."""
         sink = self._leftovers.sink_id
         try:
             names = self._leftovers.among((await self._children.list_open()).names)

@@ -1,8 +1,8 @@
 """The address and the identity of a sink's clients, in the driver and in its tasks.
 
-Settings are keywords (`sasl_password=...`) or have the names that the source takes
-(`**{"kafka.sasl.password": ...}`), so that one dictionary is enough for both. Secrets are `Secret`
-objects, so that the pickles for tasks do not show them.
+Settings are keywords (`sasl_password=...`) or have the names of the source
+(`**{"kafka.sasl.password": ...}`), so one dictionary is enough for both. Secrets are `Secret`
+objects, so the pickles for tasks do not show them.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ KEYWORDS = frozenset(name.replace(".", "_") for name in SECURITY_NAMES)
 
 
 def client_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as keywords. Raises ValueError for one that is given in both forms."""
+    """Return settings as keywords; raise ValueError for a setting in both forms."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         keyword = name.removeprefix(PREFIX).replace(".", "_")
@@ -32,7 +32,7 @@ def client_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterLogin:
-    """A cluster by its bootstrap line, and its security settings; may be pickled.
+    """A cluster by its bootstrap line, and its security settings, which may be pickled.
 
     nonce: distinguishes logins with a token function, since each task sees another function object.
     """
@@ -43,18 +43,21 @@ class ClusterLogin:
 
     @classmethod
     def of(cls, bootstrap: str, settings: Mapping[str, Any]) -> "ClusterLogin":
-        """Make a login from a client's settings, as keywords. Raises ValueError, as `security`."""
+        """Create a login from a client's settings, as keywords.
+
+        Raises ValueError as `security` does.
+        """
         login = cls(bootstrap, tuple((n, v) for n, v in settings.items() if n in KEYWORDS))
         login.security()
         return login
 
     def security(self) -> SecurityConfig | None:
-        """Return the checked settings; None for plain text. Raises ValueError with a sentence."""
+        """Return the checked settings, or None for plain text; raise ValueError with a sentence."""
         return security_config(read_settings(ADMIN, None, dict(self.settings)))
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return a key that is equal for logins that may share connections."""
+        """Return a key that is equal for logins with shared connections."""
         config = self.security()
         if config is None or config.sasl is None or config.sasl.tokens is None:
             return self.bootstrap, config

@@ -1,11 +1,11 @@
 """The modes of a sink, the choice between them, and the sentence about their guarantee.
 
-Pure. Two modes are always exact: "prepared", where every task writes by itself, and "driver", where
-one process writes all rows. "transactional" writes like "prepared", but in ordinary transactions,
-which the cluster aborts after a timeout. It is exact as long as no outage is longer.
+Pure. Two modes are always exact. In "prepared" every task writes by itself, and in "driver" one
+process writes all rows. "transactional" writes like "prepared", but in ordinary transactions, which
+the cluster aborts after a timeout. It is exact as long as no outage is longer than the timeout.
 
-So "auto" chooses only between the first two, by the brokers' answers. The third must be chosen by
-name: a setting that is lost in an upgrade of the brokers must not weaken the guarantee.
+"auto" chooses only between the first two, by the brokers' answers. "transactional" must be chosen
+by name, because a setting that is lost in an upgrade of the brokers must not weaken the guarantee.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Mode(Enum):
 
     @classmethod
     def named(cls, name: str | None) -> "Mode | None":
-        """Return a mode by name, None for "auto". Raises ValueError."""
+        """Return a mode by name, None for "auto"; raise ValueError."""
         if name in (None, AUTO):
             return None
         if name not in MODE_NAMES:
@@ -42,8 +42,8 @@ MODE_NAMES = (*(mode.value for mode in Mode), AUTO)
 class BrokerAnswers:
     """The brokers' relevant settings.
 
-    lacking: settings without which they do not support prepared transactions, with their node ids.
-    timeout_max_ms: by node. unseen: nodes whose configuration is hidden.
+    lacking: missing settings, without which brokers do not support prepared transactions, with
+    their node ids. timeout_max_ms: by node. unseen: nodes with hidden configurations.
     """
 
     lacking: Mapping[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -83,7 +83,7 @@ class BrokerAnswers:
 
 
 def choose_mode(wanted: Mode | None, answers: BrokerAnswers) -> Mode:
-    """Return the wanted mode; for "auto" the best one that is always exact."""
+    """Return the wanted mode, or for "auto" the best mode that is always exact."""
     if wanted is not None:
         return wanted
     return Mode.DRIVER if answers.lacking or answers.unseen else Mode.PREPARED
@@ -92,7 +92,7 @@ def choose_mode(wanted: Mode | None, answers: BrokerAnswers) -> Mode:
 def mode_in_words(
     sink_id: str, wanted: Mode | None, mode: Mode, answers: BrokerAnswers, timeout_ms: int
 ) -> str:
-    """Describe the mode at the start of a query. timeout_ms: how long a batch may take in it."""
+    """Describe the mode at the start of a query; `timeout_ms` limits the duration of a batch."""
     said = f'sink {sink_id} writes with mode="{mode.value}"'
     if mode is Mode.TRANSACTIONAL:
         return (

@@ -1,11 +1,11 @@
-"""The transactional ids of a sink: one for its drivers, one for each task attempt that writes.
+"""The transactional ids of a sink, one for its drivers, and one for each task attempt that writes.
 
-Pure. All begin with `oncelog.spark.<sink_id>.`:
+Pure. All ids begin with `oncelog.spark.<sink_id>.`:
 
     oncelog.spark.SINK.ctl               the control id; initializing it fences older drivers
-    oncelog.spark.SINK.g7.1f0c..9a.3     a child: of generation 7, its worker's fourth
+    oncelog.spark.SINK.g7.1f0c..9a.3     a child of generation 7, the fourth of its worker
 
-child_ids.py says when a child's id is used again.
+child_ids.py has the rules for reuse of a child's id.
 """
 
 import re
@@ -19,7 +19,7 @@ _CHILD = re.compile(r"g(\d{1,15})\.[0-9a-f]{8,32}\.\d{1,9}")
 
 
 def check_sink_id(sink_id: str) -> str:
-    """Return the id. Raises ValueError when it cannot be part of a transactional id."""
+    """Return the id; raise ValueError if it cannot be part of a transactional id."""
     if not SINK_ID.fullmatch(sink_id):
         raise ValueError(
             f"sink_id={sink_id!r} will not do: it is 1 to 100 letters, digits, dots, dashes and "
@@ -39,21 +39,21 @@ def timeout_id(sink_id: str) -> str:
 
 
 def child_prefix(sink_id: str) -> str:
-    """Return the prefix of the sink's child ids. Other sinks may share this prefix.
+    """Return the prefix of the sink's child ids, which other sinks may share.
 
-    Only `generation_of` distinguishes them.
+    Only `generation_of` distinguishes the sinks.
     """
     return f"{PREFIX}{sink_id}.g"
 
 
 def shown(names: Sequence[str]) -> str:
-    """Join some ids, for a sentence or a log, and say how many more there are."""
+    """Join some ids for a sentence or a log, with the number of omitted ids."""
     listed = ", ".join(names[:SHOWN_MAX])
     return listed if len(names) <= SHOWN_MAX else f"{listed} and {len(names) - SHOWN_MAX} more"
 
 
 def generation_of(sink_id: str, transactional_id: str) -> int | None:
-    """Return the generation of a child of this sink; None for every other id."""
+    """Return the generation of a child of this sink, or None for every other id."""
     start = f"{PREFIX}{sink_id}."
     found = _CHILD.fullmatch(transactional_id.removeprefix(start))
     return int(found[1]) if found is not None and transactional_id.startswith(start) else None
@@ -63,8 +63,8 @@ def generation_of(sink_id: str, transactional_id: str) -> int | None:
 class Leftovers:
     """The rule for open children that may be aborted.
 
-    They are of the driver's own or an older generation, and no decision keeps them. A superseded
-    driver that does not know of its successor leaves its successor's children alone.
+    They are of the driver's own or an older generation, and no decision keeps them. Therefore a
+    superseded driver that does not know of its successor does not abort the successor's children.
     """
 
     sink_id: str

@@ -2,13 +2,15 @@
 
     python -m oncelog.pipeline.sink.orphans --bootstrap B --prefix P
 
-With --id ID it aborts one transaction. It is for queries that will not be started again: prepared
-transactions do not time out, and block the readers of their topics. `oncelog txn abort` calls it.
-It prints a JSON list of {"id", "sink", "outcome": "aborted" | "kept", "reason"}.
+With --id ID the program aborts one transaction. Use the program for queries that will not be
+started again, because prepared transactions do not time out, and block the readers of their topics.
+`oncelog txn abort` calls the program. The output is a JSON list of {"id", "sink", "outcome":
+"aborted" | "kept", "reason"}.
 
-It is safe beside a running query. It first initializes the control id like a new driver, so the
-query stops before it could decide to commit a transaction that is aborted here. The transactions of
-an unfinished decision are kept: a restart of the query commits them, as decided.
+The program is safe beside a running query. It first initializes the control id like a new driver,
+so the query stops before it can decide to commit a transaction that is aborted here. The
+transactions of an unfinished decision are kept, because a restart of the query commits them as
+decided.
 """
 
 import argparse
@@ -33,7 +35,7 @@ ID_OF_SINK = re.compile(re.escape(PREFIX) + r"(.+)\.(?:g\d+\.[0-9a-f]+\.\d+|ctl)
 
 
 def sink_of(transactional_id: str) -> str | None:
-    """Return the sink of a transactional id; None if it is not the id of a sink."""
+    """Return the sink of a transactional id, or None for an id without a sink."""
     found = ID_OF_SINK.fullmatch(transactional_id)
     return found[1] if found is not None else None
 
@@ -41,9 +43,9 @@ def sink_of(transactional_id: str) -> str | None:
 async def end_orphans(
     login: ClusterLogin, prefix: str, *, only: str | None = None
 ) -> list[dict[str, Any]]:
-    """Abort the open transactions of sinks with ids of this prefix. Return each outcome.
+    """Abort the open transactions of sinks with ids of this prefix; return each outcome.
 
-    `only`: the one with this id.
+    only: the transactional id of a single transaction to abort.
     """
     view = login.open_view("oncelog-sink-orphans")
     try:

@@ -1,39 +1,40 @@
-"""The driver's side of the exactly-once sink: the next effect, for one sink in one driver.
+"""The driver's side of the exactly-once sink, the next effect for one sink in one driver.
 
-Pure: a batch is a generator that yields effects and gets events (steps.py). Each task attempt has
-one prepared transaction; one record in the topic of decisions names those which count; then all of
-these are committed. The order of the steps is the protocol:
+Pure. A batch is a generator that yields effects and gets events (steps.py). Each task attempt has
+one prepared transaction. One record in the topic of decisions names the attempts that count, and
+then all of their transactions are committed. The order of the steps is the protocol:
 
 At the first batch of a run
-    read the decision          a query that must not write stops before it fences the right one
-    fence                      older drivers cannot decide from here on
-    read it again              it is now the last one of older drivers
-    claim a generation         above all others; sweeps go by it, so that a driver that was
-                               superseded, and does not know, leaves its successor's children alone
-    roll forward               commit the children of the decision; each may be committed already
-                               (mode "transactional": or take the decision back)
+    read the decision          so that a query that must not write stops before it fences another
+    fence                      older drivers cannot decide any more
+    read it again              the decision is now the last decision of older drivers
+    claim a generation         above all others; a superseded driver sweeps only its own and
+                               older generations, not the children of its successor
+    roll forward               commit the children of the decision, some of which may be
+                               committed (mode "transactional": or take the decision back)
     sweep                      abort the open children of own and older generations
 At each batch
     check                      skip what is decided (batch_check.py)
-    run the tasks              those with rows leave a transaction open each
-    ask                        mode "transactional": whether all of these can be committed yet
+    run the tasks              each task with rows leaves a transaction open
+    ask                        mode "transactional": whether all children can still be committed
     decide                     one record, in a transaction of the control id
-    roll forward, sweep, and write down that the decision is done; mode "transactional" asks
-                               once more before, since the decision may have been long on its way
+    ask                        mode "transactional": once more, since the decision may be slow
+    roll forward, sweep        and record that the decision is done
 Between batches
     sweep                      abort the open transactions of late attempts (idle_sweep.py)
 
-After a long time without batches the start is repeated, since the control id may have expired; a
-driver that finds another generation than its own stops, else it claims its own once more.
+After a long time without batches the start is repeated, since the control id may have expired. A
+driver that finds another generation than its own stops. Otherwise it claims its own generation once
+more.
 
-With mode "driver" a batch is written by the driver itself, in the transaction of its decision.
+With mode "driver" the driver itself writes a batch, in the transaction of its decision.
 
 With mode "transactional" the cluster may abort a decided child, when an outage was longer than its
-timeout: then the decision is taken back, or the batch is torn (decided_children.py).
+timeout. Then the decision is taken back, or the batch is torn (decided_children.py).
 
-When a decision is in doubt (the control id was taken over, or its transaction timed out) the topic
-is read again: if the decision is there it counts, whichever driver is in office. A claim in doubt
-stops the driver, since two drivers could have claimed the same generation.
+A decision is in doubt if the control id was taken over, or its transaction timed out. Then the
+topic is read again. If the decision is there it counts, whichever driver is current. A claim in
+doubt stops the driver, since two drivers could have claimed the same generation.
 """
 
 from collections.abc import Iterable
@@ -53,7 +54,7 @@ GIVEN_BACK_MAX = 2_000  # reusable ids in a task's spec; more if a batch has use
 
 
 class SinkProtocol(DecidedChildren):
-    """The protocol of one driver, see the top of the file; after SinkStopped it stays stopped."""
+    """The protocol of one driver, which stays stopped after SinkStopped."""
 
     def __init__(
         self, sink_id: str, *, mode: Mode = Mode.PREPARED, terms: Terms | None = None
@@ -73,7 +74,10 @@ class SinkProtocol(DecidedChildren):
         self._last_word: SinkStopped | None = None  # raised once the sweep is over
 
     def step(self, event: steps.Event) -> steps.Effect:
-        """Apply an event; return the next effect. After SinkStopped it always raises that."""
+        """Apply an event and return the next effect.
+
+        Raises the same SinkStopped again once stopped.
+        """
         if self._stopped is not None:
             raise self._stopped
         self.leftovers = None
@@ -100,12 +104,12 @@ class SinkProtocol(DecidedChildren):
         return self._effect
 
     def swept(self, names: Iterable[str]) -> None:
-        """Never reuse these ids: their abort may arrive a second time, much later."""
+        """Exclude these ids from reuse, because their abort may arrive again, much later."""
         for name in names:
             self.reusable_ids.pop(name, None)
 
     def _failed(self) -> steps.Effect:
-        """Start over at the next batch: the last effect may have happened or not."""
+        """Start over at the next batch, because the last effect may have happened or not."""
         assert self._batch is not None
         self._batch.close()
         self._batch = self._effect = None
@@ -245,10 +249,10 @@ class SinkProtocol(DecidedChildren):
             del self.reusable_ids[name]
 
     def _given_back(self) -> tuple[str, ...]:
-        """Return the reusable ids: those of the last decision only after the next one.
+        """Return the reusable ids, those of the last decision only after the next decision.
 
-        A driver that starts after a crash may have to commit those again, and must find them
-        unchanged.
+        A driver that starts after a crash may have to commit the last children again, and must find
+        them unchanged.
         """
         last = {c.transactional_id for c in self.decision.children} if self.decision else set()
         names = [name for name in self.reusable_ids if name not in last]
@@ -257,7 +261,7 @@ class SinkProtocol(DecidedChildren):
     # --- what is left over
 
     def _sweepable(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the open children that may be aborted, and never reuse their ids."""
+        """Return the open children that may be aborted, and exclude their ids from reuse."""
         swept = self._leftovers().among(names)
         self.swept(swept)
         return swept
@@ -272,7 +276,7 @@ class SinkProtocol(DecidedChildren):
         yield steps.AbortChildren(self._sweepable(listed.names))
 
     def _sweep_failed(self) -> Part[None]:
-        """Sweep after a failed batch, then stop if there is a last word, else start over."""
+        """Sweep after a failed batch, then stop if the sink must stop, else start over."""
         yield from self._sweep()
         if self._last_word is not None:
             raise self._last_word

@@ -1,4 +1,4 @@
-"""Exactly once from Spark into topics of any Kafka-compatible cluster.
+"""The exactly-once sink from Spark into topics of any Kafka-compatible cluster.
 
     from oncelog.pipeline import exactly_once
 
@@ -10,25 +10,25 @@
         checkpoint="/data/billing-checkpoint",
     )
 
-Readers with isolation.level=read_committed see the rows of each batch once, whatever was killed
-meanwhile. mode="prepared": every task writes into its own prepared transaction, and the driver
-decides (protocol.py); the cluster must support KIP-939. mode="transactional": the same with
-ordinary transactions, on any Kafka from 3.0 on; exact as long as no outage is longer than their
-timeout. mode="driver": all rows of a batch go to the driver, which writes them and the decision in
-one transaction; any Kafka from 3.0 on. mode="auto": "prepared" if the brokers support it, else
-"driver".
+Readers with isolation.level=read_committed see the rows of each batch once, even after kills. With
+mode="prepared", every task writes into its own prepared transaction, and the driver decides
+(protocol.py). The cluster must support KIP-939. With mode="transactional", tasks write into
+ordinary transactions, on any Kafka from 3.0 on. This mode is exact as long as no outage is longer
+than the transactions' timeout. With mode="driver", all rows of a batch go to the driver, which
+writes the rows and the decision in one transaction, on any Kafka from 3.0 on. mode="auto" is
+"prepared" if the brokers support it, else "driver".
 
-In a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else. It
-asks Spark for the query's checkpoint (checkpoint.py):
+In a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else. The
+sink asks Spark for the query's checkpoint (checkpoint.py):
 
     sink = ExactlyOnceSink("billing", "127.0.0.1:9092", "invoices")
 
     def each_batch(frame, batch_id):
         sink(frame.select(...), batch_id)
 
-If the sink and the checkpoint contradict each other, the query stops with a SinkStopped, which says
-what was found and what to do. This is for classic Spark. With Spark Connect, foreachBatch runs in
-another process, and the sink refuses to work (connect.py).
+If the sink and the checkpoint contradict each other, the query stops with a SinkStopped, whose text
+has the cause and the remedy. The sink is for classic Spark. With Spark Connect, foreachBatch runs
+in another process, and the sink refuses to work (connect.py).
 """
 
 import contextlib
@@ -92,11 +92,11 @@ def exactly_once(
     query_name: str | None = None,
     **options: Any,
 ) -> "StreamingQuery":
-    """Start a query that writes a streaming DataFrame; see the top of the file.
+    """Start a query that writes a streaming DataFrame (see the top of the file).
 
     topic: None when the rows have a column `topic`. trigger: the arguments of Spark's `trigger()`,
-    `{"availableNow": True}`. options: those of ExactlyOnceSink. Raises ValueError for columns that
-    cannot be written, and for a topic that does not exist.
+    such as `{"availableNow": True}`. options: the options of ExactlyOnceSink. Raises ValueError for
+    columns that cannot be written, and for a missing topic.
     """
     sink = ExactlyOnceSink(sink_id, bootstrap, topic, mode=mode, checkpoint=checkpoint, **options)
     sink.check(frame)
@@ -115,13 +115,14 @@ def exactly_once(
 
 
 class ExactlyOnceSink:
-    """A sink for foreachBatch; each query has one, in the driver.
+    """A sink for foreachBatch; each query has its own sink, in the driver.
 
-    checkpoint: of the query, needed only if Spark itself does not return it. replaces_query,
-    first_batch: see batch_check.py. transaction_timeout_ms: how long a batch may take, with mode
-    "driver" (10 minutes) or "transactional" (the longest that brokers allow). settings: of the
-    producers (compression_type, linger_ms, batch_size...; client/settings.py), TLS and SASL
-    included, as keywords or with the names of the source (`**{"kafka.sasl.password": ...}`).
+    checkpoint: the query's checkpoint, needed only if Spark itself does not return it.
+    replaces_query, first_batch: see batch_check.py. transaction_timeout_ms: how long a batch may
+    take, with mode "driver" (10 minutes) or "transactional" (the longest that brokers allow).
+    settings: the settings of the producers (compression_type, linger_ms, batch_size..., see
+    client/settings.py), with TLS and SASL, as keywords or with the names of the source
+    (`**{"kafka.sasl.password": ...}`).
     """
 
     def __init__(
@@ -179,10 +180,9 @@ class ExactlyOnceSink:
         prepare(frame, self.topic)
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Write a batch. A batch that was already written is only computed, so that Spark's state
-        advances.
+        """Write a batch, or only compute a batch that was already written.
 
-        Raises SinkStopped, and the errors of tasks.
+        The computation advances Spark's state. Raises SinkStopped, and the errors of tasks.
         """
         if not self._is_at_work.acquire(blocking=False):
             raise RuntimeError(
@@ -238,16 +238,17 @@ class ExactlyOnceSink:
         )
 
     def close(self) -> None:
-        """Close the sink's thread and connections. A query that continues opens them again.
+        """Close the sink's thread and connections; a query that continues opens them again.
 
-        The sink itself calls it when a batch fails; otherwise the garbage collector closes it.
+        The sink itself calls this method when a batch fails. Otherwise the garbage collector closes
+        the sink.
         """
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
 
     def _let_go(self) -> None:
-        """Close the cluster after a failed batch. Sweeps continue, as its attempts may be alive."""
+        """Close the cluster after a failed batch; sweeps continue, as its attempts may be alive."""
         with contextlib.suppress(Exception):
             self._sweep_while_idle()
         opened, self._opened = self._opened, None
@@ -313,7 +314,7 @@ class ExactlyOnceSink:
         return self._opened.run(work)
 
     def _refuse_other_rows(self, of_batch: tuple[str, int, int, int]) -> None:
-        """Refuse other rows for the same batch. The same rows, from a retry, are skipped.
+        """Refuse other rows for the same batch, and skip the same rows of a retry.
 
         A plan identifies its input as an object of the run, so plans of two runs cannot be
         compared.
@@ -361,14 +362,12 @@ class ExactlyOnceSink:
 
 
 def _compute(rows: "DataFrame") -> None:
-    """Run a batch without output, because only the run advances state, its commits and the
-    watermark.
-    """
+    """Run a batch without output, which advances state, commits and the watermark."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 def _session_of(frame: "DataFrame") -> int:
-    """Return the identity of a session; each run of a query has its own."""
+    """Return the identity of a session, which differs for each run of a query."""
     session: Any = frame.sparkSession._jsparkSession
     return int(session.hashCode())
 

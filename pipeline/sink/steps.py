@@ -1,8 +1,8 @@
 """The effects and events of the sink's protocol.
 
-Values only. The protocol (protocol.py) returns one effect at a time; its executor (sink.py with a
-cluster, a model in the tests) answers with one of the events in ANSWERS, or with Failed when it
-could not be executed and nothing is decided by that.
+Values only. The protocol (protocol.py) returns one effect at a time. Its executor (sink.py with a
+cluster, a model in the tests) answers with one of the events in ANSWERS. The answer is Failed if
+the effect could not be executed and decided nothing.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,11 @@ from .decision import Decision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchGiven:
-    """Spark gives a batch. digest: of its entry in the checkpoint's log of offsets, or "".
+    """Spark passes a batch.
 
-    is_long_after: the last one was so long ago that the control id may have expired.
+    `digest` is that of its entry in the checkpoint's log of offsets, or "".
+
+    is_long_after: the last batch was so long ago that the control id may have expired.
     """
 
     query_id: str
@@ -30,7 +32,7 @@ class BatchGiven:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The control id is ours.
+    """The control id belongs to this driver.
 
     Older drivers can decide nothing any more, and their last decision can be read.
     """
@@ -57,7 +59,7 @@ class ControlCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ControlInDoubt:
-    """The end of the control transaction was refused; it may be committed all the same.
+    """The end of the control transaction was refused, but it may be committed.
 
     The control id was taken over, or the transaction ended before.
     """
@@ -67,14 +69,14 @@ class ControlInDoubt:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenCommitted:
-    """Every child is committed, or was committed and its id has expired."""
+    """Every child is committed, now or earlier with an expired id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildrenRefused:
-    """These children were ended otherwise, so they cannot be ended as asked; the others are.
+    """These children ended otherwise, so they cannot be ended as requested; the others are.
 
-    forgotten: those with expired ids, of which the end is unknown.
+    forgotten: children with expired ids, whose end is unknown.
     """
 
     names: tuple[str, ...]
@@ -91,7 +93,8 @@ class ChildrenAborted:
 class ChildrenDescribed:
     """The names of children that can still be committed, and of those that certainly cannot.
 
-    The rest was committed, or forgotten. expiring: the open ones that are about to time out.
+    The other children were committed, or are forgotten. expiring: the open children that are about
+    to time out.
     """
 
     open: tuple[str, ...]
@@ -101,7 +104,7 @@ class ChildrenDescribed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """The report of a finished attempt; child None when it had no rows."""
+    """The report of a finished attempt; `child` is None without rows."""
 
     partition_id: int
     record_count: int
@@ -117,7 +120,7 @@ class TasksDone:
 
 @dataclass(frozen=True, slots=True)
 class TasksFailed:
-    """The job has failed; some of its attempts may live on."""
+    """The job has failed, and some of its attempts may still run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class FenceControlId:
-    """Initialize the control id; wait until its last transaction is over."""
+    """Initialize the control id, and wait until its last transaction has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +171,9 @@ class WriteDecision:
 
 @dataclass(frozen=True, slots=True)
 class CommitChildren:
-    """Send EndTxn(commit) for each, for as long as it takes.
+    """Send EndTxn(commit) for each child, for as long as necessary.
 
-    times_out: they are ordinary transactions, so an expired id says nothing.
+    times_out: the children are ordinary transactions, so an expired id shows nothing.
     """
 
     children: tuple[PreparedTransaction, ...]
@@ -179,28 +182,28 @@ class CommitChildren:
 
 @dataclass(frozen=True, slots=True)
 class DescribeChildren:
-    """Ask the coordinators for the state of each."""
+    """Ask the coordinators for the state of each child."""
 
     children: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RollBackChildren:
-    """Send EndTxn(abort) for each, which shows how it ended."""
+    """Send EndTxn(abort) for each child, which shows how the child ended."""
 
     children: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AbortChildren:
-    """Send InitProducerId for each, which aborts its open transaction."""
+    """Send InitProducerId for each child, which aborts its open transaction."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunTasks:
-    """Write the rows, each attempt in a transaction that it leaves open.
+    """Write the rows, where each attempt leaves its transaction open.
 
     committed: ids that attempts may use again.
     """
@@ -219,9 +222,10 @@ class WriteBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchOver:
-    """The batch is over. was_written: False when it was written before, or has failed.
+    """The batch is over; `was_written` is False for a batch that was written before, or has failed.
 
-    If it was written before, its rows must still be computed, without output, for Spark's state.
+    The rows of a batch that was written before must still be computed, without output, for Spark's
+    state.
     """
 
     was_written: bool
@@ -257,7 +261,7 @@ ANSWERS: Mapping[type | None, tuple[type, ...]] = {
 
 
 class Phase(Enum):
-    """The phases of the protocol, as far as others ask for them."""
+    """The phases of the protocol, as far as other modules need them."""
 
     IDLE = auto()  # nothing is known
     STARTING = auto()

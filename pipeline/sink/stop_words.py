@@ -1,4 +1,4 @@
-"""The sentences of SinkStopped: what was found, and what to do about it.
+"""The sentences of SinkStopped, with the cause and the remedy.
 
 Pure. The sentences about a wrong checkpoint are in batch_check.py.
 """
@@ -8,11 +8,11 @@ from .names import shown
 
 
 class SinkStopped(RuntimeError):
-    """The sink stops, since rows might be lost or doubled. The text says what to do."""
+    """The sink stops, since rows might be lost or doubled; the text says what to do."""
 
 
 def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
-    """Return the alarm for a decided transaction that is not committed, and cannot be."""
+    """Return the alarm for a decided transaction that is not and cannot be committed."""
     if decision.times_out:
         return _torn(sink_id, decision, reason)
     return SinkStopped(

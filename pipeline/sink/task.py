@@ -1,14 +1,14 @@
-"""The part of the sink that runs in Spark's workers: one open transaction for each attempt.
+"""The part of the sink that runs in Spark's workers, with one open transaction for each attempt.
 
 A worker process has one event loop and one view of the cluster, and keeps them from task to task.
-An attempt opens its transaction at its first row; one without rows opens no transaction. The first
-request of an id is InitProducerId. If its answer was lost, the id is abandoned, since the request
-may arrive a second time, much later, and would then abort the id's open transaction. An attempt
-that fails aborts its transaction, if it can; the driver sweeps the rest.
+An attempt opens its transaction at its first row. An attempt without rows opens no transaction. The
+first request of an id is InitProducerId. If its answer was lost, the id is abandoned, since the
+request may arrive a second time, much later, and would then abort the id's open transaction. An
+attempt that fails aborts its transaction if possible, and the driver sweeps the rest.
 
 With transactions V1 a lost answer to AddPartitionsToTxn fails an attempt of mode "transactional".
 The request may arrive again after the commit, and would then open the id's transaction again, with
-the same epoch. When that transaction times out, the committed one would look aborted.
+the same epoch. When that transaction times out, the committed transaction would seem aborted.
 
 child_ids.py decides which ids attempts use.
 """
@@ -41,9 +41,10 @@ ID_TRIES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """The driver's specification for every attempt of a batch. settings: of the producers.
+    """The driver's specification for every attempt of a batch.
 
-    timeout_ms: of ordinary transactions; None: prepared ones, which have no timeout.
+    settings: the settings of the producers. timeout_ms: the timeout of ordinary transactions, or
+    None for prepared transactions, which have no timeout.
     """
 
     sink_id: str
@@ -57,7 +58,7 @@ class TaskSpec:
 
 
 class SinkWorker:
-    """The state of a worker process: its table of ids, its loop, its views of clusters."""
+    """The state of a worker process, with its table of ids, its loop, and its views of clusters."""
 
     is_settled = False  # all modules that a task needs are loaded, and frozen
 
@@ -84,10 +85,10 @@ _workers: dict[int, SinkWorker] = {}
 
 
 def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
-    """Return the worker of this process; a fork has its own.
+    """Return the worker of this process; a forked process has its own worker.
 
-    Spark collects garbage after every task of a process, which takes 50 ms for modules that never
-    change. They are frozen from the second task on.
+    Spark collects garbage after every task of a process. For modules that never change, the
+    collection takes 50 ms. Therefore modules are frozen from the second task on.
     """
     process_id = os.getpid()
     worker = _workers.get(process_id)
@@ -101,7 +102,7 @@ def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
 
 
 def report_type() -> "StructType":
-    """Return the type of `write_attempt`'s row; the JVM would parse a text in a hundred calls."""
+    """Return the type of `write_attempt`'s row; for a text the JVM would need a hundred calls."""
     from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructType
 
     kinds = {
@@ -121,7 +122,10 @@ def report_type() -> "StructType":
 def write_attempt(
     spec: TaskSpec, batches: "Iterator[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
-    """Write the rows of a partition; yield one row, the report (report_type). For mapInArrow."""
+    """Write the rows of a partition; yield one row, the report (report_type).
+
+    This function is for mapInArrow.
+    """
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -158,12 +162,12 @@ class Attempt:
         self.record_count = 0
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        """Pass rows to the producer; return when they are in batches. Raises its errors."""
+        """Pass rows to the producer and return when they are in batches; raise its errors."""
         self._worker.thread.run(self._write(batch))
         self.record_count += batch.num_rows
 
     def prepare(self) -> Any:
-        """Flush. Return the token of the transaction, None without rows."""
+        """Flush; return the token of the transaction, or None without rows."""
         child = self._worker.thread.run(self._prepare())
         if child is not None:
             spec, ids = self._spec, self._worker.ids

@@ -1,1 +1,1 @@
-"""pipeline/source: `format("oncelog")`. Begin with data_source.py, then offsets.py."""
+"""The source `format("oncelog")`; begin with data_source.py, then offsets.py."""

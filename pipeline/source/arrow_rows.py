@@ -1,8 +1,8 @@
 """Conversion of a log's record batches to Arrow for Spark, without handling single records.
 
-Pure. `client.record_columns` splits a batch into lists. Here they are concatenated until they are
-large enough for Spark, and values that are constant in a batch are repeated by numpy. The Arrow
-schema is exactly the one that Spark derives from columns.py, as Spark requires.
+Pure. `client.record_columns` splits a batch into lists. Here the lists are concatenated until they
+are large enough for Spark, and values that are constant in a batch are repeated by numpy. The Arrow
+schema is exactly the schema that Spark derives from columns.py, as Spark requires.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ Added = Sequence[tuple[RecordColumns, int | None]]
 
 
 class ArrowRows:
-    """A converter of log columns to Arrow: all records and markers (raw), or plain records."""
+    """A converter of log columns to Arrow, for all records and markers (raw), or plain records."""
 
     def __init__(self, schema: pa.Schema, *, is_raw: bool) -> None:
         self._schema, self._is_raw = schema, is_raw
@@ -40,7 +40,7 @@ class ArrowRows:
         self._count = self._bytes = 0
 
     def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """Add records. Return True when it is time to `take`. A control batch has its marker's."""
+        """Add records and return whether it is time to `take`; a control batch has its marker."""
         if columns.values:
             self._added.append((columns, replica))
             self._count += len(columns.values)
@@ -48,7 +48,7 @@ class ArrowRows:
         return self._count >= ROWS_MAX or self._bytes >= BYTES_MAX
 
     def take(self) -> pa.RecordBatch | None:
-        """Return the records added since the last call; None without a row."""
+        """Return the records added since the last call, or None without a row."""
         if not self._added:
             return None
         arrays = (_raw if self._is_raw else _plain)(self._added, self._schema)
@@ -57,7 +57,7 @@ class ArrowRows:
 
 
 def _plain(added: Added, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns of Spark's own source; all records are of one partition."""
+    """Return the columns of Spark's own source, for records of one partition."""
     batches = [columns for columns, _ in added]
     counts = [len(c.values) for c in batches]
     first, count = batches[0], sum(counts)
@@ -74,7 +74,7 @@ def _plain(added: Added, schema: pa.Schema) -> list[pa.Array]:
 
 
 def _raw(added: Added, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns for audits: every record and every marker, with its producer."""
+    """Return the columns for audits, with every record and every marker, and its producer."""
     batches = [columns for columns, _ in added]
     heads = [c.header for c in batches]
     counts = [len(c.values) for c in batches]
@@ -160,7 +160,7 @@ def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Array:
-    """Return the timestamps. Raise InvalidRecord for one out of Spark's range (raw rows: null)."""
+    """Return the timestamps; raise InvalidRecord for one out of Spark's range (raw rows: null)."""
     times_ms = _joined([c.timestamps for c in batches])
     beyond = (times_ms > TIME_MS_MAX) | (times_ms < -TIME_MS_MAX)
     if beyond.any() and not is_raw:
@@ -176,7 +176,7 @@ def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Arr
 def _sequences(
     batches: list[RecordColumns], counts: list[int], offsets: np.ndarray[Any, Any]
 ) -> pa.Array:
-    """Return the sequence of each record (2^31-1 is followed by 0); -1 for those without."""
+    """Return the sequence of each record (0 follows 2^31-1); -1 for records without a sequence."""
     bases = np.repeat(np.array([c.header.base_sequence for c in batches], np.int64), counts)
     firsts = np.repeat(np.array([c.header.base_offset for c in batches], np.int64), counts)
     sequences = (bases + (offsets - firsts)) & SEQUENCE_MASK
@@ -184,7 +184,7 @@ def _sequences(
 
 
 def _marker(columns: RecordColumns) -> tuple[str | None, int | None]:
-    """Return type and coordinator epoch of a control batch; None if it is no marker."""
+    """Return type and coordinator epoch of a control batch, or None for another kind of record."""
     try:
         kind, epoch = marker_of(Record(0, 0, columns.keys[0], columns.values[0]))
     except InvalidRecord:

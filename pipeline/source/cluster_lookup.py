@@ -1,10 +1,10 @@
-"""The readable state of a cluster: partitions, topic ids, log bounds, offsets by time.
+"""The readable state of a cluster, with partitions, topic ids, log bounds and offsets by time.
 
-It runs in the process where Spark plans, for as long as the query lives. Every request is retried
-until it is answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. Requests go to the
-leaders in the cached metadata, and after ROUND_MS_MAX to those in new metadata. This is needed
-because a topic that was deleted in between never answers, and to find new topics that match a
-pattern.
+The lookup runs in the process where Spark plans, for as long as the query lives. Every request is
+retried until it is answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. Requests go
+to the leaders in the cached metadata, and after ROUND_MS_MAX to the leaders in new metadata. New
+metadata is needed because requests about a topic deleted in between are never answered, and to find
+new topics that match a pattern.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ClusterLookup:
-    """Requests to one cluster. It connects at the first request, and is closed with `close`."""
+    """Requests to one cluster, connected at the first request, and closed with `close`."""
 
     def __init__(self, client: Mapping[str, Any], topics: Topics, *, is_committed: bool) -> None:
         self._config = {name: value for name, value in client.items() if name in ADMIN_NAMES}
@@ -49,13 +49,13 @@ class ClusterLookup:
     def known(self, *, must_exist: bool = True) -> Known:
         """Return the wanted partitions, with the current bounds of their logs.
 
-        Raises OptionError for a named topic or partition that does not exist, unless it may be
-        missing, and the errors of `wire.errors` when no broker answers.
+        Raises OptionError for a named topic or partition that is missing, unless it may be missing.
+        Raises the errors of `wire.errors` when no broker answers.
         """
         return self._run(lambda admin: self._known(admin, must_exist))
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the first offset at or after each time; a partition without one is left out."""
+        """Return the first offset at or after each time, without partitions that have none."""
         found = self._run(
             lambda admin: admin.list_offsets(times_ms, read_committed=self._is_committed)
         )
@@ -70,7 +70,7 @@ class ClusterLookup:
         return self._admin.run(ask)
 
     async def _reach(self, admin: Admin) -> None:
-        """Raise OptionError when no broker answers, soon and before Spark's traces."""
+        """Raise OptionError when no broker answers, soon and before the traces of Spark."""
         why: Exception = TimeoutError(f"no broker answers for {REACH_S:.0f} s")
         try:
             async with asyncio.timeout(REACH_S):

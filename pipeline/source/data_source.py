@@ -1,13 +1,13 @@
-"""`format("oncelog")`: Spark reads any Kafka-compatible cluster, committed records only.
+"""`format("oncelog")`, with which Spark reads committed records of any Kafka-compatible cluster.
 
     df = (spark.readStream.format("oncelog")
           .option("kafka.bootstrap.servers", "127.0.0.1:9092")
           .option("subscribe", "flights").load())
 
 Options and columns are those of Spark's own Kafka source (docs/spark.md lists them). offsets.py
-decides what a query reads; this file only sends requests to the cluster and passes results on.
-Spark plans in a process that lives as long as the query, and reads in other processes. They share
-only what is pickled.
+decides which offsets a query reads. This file only sends requests to the cluster and passes results
+on. Spark plans in a process that lives as long as the query, and reads in other processes. The
+processes share only pickled objects.
 """
 
 import inspect
@@ -54,14 +54,14 @@ log = logging.getLogger(__name__)
 
 
 class OncelogSource(DataSource):
-    """The data source, which gives Spark a schema, readers and writers; see the top of the file."""
+    """The data source, which provides schema, readers and writers (see the top of the file)."""
 
     @classmethod
     def name(cls) -> str:
         return "oncelog"
 
     def schema(self) -> str:
-        """Return the plain columns, or with `raw` those for audits."""
+        """Return the plain columns, or with `raw` the columns for audits."""
         raw = self.options.get("raw", "false").lower() == "true"
         headers = self.options.get("includeHeaders", "false").lower() == "true"
         return schema_of(raw=raw, headers=headers)
@@ -76,13 +76,13 @@ class OncelogSource(DataSource):
         return StreamReader(read_options(self.options, is_streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return the writer of `df.write`, at least once; it only appends to the topic."""
+        """Return the writer of `df.write`, which appends to the topic at least once."""
         if overwrite:
             raise OptionError('a topic cannot be overwritten: say .mode("append")')
         return BatchWriter(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """Return the writer of `df.writeStream`, at least once."""
+        """Return the writer of `df.writeStream`, which writes at least once."""
         check_writes_streams()
         if overwrite:
             raise OptionError('a topic cannot be overwritten: say .outputMode("append") or update')
@@ -171,7 +171,7 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """A query with a begin and an end, both determined when it is planned."""
+    """A query with a begin and an end, both determined when the query is planned."""
 
     def partitions(self) -> list[InputPartition]:
         if self._options.logs:
@@ -191,7 +191,7 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class _Asked:
-    """The cluster's answers during the planning of a micro-batch. end: of that batch."""
+    """The cluster's answers during the planning of a micro-batch, with the `end` of that batch."""
 
     def __init__(self, known: Known, end: dict[str, Any] | None = None) -> None:
         self.known, self.end, self._at_s = known, end, time.monotonic()
@@ -213,7 +213,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._asked: _Asked | None = None  # for the trigger that is being planned
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins; the same at each call."""
+        """Return where a new query begins, which is the same at each call."""
         if self._initial is None:
             known = self._lookup.known()
             self._asked = _Asked(known)
@@ -226,7 +226,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable() if count is None else ReadMaxRows(count)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the query end where the partitions end now."""
+        """Let the query end at the current ends of the partitions."""
         known = self._lookup.known(must_exist=False)
         self._until = known.at({key: bounds.end for key, bounds in known.bounds.items()})
 
@@ -247,7 +247,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return None if self._newest is None else self._newest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the range of each task; the same offsets however often a batch is planned."""
+        """Return the range of each task, with the same offsets for each planning of a batch."""
         stop = Position.from_json(end)
         begin = Position.from_json(start).before(stop)
         new = dict.fromkeys(stop.offsets, 0)
@@ -263,7 +263,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return the cluster's state, once it includes everything that was read already.
 
         Missing data is reported once, after a while. A query that continues without the data does
-        not wait again. asked: an earlier answer, used if it is recent.
+        not wait again. asked: an earlier answer, which is used if it is recent.
         """
         deadline_s = time.monotonic() + METADATA_TIMEOUT_S
         recent = asked.known if asked is not None and asked.is_recent else None

@@ -1,14 +1,14 @@
 """Connections and metadata that a Spark process keeps from one range to the next.
 
-Without this, a range of a few records would need two connections, their handshakes and two metadata
-requests. A Python worker reads many ranges, so it lends a view of the cluster to one reader at a
-time. A reader that has come to its end returns the view. The view of a reader that stopped early or
-failed is closed. The key of a view includes all settings of a connection, so a reader without a
-permission never gets the connection of another user.
+Without kept views, a range of a few records would need two connections, their handshakes and two
+metadata requests. A Python worker reads many ranges, so it lends a view of the cluster to one
+reader at a time. A reader that has come to its end returns the view. The view of a reader that
+stopped early or failed is closed. The key of a view includes all settings of a connection, so a
+reader without a permission never gets the connection of another user.
 
 At most KEPT_MAX views are kept, and none longer than IDLE_S. Spark forks its workers. A child never
-uses its parent's views, but forgets them and starts over: closing one there would end the parent's
-TLS session, or remove its sockets from an epoll that both share.
+uses or closes its parent's views, but forgets them and starts over. A close in the child would end
+the parent's TLS session, or remove its sockets from an epoll that both share.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Key = tuple[Any, ...]
 
 
 def key_of(settings: Settings) -> Key:
-    """Return a key that is equal for settings that may share connections."""
+    """Return a key that is equal for settings with shared connections."""
     return (
         tuple(settings.bootstrap_servers),
         settings.client_id,
@@ -40,7 +40,7 @@ def key_of(settings: Settings) -> Key:
 
 
 class KeptViews:
-    """The views that wait, oldest first, and the thread with their common loop."""
+    """The waiting views, oldest first, and the thread with their common loop."""
 
     def __init__(
         self,
@@ -64,7 +64,10 @@ class KeptViews:
             return self._thread
 
     async def take(self, settings: Settings) -> ClusterView:
-        """Return a view for one reader: a waiting one, else a new one. On the loop of `thread`."""
+        """Return a view for one reader, a waiting view or else a new one.
+
+        On the loop of `thread`.
+        """
         key = key_of(settings)
         for place in reversed(range(len(self._waiting))):
             if self._waiting[place][0] == key:
@@ -74,7 +77,7 @@ class KeptViews:
         return self._make(settings)
 
     async def give_back(self, settings: Settings, view: ClusterView, *, is_sound: bool) -> None:
-        """Keep a sound view (idle, without a failure), close another. On the loop of `thread`."""
+        """Keep a sound view (idle, without a failure), or close it; on the loop of `thread`."""
         if not is_sound:
             await view.close()
             return

@@ -1,10 +1,10 @@
-"""The raw logs of nodes, read from their folders without a broker; for audits.
+"""The raw logs of nodes, read from their folders without a broker, for audits.
 
     DIR/TOPIC-PARTITION/00000000000000000000.log ...
 
-A segment is a task. A crash may leave a batch that is cut at the end of the last segment; reading
-stops there. Any other invalid batch is an error with its position. Indexes are not read, so only
-the batches themselves count.
+Each segment is read by one task. A crash may leave a batch that is cut at the end of the last
+segment, and reading stops there. Any other invalid batch is an error with its position. Indexes are
+not read, so only the batches themselves count.
 """
 
 import mmap
@@ -28,7 +28,7 @@ class SegmentFile:
 
 
 def segments_of(options: SourceOptions) -> list[SegmentFile]:
-    """Return the segments of all wanted partitions on all nodes. Raises OptionError for none."""
+    """Return the segments of all wanted partitions on all nodes; raise OptionError for none."""
     if options.starting is not Where.EARLIEST or options.ending is not Where.LATEST:
         raise OptionError("log directories are read whole: leave out where to begin and to end")
     found: list[SegmentFile] = []
@@ -53,7 +53,7 @@ def segments_of(options: SourceOptions) -> list[SegmentFile]:
 
 
 def read_segment(segment: SegmentFile) -> Iterator[RecordColumns]:
-    """Yield the records of each batch, with markers. Raises CorruptMessage with the place."""
+    """Yield the records of each batch, with markers; raise CorruptMessage with the place."""
     with open(segment.file, "rb") as file:
         size = file.seek(0, 2)
         if not size:

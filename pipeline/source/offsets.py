@@ -1,17 +1,16 @@
-"""The offsets that a micro-batch reads: positions, limits, ranges, and the losses to report.
+"""The offsets that a micro-batch reads, with positions, limits, ranges, and the losses to report.
 
 Pure. A `Position` is the next offset to read in every partition, with the id of every topic, as it
 is in Spark's checkpoint. A position in the checkpoint is read exactly, or the query stops. Below
-the last stable offset a log never changes, so a range that is read again gives the same rows. There
-are three exceptions, and each is reported: a topic that was deleted and created again (it has
-another id), offsets that retention has removed, and a log that ends before the offsets that were
-already read.
+the last stable offset a log never changes, so a repeated read of a range gives the same rows. There
+are three exceptions, and each is reported. A topic was deleted and created again (the ids differ).
+Retention has removed offsets. A log ends before the offsets that were already read.
 
-Spark stores the begin of a query only when its first batch is complete, and asks for it again
-whenever it needs it. "latest" would then be another offset, and the records in between would be
-lost. So the end of the first batch contains the begin of the query.
+Spark stores the begin of a query only when its first batch is complete, and asks for the begin
+again whenever needed. "latest" would then be another offset, and the records in between would be
+lost. Therefore the end of the first batch contains the begin of the query.
 
-Offsets are counted, not records: transaction markers and aborted records have offsets, too.
+Offsets are counted, not records, because transaction markers and aborted records have offsets, too.
 """
 
 import itertools
@@ -29,14 +28,14 @@ Report = Callable[[str], None]
 
 
 class DataLost(RuntimeError):
-    """Records that were to be read are lost. The text says which, and what can be done."""
+    """The error of lost records; the text says which records, and what can be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """The next offset of every partition, and the id (hex) of every topic.
 
-    is_initial: the query begins here. since: where it began, at the end of its first batch.
+    is_initial: the query begins here. since: the begin of the query, at the end of its first batch.
     """
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
@@ -76,7 +75,7 @@ class Position:
         return cls(offsets, topic_ids, bool(value.get("initial")), since or None)
 
     def before(self, end: "Position") -> "Position":
-        """Return the true begin of a batch with this end; `self` is what Spark takes for it."""
+        """Return the true begin of a batch with this end, where Spark assumes `self`."""
         if not self.is_initial or end.since is None:
             return self
         return Position(end.since, end.topic_ids)
@@ -84,7 +83,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The readable offsets of a partition: from log_start_offset up to, not including, `end`.
+    """The readable offsets of a partition, from log_start_offset up to, not including, `end`.
 
     end: the last stable offset for readers of committed records, else the high watermark.
     """
@@ -133,8 +132,8 @@ def resolve(
 ) -> Position:
     """Return where a reader begins or ends in each partition.
 
-    by_time: the offsets for the times of an AtTime. A missing one is the end, or with
-    is_strict_about_times an OptionError. name: of the option, for messages.
+    by_time: the offsets for the times of an AtTime. A missing offset is the end, or with
+    is_strict_about_times an OptionError. name: the name of the option, for messages.
     """
     found: dict[TopicPartition, int] = {}
     if not isinstance(place, Where | AtTime):
@@ -195,8 +194,8 @@ def check_identity(start: Position, known: Known) -> None:
 def losses(start: Position, known: Known) -> dict[TopicPartition, str]:
     """Find partitions that are missing or end too early, each with a sentence.
 
-    Both may be temporary without a loss: a broker with old metadata does not know of a partition,
-    and a new leader does not know the high watermark yet.
+    Both may be temporary without a loss. A broker with old metadata does not know a partition, and
+    a new leader does not know the high watermark yet.
     """
     found: dict[TopicPartition, str] = {}
     for key, offset in sorted(start.offsets.items()):
@@ -218,12 +217,13 @@ def latest(
     offsets_max: int | None = None,
     until: Position | None = None,
 ) -> Position:
-    """Return the end of the next micro-batch; `start` itself when there is nothing to read.
+    """Return the end of the next micro-batch, or `start` itself when there is nothing to read.
 
     New partitions begin at 0. A partition that is missing for a while keeps its offset, since it is
-    not new when it returns. until: the end of AvailableNow; partitions not in it wait. offsets_max:
-    shared by the readable offsets of each partition, so offsets that retention has removed do not
-    count. A batch of removed offsets would be empty, and retention would be faster.
+    not new when it returns. until: the end of AvailableNow, without which a partition waits.
+    offsets_max: the limit that the partitions share in proportion to their readable offsets.
+    Offsets that retention has removed do not count, because a batch of removed offsets would be
+    empty, and retention would be faster.
     """
     ends: dict[TopicPartition, int] = {}
     for key, bounds in known.bounds.items():
@@ -256,7 +256,7 @@ def latest(
 def not_before(until: Position, begin: Position, known: Known) -> Position:
     """Return the end of AvailableNow, raised where it is before offsets that were read.
 
-    A broker with an old view reported such an end, or none; that partition ends at its current
+    A broker with an old view reports such an end, or none, and that partition ends at its current
     offset. Otherwise the run would skip the partition, and finish.
     """
     late = {
@@ -268,10 +268,10 @@ def not_before(until: Position, begin: Position, known: Known) -> Position:
 
 
 def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
-    """Share count_max (or all, if there is less) in proportion.
+    """Divide count_max (or all offsets, if fewer) among partitions in proportion.
 
     Each partition with a backlog gets at least one offset, even beyond count_max. Otherwise a quiet
-    partition would wait for as long as a busy one is behind.
+    partition would wait for as long as a busy partition is behind.
     """
     shares = {key: min(count, 1) for key, count in backlog.items()}
     spare = max(0, count_max - sum(shares.values()))
@@ -290,9 +290,9 @@ def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[Top
 def ranges_between(
     start: Position, end: Position, known: Known, report: Report
 ) -> list[OffsetRange]:
-    """Return the ranges that a micro-batch reads, without empty ones.
+    """Return the ranges that a micro-batch reads, without empty ranges.
 
-    Offsets removed by retention are reported. If that function returns, the rest is read.
+    Offsets removed by retention are reported. If the reporting function returns, the rest is read.
     """
     found: list[OffsetRange] = []
     for (topic, partition), stop in sorted(end.offsets.items()):
@@ -325,7 +325,7 @@ def split(
 ) -> list[OffsetRange]:
     """Split ranges into at least partitions_min, and none with more than records_max offsets.
 
-    There are fewer than partitions_min only where there are not so many offsets.
+    There are fewer than partitions_min ranges only if there are fewer offsets.
     """
     listed = list(ranges)
     total = sum(each.size for each in listed)

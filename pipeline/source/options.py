@@ -1,7 +1,7 @@
 """The options of `format("oncelog")`, parsed once and checked against each other.
 
-Pure. Names are those of Spark's own Kafka source, in any case. A name with the prefix `kafka.` is a
-setting of our client. An unsupported option is refused with a sentence.
+Pure. Names are those of Spark's own Kafka source, in upper or lower case. A name with the prefix
+`kafka.` is a setting of our client. An unsupported option is refused with a sentence.
 """
 
 import difflib
@@ -60,11 +60,11 @@ Partitioned = Mapping[TopicPartition, int]
 
 
 class OptionError(ValueError):
-    """An option is wrong. The text says which, and what would be right."""
+    """The error of an option, with the option and its valid values in the text."""
 
 
 class Where(Enum):
-    """A place in every partition that is named by a word."""
+    """A place in every partition that is given by a word."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -72,7 +72,7 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first records at or after a time: one for all partitions, or one for each."""
+    """The first records at or after a time, with one time for all partitions or one for each."""
 
     times_ms: int | Partitioned
 
@@ -82,9 +82,9 @@ Place = Where | AtTime | Partitioned
 
 @dataclass(frozen=True)
 class Topics:
-    """The topics to read: names, partitions, or a pattern; exactly one of them.
+    """The topics to read, given by names, partitions, or a pattern.
 
-    They may be thousands.
+    Exactly one of these is set. There may be thousands of topics.
     """
 
     names: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Topics:
     pattern: str = ""
 
     def wants(self, topic: str, partition: int, *, is_internal: bool = False) -> bool:
-        """Return whether an existing partition is to be read; internal ones only by name."""
+        """Return whether to read an existing partition; internal topics must be named."""
         if self.pattern:
             return not is_internal and re.fullmatch(self.pattern, topic) is not None
         return topic in self._names or (topic, partition) in self._partitions
@@ -106,13 +106,13 @@ class Topics:
         return frozenset(self.partitions)
 
     def named(self) -> frozenset[str]:
-        """Return the topics that must exist; none with a pattern."""
+        """Return the topics that must exist, none of them with a pattern."""
         return frozenset(self.names) | {topic for topic, _ in self.partitions}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Everything that a reader needs to know; made by `read_options`."""
+    """Everything that a reader needs, created by `read_options`."""
 
     client: Mapping[str, Any]  # settings of our client; secret values are Secret
     topics: Topics
@@ -129,7 +129,7 @@ class SourceOptions:
 
 
 def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """Parse the options of a reader. Raises OptionError with a sentence."""
+    """Parse the options of a reader; raise OptionError with a sentence."""
     options = named_options(given)
     if "topic" in options:
         raise OptionError("topic is for writers; say what to read by subscribe")
@@ -188,7 +188,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
 
 
 def named_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by their canonical names; refuse unknown ones."""
+    """Return the options by their canonical names; refuse unknown options."""
     found: dict[str, str] = {}
     for name, value in given.items():
         known = _KNOWN.get(name.lower())
@@ -203,7 +203,7 @@ def named_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def client_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options named `kafka.*`, without the prefix; secret values as Secret."""
+    """Return the options named `kafka.*`, without the prefix, with secret values as Secret."""
     prefix = "kafka."
     return hidden_secrets(
         {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}

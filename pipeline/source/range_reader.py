@@ -1,16 +1,17 @@
-"""All batches of a range of offsets, as they are in the log; runs in Spark's tasks.
+"""All batches of a range of offsets, as they are in the log, for Spark's tasks.
 
-A range is read to its end, or an error is raised; it is never read in part. It ends where a batch
-reaches beyond its last offset, or where a compacted log has no more batches below a bound behind
-the range. An answer without records alone proves nothing. Kafka gives one, without an error, when
-remote storage takes longer than remote.fetch.max.wait.ms (KIP-1018), and while a leader knows its
-high watermark, but not yet its position in the files. So such a range is fetched again until the
-deadline. Records that retention removes meanwhile are reported. Fetches run ahead in the client's
-thread while the caller uses earlier batches, but never beyond the range.
+A range is read to its end, or an error is raised, and is never read in part. The range ends where a
+batch reaches beyond its last offset, or where a compacted log has no more batches below a bound
+behind the range. An answer without records alone proves nothing. Kafka sends an empty answer,
+without an error, when remote storage takes longer than remote.fetch.max.wait.ms (KIP-1018). Kafka
+also does so while a leader knows its high watermark, but not yet its position in the files.
+Therefore such a range is fetched again until the deadline. Records that retention removes meanwhile
+are reported. Fetches run ahead in the client's thread while the caller uses earlier batches, but
+never beyond the range.
 
 Fetches use the topic's id, so the rows belong to the right topic. If a broker supports only names,
-the id is checked before the first fetch and after the last. The process keeps connections and
-metadata (kept_views.py), so a range costs only its fetches after the first.
+the id is checked before the first fetch and after the last fetch. The process keeps connections and
+metadata (kept_views.py), so later ranges cost only their fetches.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ EMPTY_MS = 2_000  # of empty answers only, before the rest of a compacted range 
 
 
 class RangeReader:
-    """An iterator over lists of batches; close it, or use it as a context manager."""
+    """An iterator over lists of batches; close the reader, or use it as a context manager."""
 
     def __init__(
         self, client: Mapping[str, Any], wanted: OffsetRange, *, is_committed: bool, report: Report
@@ -64,7 +65,7 @@ class RangeReader:
         self.close()
 
     def close(self) -> None:
-        """Stop the fetches under way, and give the connections back."""
+        """Stop the running fetches, and return the connections."""
         if not self._is_closed:
             self._is_closed = True
             self._thread.run(self._close())
@@ -103,7 +104,7 @@ class RangeReader:
             )
 
     def _other_id(self) -> str:
-        """Return the topic's latest known id, where it is not the wanted one."""
+        """Return the topic's latest known id if it is not the wanted id."""
         topic, topic_id = self._wanted.topic, self._wanted.topic_id
         now = self._view.snapshot.topic_ids.get(topic, b"").hex()
         return now if topic_id != NO_TOPIC_ID and now.strip("0") and now != topic_id else ""
@@ -118,7 +119,7 @@ class RangeReader:
             self._fetcher.start([self._state])
 
     async def _next(self) -> list[RawBatch]:
-        """Return the batches of the next answer; none when the range is read."""
+        """Return the batches of the next answer, or none at the end of the range."""
         state, end, fetcher = self._state, self._wanted.end, self._fetcher
         begun_ms = _now_ms()
         empty_answers, policy = 0, ""
@@ -169,12 +170,12 @@ class RangeReader:
         return found
 
     def _bound(self) -> int:
-        """Return the end of the readable offsets in the last answer; -1 before the first one."""
+        """Return the end of the readable offsets in the last answer, or -1 without one."""
         state = self._state
         return state.last_stable_offset if self._is_committed else state.high_watermark
 
     async def _cleanup_policy(self) -> str:
-        """Return the topic's cleanup.policy, or why it is not known."""
+        """Return the topic's cleanup.policy, or the reason why it is unknown."""
         try:
             configs = await Admin(self._view).describe_configs(self._wanted.topic)
         except KafkaError as problem:
@@ -200,7 +201,7 @@ class RangeReader:
         )
 
     async def _jump(self) -> None:
-        """Handle an offset that is not in the log: removed, or not yet known to a new leader."""
+        """Handle an offset that is not in the log, because it was removed or is not known yet."""
         self._fetcher.out_of_range.clear()
         await self._check_identity()
         state, wanted = self._state, self._wanted

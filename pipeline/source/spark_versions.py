@@ -1,9 +1,10 @@
-"""The limits of older Spark: 4.0 and 4.1 cannot stream from this source, 4.0 cannot stream to it.
+"""The limits of older Spark, where 4.0 and 4.1 cannot stream from this source.
 
-Their Python sources do not know the current offsets of a query. If a broker has old metadata when
-the query starts again, a partition may be missing in the checkpoint from then on, and would later
-be read again from its beginning. So streaming is refused. Such a source can also not limit a batch.
-In 4.0 a written stream comes in rows, and not in Arrow.
+Spark 4.0 cannot stream to the source either. The Python sources of these versions do not know the
+current offsets of a query. If a broker has old metadata when the query starts again, a partition
+may be missing in the checkpoint from then on, and would later be read again from its beginning.
+Therefore streaming is refused. Such a source can also not limit a batch. In 4.0 a written stream
+comes in rows, and not in Arrow.
 """
 
 from typing import TYPE_CHECKING

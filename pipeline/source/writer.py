@@ -1,9 +1,9 @@
 """The writer without exactly once, for `format("oncelog")` in `df.write` and `df.writeStream`.
 
-It writes at least once, like Spark's own Kafka sink. Each task writes as an idempotent producer and
-its rows are visible immediately. So the rows of a task that failed later, or of a batch before its
-driver died, are written twice. For rows that count once, use `exactly_once` (sink/sink.py). Columns
-are those of sink/columns.py.
+The writer writes at least once, like Spark's own Kafka sink. Each task writes as an idempotent
+producer and its rows are visible immediately. If a task fails later, or the driver dies before the
+end of a batch, the rows are written twice. For rows that count once, use `exactly_once`
+(sink/sink.py). Columns are those of sink/columns.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,10 @@ class _Writing:
         check_columns(types, self._topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of a task; return when brokers have them. Raises a producer's errors."""
+        """Write the rows of a task; return when brokers have the rows.
+
+        Raises the errors of a producer.
+        """
         count = 0
         with BlockingProducer(self._client) as producer:
             sent = []
@@ -83,7 +86,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 def _with_times_in_ms(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with its timestamp column as wall ms, as Kafka's records have them."""
+    """Return the batch with its timestamp column as wall-clock ms, as in Kafka's records."""
     if "timestamp" not in batch.schema.names:
         return batch
     place = batch.schema.get_field_index("timestamp")
