@@ -1,8 +1,8 @@
-"""proof: everything that tests or measures a cluster or an application.
+"""Everything that tests or measures a cluster or an application, on floor 7, above deploy.
 
 `judge` reads histories and logs, and reports violations of exactly once. `chaos`, `demo` and
-`prove` make faults under load, and give the judge what they observed. `bench` measures.
+`prove` inject faults under load, and pass their observations to the judge. `bench` measures.
 `conformance` compares a cluster with Apache Kafka. `audit` is the judge of raw logs on Spark.
-`pytest_plugin` starts clusters for tests. All of them use the Kafka protocol, so all but the
-launcher also run against Apache Kafka. Floor 7, above deploy.
+`certify` tests the promises of systems on Kafka. `pytest_plugin` starts clusters for tests. All of
+them use the Kafka protocol, so all but the launcher also run against Apache Kafka.
 """

@@ -5,9 +5,9 @@
     python -m oncelog.proof.audit --logs 1=DIR,2=DIR,3=DIR
     python -m oncelog.proof.audit --cluster .oncelog
 
-The exit code is 0 without violations, 1 with violations, and 2 when the data cannot be read; a
-sentence says why. With `--out`, every violation is a line of JSON in that directory. The screen
-shows the first few of each kind.
+The exit code is 0 without violations, 1 with violations, and 2 when the data cannot be read, with a
+sentence that gives the reason. With `--out`, every violation is a line of JSON in that directory.
+The screen shows the first few of each kind.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def words(counts: Summary, examples: list[dict[str, Any]]) -> list[str]:
-    """Return the report's lines: counts first, then the violations with examples."""
+    """Return the report's lines, counts first, then the violations with examples."""
     lines = [
         f"{counts.records:,} records and {counts.markers:,} markers in {counts.copies:,} copies "
         f"of {counts.partitions:,} partitions",
@@ -166,7 +166,7 @@ def _folders(options: argparse.Namespace) -> dict[int, Path]:
 
 
 def _require_new(spark: "SparkSession", out: str) -> None:
-    """Spark itself says that a directory is there only when all the work is done."""
+    """Raise CannotRead now if the directory exists; Spark itself would fail only at the end."""
     files, path = hadoop_path(spark, out)
     if files.exists(path):
         raise CannotRead(f"{out} is there already: give --out a directory that does not exist yet.")

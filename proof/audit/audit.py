@@ -1,4 +1,4 @@
-"""All rules on one reading of raw rows: the violations, and the counts of what was read.
+"""All rules on one reading of raw rows, with the violations and the counts of read rows.
 
 The rows are read once and packed into pieces, which are kept in memory or on Spark's disks.
 Everything else is computed from the pieces, except the survivors of compacted partitions, for which
@@ -29,11 +29,11 @@ ANOMALIES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInput:
-    """The data to judge. `rows` are raw rows. A check is skipped if its data is None.
+    """The data to judge; `rows` are raw rows, and a check is skipped if its data is None.
 
-    compacted: topics that may lack offsets. shown: `readers.shown` of a reading, with spans
-    (readers.SPANS). bounds (pieces.BOUNDS): where copies are compared. open_older_than: a
-    transaction whose newest record is older must have ended.
+    compacted: topics that may lack offsets. shown: the result of `readers.shown` for a reading.
+    spans: rows of readers.SPANS. bounds: rows of pieces.BOUNDS, between which copies are compared.
+    open_older_than: a transaction must have ended if its newest record is older.
     """
 
     rows: DataFrame
@@ -46,7 +46,10 @@ class AuditInput:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """violations: rows of VIOLATION. logs: a row for each copy. Call `close` at the end."""
+    """The result of an audit; call `close` at the end.
+
+    violations: rows of VIOLATION. logs: a row for each copy.
+    """
 
     violations: DataFrame
     logs: DataFrame
@@ -60,7 +63,7 @@ class AuditResult:
 def audit(given: AuditInput, *, chunk_size: int = CHUNK_SIZE) -> AuditResult:
     """Judge raw rows.
 
-    Each rule is a query of its own. Spark would plan a combined query again after each of its many
+    Each rule is a separate query. Spark would plan a combined query again after each of its many
     stages, which takes longer than the work.
     """
     level = StorageLevel.MEMORY_AND_DISK
@@ -110,7 +113,7 @@ def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of everything that was read. `violations`: how many of each anomaly."""
+    """The counts of everything that was read; `violations` counts each anomaly."""
 
     partitions: int
     copies: int

@@ -1,8 +1,9 @@
-"""Compare replicas from the highest log start to the lowest high watermark.
+"""The comparison of replicas from the highest log start to the lowest high watermark.
 
 Partitions that are not compacted are compared by counts and digests of each word of 64 offsets.
 Replicas compact their logs separately, so compacted partitions are compared by the newest committed
-record of each key. A key whose newest record is a tombstone may be missing on some replicas.
+record of each key. If a key's newest record is a tombstone, the key may be missing on some
+replicas.
 """
 
 from pyspark.sql import DataFrame
@@ -16,7 +17,7 @@ from .violations import violations
 def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
     """Return the words in which copies differ, of partitions that are not compacted.
 
-    pieces: made with bounds. logs: of `rules.extents` with is_compacted.
+    pieces: pieces created with bounds. logs: the result of `rules.extents` with is_compacted.
     """
     plain = logs.where("replica >= 0 and not is_compacted")
     copies = plain.groupBy(*PARTITION).agg(F.count("replica").alias("copies")).where("copies > 1")
@@ -59,9 +60,9 @@ def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
 def of_survivors(
     rows: DataFrame, context: DataFrame, logs: DataFrame, bounds: DataFrame
 ) -> DataFrame:
-    """Return the keys of compacted partitions whose newest committed records differ.
+    """Return the keys of compacted partitions with different newest committed records.
 
-    context: of all copies.
+    context: the context of all copies.
     """
     compacted = logs.where("replica >= 0 and is_compacted")
     copies = compacted.groupBy(*PARTITION).agg(F.count("replica").alias("copies"))

@@ -1,9 +1,9 @@
 """Values from before and after a row in its group, for groups larger than one task's memory.
 
-A window over a group is one task, however large the group is. Here a group is cut into chunks, and
-windows see only one chunk. The maximum of all earlier chunks and the minimum of all later ones are
-carried over, from one small row for each chunk. Maxima and minima can be combined, so the result
-does not depend on the cuts.
+A window over a group is one task, even for a large group. Therefore a group is cut into chunks, and
+windows see only one chunk. The maximum of all earlier chunks and the minimum of all later chunks
+are carried over, from one small row for each chunk. Maxima and minima can be combined, so the
+result does not depend on the cuts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ def with_neighbours(
 ) -> DataFrame:
     """Return the rows with one more column for each name.
 
-    `before[name]` becomes the maximum of that expression over all earlier rows of the group,
-    `after[name]` the minimum over all later ones; null without such rows. A row's chunk is `order`
-    div `chunk_size`, so `order` is an integer, unique in its group.
+    `before[name]` becomes the maximum of that expression over all earlier rows of the group.
+    `after[name]` becomes the minimum over all later rows. Both are null without such rows. A row's
+    chunk is `order` div `chunk_size`, so `order` is an integer, unique in its group.
     """
     after = after or {}
     cut = rows.withColumn(CHUNK, F.expr(f"`{order}` div {chunk_size}"))

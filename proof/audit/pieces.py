@@ -1,18 +1,18 @@
-"""Raw rows packed into pieces: up to 64 neighbouring records of one batch, without any sort.
+"""Raw rows packed into pieces of up to 64 neighbouring records of one batch, without any sort.
 
 A row of the source's raw mode is a record or a marker. The audit examines batches and offsets, so
 rows are packed first, by an aggregate that Spark executes where the rows are read:
 
-  word      offset div 64
-  mask      a bit for each offset of the word that the piece has
-  base      (sequence - offset) mod 2^31: the same for all records of one batch, and different for
-            batches that are out of step with it. Rows without a sequence have a base of their own:
-            in a transaction one each, so that no piece extends over a marker
-  digest    all bytes and positions of the rows that copies must share, exclusive-or
+    word      offset div 64
+    mask      a bit for each offset of the word that the piece has
+    base      (sequence - offset) mod 2^31, the same for all records of one batch, and different
+              for batches that are out of step; rows without a sequence have their own base,
+              in a transaction one each, so that no piece extends over a marker
+    digest    exclusive-or of all bytes and positions of the rows that copies must share
 
 Sums of counts and unions of masks then show which offsets of a word occur twice or not at all.
 Neighbouring pieces of a producer show whether its sequences are consecutive. A marker is a piece by
-itself. Missing values are -1, so that equality is plain.
+itself. Missing values are -1, so equality needs no special case.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -40,9 +40,10 @@ BOUNDS = "topic string, partition int, low long, high long"
 
 
 def pieces(rows: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
-    """Return the pieces of raw rows: first, last, records, mask, max_timestamp, compared, digest.
+    """Return the pieces of raw rows.
 
-    Without `bounds` copies are not compared: compared and digest are 0.
+    The columns are first, last, records, mask, max_timestamp, compared and digest. Without `bounds`
+    copies are not compared, and compared and digest are 0.
     """
     named = named_rows(rows)
     compared, digest = F.lit(0), F.lit(0)
@@ -124,7 +125,7 @@ def last_sequence() -> Column:
 
 
 def one_copy(all_pieces: DataFrame) -> DataFrame:
-    """Return the pieces of one copy of each partition: its leader's, else of the largest copy."""
+    """Return the pieces of one copy of each partition, the leader's or else the largest copy."""
     sizes = all_pieces.groupBy(*COPY).agg(F.sum("records").alias("size"))
     rank = F.struct(F.col("replica") < 0, F.col("size"), -F.col("replica"))
     chosen = sizes.groupBy(*PARTITION).agg(F.max_by("replica", rank).alias("replica"))

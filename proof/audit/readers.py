@@ -1,10 +1,10 @@
-"""Compare the records that a read_committed consumer got with the markers.
+"""The comparison of the records that a read_committed consumer got with the markers.
 
 The consumer used its broker's list of aborted transactions. Here visibility is computed again from
-the log: a record is visible if it is outside of transactions, or if the next marker of its producer
+the log. A record is visible if it is outside of transactions, or if the next marker of its producer
 in that partition is a commit. Both sides are masks of offsets by words, so the comparison is one
-join of small rows. A compacted log may have lost records since they were read, so there no record
-is a phantom.
+join of small rows. A compacted log may have lost records since the reading, so no record of a
+compacted log is a phantom.
 """
 
 from collections.abc import Collection
@@ -46,10 +46,10 @@ def of_readers(
     spans: DataFrame,
     compacted: Collection[str] = (),
 ) -> DataFrame:
-    """Return a row for each offset that was shown wrongly or hidden wrongly.
+    """Return a row for each offset that was wrongly shown or wrongly hidden.
 
     pieces, context: of one copy of each partition. A partition without a span was not read.
-    compacted: topics with logs that may have lost records that were shown.
+    compacted: topics with logs that may have lost shown records.
     """
     outcome = F.col("marker_after.kind")
     decided = context.where(F.col("kind") == DATA).select(

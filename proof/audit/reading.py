@@ -1,8 +1,8 @@
-"""The sources of raw rows: a live cluster, by the protocol, or log directories of nodes.
+"""The sources of raw rows, a live cluster, by the protocol, or log directories of nodes.
 
-A live topic is read twice: first as a read_committed consumer, up to ends taken before, and then as
-raw batches. So the second reading has the markers of everything in the first one, even while
-producers continue.
+A live topic is read twice, first as a read_committed consumer, up to ends taken before, and then as
+raw batches. The second reading therefore has the markers of everything in the first reading, even
+while producers continue.
 
 For log directories, high watermarks and log starts are read, too (Kafka's own checkpoint files),
 since only the records between them must be equal in every copy.
@@ -31,7 +31,7 @@ Key = tuple[str, int]
 
 
 class CannotRead(RuntimeError):
-    """The data to audit is missing. The text says which."""
+    """The error of missing data; the text says which data is missing."""
 
 
 def live(
@@ -41,7 +41,7 @@ def live(
     *,
     open_s_max: float | None,
 ) -> AuditInput:
-    """Read topics of a running cluster. open_s_max: how long transactions may be open."""
+    """Read topics of a running cluster; `open_s_max` limits how long transactions may be open."""
     options = with_prefix(client)
     with BlockingAdmin(client) as admin:
         keys = [(p.topic, p.partition) for p in admin.describe_topics(list(topics))]
@@ -89,7 +89,7 @@ def log_directories(
     compacted: Collection[str] = (),
     open_s_max: float | None = None,
 ) -> AuditInput:
-    """Read the logs under the nodes' data directories; by default all but the internal topics."""
+    """Read the logs under the nodes' data directories, by default without internal topics."""
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if missing:
         raise CannotRead(f"There is no directory {', '.join(missing)}.")
@@ -127,7 +127,10 @@ def bounds_of(folders: Mapping[int, Path]) -> list[tuple[str, int, int, int]]:
 
 
 def read_checkpoint(file: Path) -> dict[Key, int]:
-    """Read Kafka's checkpoint of offsets: version 0, a count, `topic partition offset` lines."""
+    """Read Kafka's checkpoint of offsets.
+
+    The file has version 0, a count, and lines of `topic partition offset`.
+    """
     if not file.exists():
         return {}
     version, _, *lines = file.read_text(encoding="utf-8").split("\n")

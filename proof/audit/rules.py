@@ -1,9 +1,9 @@
 """The rules of Kafka's log (KIP-98, 890) for one partition's pieces, on any broker.
 
 Names and sentences are those of `oncelog check` (proof/judge/log_anomalies.py), so the two can be
-compared. Here the rules use columns instead of single rows. Two anomalies are found only here:
-`offset-gap`, since only compaction leaves offsets out, and `marker-missing`, a producer's newer
-epoch within its open transaction.
+compared. Here the rules use columns instead of single rows. Two anomalies are found only here.
+`offset-gap` is a missing offset, since only compaction leaves offsets out. `marker-missing` is a
+producer's newer epoch within its open transaction.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -21,11 +21,11 @@ PRODUCER = (*COPY, "producer_id")
 def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
     """Return the pieces of producers with their predecessors and successors in the partition.
 
-    epoch_before; lower_before (minus the smallest epoch); data_before (epoch, last offset, last
-    sequence of the newest data with sequences); opened_before, marker_before (epoch, last offset,
-    of the newest transactional data and the newest marker); coordinator_before; marker_after
-    (offset, kind); null without one. The newest is that of the highest epoch: records after a newer
-    epoch are ignored as predecessors.
+    The added columns, which are null without such a piece, are epoch_before, lower_before (minus
+    the smallest epoch), data_before (epoch, last offset, last sequence of the newest data with
+    sequences), opened_before and marker_before (epoch, last offset, of the newest transactional
+    data and the newest marker), coordinator_before, and marker_after (offset, kind). The newest
+    piece is that of the highest epoch, so records after a newer epoch are ignored as predecessors.
     """
     is_data, is_marker = F.col("kind") == DATA, F.col("kind") != DATA
     epoch, place = F.col("producer_epoch"), F.struct("producer_epoch", "last")
@@ -59,7 +59,7 @@ def is_within_transaction() -> Column:
 def of_producers(context: DataFrame, logs: DataFrame) -> DataFrame:
     """Return the violations of single producers.
 
-    context: of `in_context`; logs: of `extents` with is_compacted.
+    context: the result of `in_context`. logs: the result of `extents` with is_compacted.
     """
     known = context.join(
         F.broadcast(logs.select(*COPY, "is_compacted", F.col("start").alias("log_start"))), [*COPY]
@@ -138,9 +138,10 @@ def _words(pieces: DataFrame) -> DataFrame:
 
 
 def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame:
-    """Return the offsets that occur twice, and those missing in logs that were not compacted.
+    """Return the offsets that occur twice, and the offsets missing in uncompacted logs.
 
-    logs: of `extents` with is_compacted. Only partitions whose counts do not match are examined.
+    logs: the result of `extents` with is_compacted. Only partitions with counts that do not match
+    are examined.
     """
     odd = logs.where("records > distinct or (not is_compacted and distinct <= end - start)")
     words = _words(pieces).join(F.broadcast(odd.select(*COPY, "is_compacted")), [*COPY])
@@ -173,7 +174,7 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
 
 
 def of_leader_epochs(pieces: DataFrame) -> DataFrame:
-    """Return leader epochs that follow newer ones; epochs are few, whatever the log's size."""
+    """Return leader epochs that follow newer epochs; even a large log has few epochs."""
     epochs = pieces.groupBy(*COPY, "leader_epoch").agg(
         F.min("first").alias("start"), F.max("last").alias("end")
     )
@@ -193,7 +194,10 @@ def of_leader_epochs(pieces: DataFrame) -> DataFrame:
 
 
 def ended(context: DataFrame) -> DataFrame:
-    """Return the transactions that a marker ended: copy, producer, epochs, marker, position."""
+    """Return the transactions that a marker ended.
+
+    The columns are copy, producer, epochs, marker and position.
+    """
     return context.where(
         (F.col("kind") != DATA) & ~F.col("is_zombie") & is_within_transaction()
     ).select(
@@ -209,8 +213,9 @@ def ended(context: DataFrame) -> DataFrame:
 def of_transactions(endings: DataFrame) -> DataFrame:
     """Return the transactions committed in one partition and aborted in another.
 
-    A transaction is distinguished from others of its producer by its marker's epoch, if that is
-    above its data's: transactions V2, and V1 after a fence.
+    A transaction is distinguished from other transactions of its producer by its marker's epoch, if
+    that epoch is above the epoch of its data. That is so for transactions V2, and for V1 after a
+    fence.
     """
     distinct = endings.where("marker_epoch > data_epoch")
     both = (
@@ -237,8 +242,9 @@ def of_transactions(endings: DataFrame) -> DataFrame:
 
 
 def open_transactions(context: DataFrame) -> DataFrame:
-    """Return transactions without a marker: *COPY, producer_id, producer_epoch, first,
-    max_timestamp.
+    """Return transactions without a marker.
+
+    The columns are *COPY, producer_id, producer_epoch, first and max_timestamp.
     """
     running = context.where(
         (F.col("kind") == DATA)

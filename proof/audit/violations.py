@@ -1,5 +1,8 @@
-"""A violation as a row: anomaly, replica (-1: read from the leader), topic, partition, offset,
-producer_id (-1: of no producer), sentence."""
+"""Violations as rows.
+
+The columns are anomaly, replica (-1 for a reading from the leader), topic, partition, offset,
+producer_id (-1 for no producer) and sentence.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F

@@ -1,4 +1,4 @@
-"""bench: `oncelog bench` measures the cost of each guarantee, on any Kafka-compatible cluster.
+"""`oncelog bench`, which measures the cost of each guarantee, on any Kafka-compatible cluster.
 
 Begin with replication.py; target.py is the measured cluster.
 """

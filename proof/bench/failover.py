@@ -1,8 +1,8 @@
 """`bench failover` measures the time from kill -9 of a leader to the next acknowledged write.
 
-It uses one partition, and an idempotent producer that sends a record every 3 ms. The time begins
-when the leader is known to be dead (its pid is gone, its port refuses). It ends with the first
-acknowledgement of a record that was sent after that.
+The benchmark uses one partition, and an idempotent producer that sends a record every 3 ms. The
+time begins when the leader is known to be dead (its pid is gone, its port refuses). The time ends
+with the first acknowledgement of a record that was sent after the death.
 """
 
 import statistics
@@ -72,7 +72,7 @@ class _Drip(threading.Thread):
 
 
 def run_failovers(target: BenchTarget, kills: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Kill the leader `kills` times. Return milliseconds, with p50, p99 and max."""
+    """Kill the leader `kills` times; return milliseconds, with p50, p99 and max."""
     cluster = target.cluster
     if cluster is None:
         raise Failure("Fail-over needs a local cluster: it kills its nodes.")

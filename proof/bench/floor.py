@@ -1,9 +1,9 @@
 """The least CPU that an acknowledged GB costs brokers on this machine, from elementary steps.
 
-A batch is received from the client and its checksum is verified. Each replica writes it into the
-page cache. It is sent to each follower, and received there. Nothing else is counted: no protocol,
-no interpreter between two system calls. The steps use the kernel and the CRC of the brokers, in
-pieces as large as the batches.
+A batch is received from the client and its checksum is verified. Each replica writes the batch into
+the page cache. The batch is sent to each follower, and received there. The protocol, and the
+interpreter's work between two system calls, are not counted. The steps use the kernel and the CRC
+of the brokers, in pieces as large as the batches.
 """
 
 import os
@@ -44,7 +44,7 @@ class Floor:
 
 
 def measure_floor(batch_bytes: int) -> Floor:
-    """Measure the steps in a second or two. Raises OSError without a socket or file."""
+    """Measure the steps in a second or two; raise OSError without a socket or file."""
     piece = os.urandom(max(1, min(batch_bytes, PIECE_BYTES_MAX)))
     rounds = min(PIECES_MAX, STEP_BYTES // len(piece))
 
@@ -79,7 +79,7 @@ def _cpu_s(work: Callable[[], None]) -> float:
 def _through(
     sender: socket.socket, receiver: socket.socket, piece: bytes, rounds: int
 ) -> tuple[float, float]:
-    """Return the CPU seconds of both ends. Each has a thread, since calls release the GIL."""
+    """Return the CPU seconds of both ends, each in its own thread, since calls release the GIL."""
     sent_s: list[float] = []
 
     def send() -> None:

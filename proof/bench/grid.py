@@ -1,7 +1,7 @@
-"""Cells of a grid, each measured several times.
+"""The cells of a grid, each measured several times.
 
-The repetitions go round the whole grid, not cell by cell, so that a machine that grows warm or busy
-spoils no comparison.
+Each repetition goes through the whole grid, not cell by cell, so a machine that gets hot or busy
+affects all cells.
 """
 
 import itertools
@@ -54,7 +54,7 @@ class CellResult(Generic[CellT, MeasurementT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid(Generic[CellT, MeasurementT]):
-    """The cells to measure, how often, and how long each."""
+    """The cells to measure, the number of repetitions, and the duration of each."""
 
     repetitions: int = 2
     seconds: float = 3.0
@@ -65,7 +65,7 @@ class Grid(Generic[CellT, MeasurementT]):
 
     @property
     def largest_factor(self) -> int:
-        """The replication factor that the cluster must have nodes for."""
+        """The replication factor, for which the cluster must have enough nodes."""
         raise NotImplementedError
 
     def cells(self) -> list[CellT]:
@@ -78,7 +78,7 @@ class Grid(Generic[CellT, MeasurementT]):
     def run(
         self, target: BenchTarget, say: Callable[[str], None]
     ) -> Sequence[CellResult[CellT, MeasurementT]]:
-        """Measure every cell. Raise Failure when the cluster is too small for the grid."""
+        """Measure every cell; raise Failure when the cluster is too small for the grid."""
         nodes = len(target.admin.describe_cluster().brokers)
         if self.largest_factor > nodes:
             raise Failure(

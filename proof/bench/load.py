@@ -1,7 +1,7 @@
-"""One load on one topic, at full speed or at a rate: the acknowledged records and their latency.
+"""One load on one topic, at full speed or at a rate, with acknowledged records and latency.
 
 Latency counts from the time at which a record was due, not from the time at which a stalled
-producer sent it. This corrects coordinated omission.
+producer sent the record. This rule corrects coordinated omission.
 """
 
 import os
@@ -36,7 +36,7 @@ class LoadResult:
 
     @property
     def mb_per_s(self) -> float:
-        """Return the acknowledged megabytes (1e6) of values a second."""
+        """Return the acknowledged megabytes (1e6) of values per second."""
         return self.records_per_s * self.record_bytes / 1e6
 
 
@@ -49,9 +49,10 @@ def run_load(
     rate: float | None = None,
     when_warm: Callable[[], None] = lambda: None,
 ) -> LoadResult:
-    """Drive a warmed-up producer for `seconds`: at `rate` records/s, or at full speed (None).
+    """Drive a warmed-up producer for `seconds`, at `rate` records/s, or at full speed (None).
 
-    At full speed one record in SAMPLE_EVERY is timed, as in Kafka's own tool; at a rate, all are.
+    At full speed one record in SAMPLE_EVERY is timed, as in Kafka's own tool. At a rate, all
+    records are timed.
     """
     from confluent_kafka import Producer
     from hdrh.histogram import HdrHistogram
@@ -146,7 +147,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def perf_line(result: LoadResult) -> str:
-    """Return the summary line of Kafka's kafka-producer-perf-test, byte for byte in form."""
+    """Return the summary line of Kafka's kafka-producer-perf-test, in exactly the same form."""
     p = result.percentiles_ms
     mib_per_s = result.records_per_s * result.record_bytes / (1024 * 1024)
     return (

@@ -1,7 +1,7 @@
 """`bench replication` runs the same load on a grid of guarantees, to compare their costs.
 
-Each cell has its own topic. It is loaded at full speed (throughput, CPU, bytes between nodes) and
-then at a rate (latency).
+Each cell has its own topic. The topic is loaded at full speed (throughput, CPU, bytes between
+nodes) and then at a rate (latency).
 """
 
 import itertools
@@ -35,7 +35,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One measurement of one cell. `used`: by each node in this time, empty without local nodes."""
+    """One measurement of one cell.
+
+    used: the resources that each node used meanwhile, empty without local nodes.
+    """
 
     throughput: LoadResult
     latency: LoadResult
@@ -64,7 +67,7 @@ class Repetition:
 
     @property
     def link_bytes_per_acknowledged_byte(self) -> float | None:
-        """Return the bytes between nodes for each acknowledged byte of values: MB per MB."""
+        """Return the bytes between nodes for each acknowledged byte of values."""
         return self._for_each_byte([u.link_bytes_sent for u in self.used.values()])
 
     @property
@@ -75,7 +78,7 @@ class Repetition:
 
     @property
     def context_switches_per_mb(self) -> float | None:
-        """Return how often all nodes gave up or lost a core for each acknowledged MB."""
+        """Return the context switches of all nodes for each acknowledged MB."""
         found = self._for_each_byte([u.context_switches for u in self.used.values()])
         return None if found is None else found * 1e6
 
@@ -108,7 +111,10 @@ ReplicationResult = CellResult[Cell, Repetition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationGrid(Grid[Cell, Repetition]):
-    """The grid of guarantees. rate: of the latency run, records/s, far below any cell's limit."""
+    """The grid of guarantees.
+
+    rate: records/s of the latency run, far below any cell's limit.
+    """
 
     replication_factors: list[int]
     acks: list[str]

@@ -1,4 +1,4 @@
-"""The presentation of a benchmark: its environment and its table."""
+"""The presentation of a benchmark, with its environment and its table."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from .target import BenchTarget
 
 
 def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the machine, versions and settings, without which a figure means nothing."""
+    """Return the machine, versions and settings, which are needed to interpret a figure."""
     from ...version import __version__
 
     versions = {"oncelog": __version__, "python": platform.python_version()}
@@ -41,8 +41,9 @@ def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]
 def rows(
     results: Sequence[ReplicationResult], floors: Mapping[int, Floor] | None = None
 ) -> list[dict[str, Any]]:
-    """Return one row for each cell, medians over the repetitions. floors: by batch size, for the
-    CPU.
+    """Return one row for each cell, with medians over the repetitions.
+
+    floors: the least CPU, by batch size.
     """
     found: list[dict[str, Any]] = []
     for result in results:

@@ -1,4 +1,4 @@
-"""The cluster that a benchmark measures: a given one, the one in a directory, or a new one."""
+"""The cluster that a benchmark measures, a given, a running or a new cluster."""
 
 import contextlib
 import time
@@ -20,7 +20,8 @@ IN_SYNC_TIMEOUT_S = 30.0
 class BenchTarget:
     """A cluster, and its processes if it is local.
 
-    login: for confluent-kafka, with values as text; not shown, since it has secrets.
+    login: the settings for confluent-kafka, with values as text. They are not shown, since they
+    contain secrets.
     """
 
     bootstrap: str
@@ -74,7 +75,7 @@ class BenchTarget:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """The resources that a node has used, zero when it is down; None: unknown."""
+    """The resources that a node has used, zero for a stopped node, None if unknown."""
 
     cpu_s: float
     rss_bytes: int
@@ -112,10 +113,10 @@ def sent_to_peers(cluster: "Cluster", node_id: int) -> tuple[int | None, int | N
 def bench_target(
     data: Path, config: Mapping[str, Any] | None, *, is_secured: bool = False
 ) -> Iterator[BenchTarget]:
-    """Open the cluster to measure: of `config`, else the running one in `data`, else a new one.
+    """Open the cluster of `config`, else the running cluster in `data`, else a new one.
 
-    is_secured: a new one has TLS and logins. Raises Failure if another one is named, and ValueError
-    for a login that confluent-kafka does not support.
+    is_secured: a new cluster has TLS and logins. Raises Failure if another cluster is named, and
+    ValueError for a login that confluent-kafka does not support.
     """
     from ...client.security.config import security_config
     from ...client.security.librdkafka import librdkafka_config

@@ -1,8 +1,8 @@
 """`bench txn` measures the cost of a transaction, by its size and its number of partitions.
 
-One producer makes one transaction after another: begin, write records to several partitions, wait
-for the acknowledgements, commit. The time is compared with that of a batch of the same records from
-the same library, idempotent and without transactions.
+One producer executes one transaction after another. Each transaction begins, writes records to
+several partitions, waits for the acknowledgements, and commits. The time is compared with that of a
+batch of the same records from the same library, idempotent and without transactions.
 """
 
 import itertools
@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TransactionCell:
-    """One combination: records of a transaction, and the number of its partitions."""
+    """One combination of a number of records and a number of partitions in a transaction."""
 
     records: int
     partitions: int
@@ -37,7 +37,10 @@ class TransactionCell:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRun:
-    """One measurement of one cell. Times in ms, of each transaction; `plain` of each batch."""
+    """One measurement of one cell, with times in ms.
+
+    The times are those of each transaction. plain: the times of each batch without transactions.
+    """
 
     commit_ms: Sequence[float]
     whole_ms: Sequence[float]
@@ -54,7 +57,7 @@ class TransactionRun:
 
     @property
     def share_of_plain(self) -> float:
-        """Return the records a second with transactions, as a share of those without."""
+        """Return the records per second with transactions, as a share of those without."""
         return statistics.fmean(self.plain_ms) / statistics.fmean(self.whole_ms)
 
     @property
@@ -79,7 +82,7 @@ TransactionResult = CellResult[TransactionCell, TransactionRun]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionGrid(Grid[TransactionCell, TransactionRun]):
-    """The grid of transactions. A transaction has at least one record for each partition."""
+    """The grid of transactions, each with at least one record for each partition."""
 
     records: list[int]
     partitions: list[int]
@@ -162,7 +165,7 @@ def _percentiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
-    """Return one row for each cell, medians over the repetitions. PLAIN: without transactions."""
+    """Return one row for each cell, with medians; PLAIN is the row without transactions."""
     found: list[dict[str, Any]] = []
     for result in results:
         rate = result.median(lambda run: run.per_s) or 0

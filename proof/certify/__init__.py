@@ -1,1 +1,1 @@
-"""certify: what systems on Kafka promise, held against `prove`; begin with certifying.py."""
+"""Tests of the promises of systems on Kafka, by runs of `prove`; begin with certifying.py."""

@@ -1,4 +1,4 @@
-"""The scoreboard: verdicts as a table in Markdown, and as one HTML page without a server. Pure."""
+"""The scoreboard, with verdicts as a table in Markdown, and as one HTML page. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Verdicts = Sequence[Mapping[str, Any]]
 
 
 def story(fields: Mapping[str, Any]) -> str:
-    """Return three sentences on the first run that broke the promise; empty where none did."""
+    """Return three sentences on the first run that broke the promise, or an empty text."""
     broken = [CertifiedRun(**run) for run in fields["runs"] if run["is_kept"] is False]
     return sentences(min(broken, key=lambda run: (not run.story, run.seed))) if broken else ""
 
@@ -31,9 +31,10 @@ def with_table(
     missing: Sequence[str] = (),
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the Markdown page with today's tables behind the line MADE.
+    """Return the Markdown page with the current tables behind the line MADE.
 
-    missing: recipes that have no verdict. refused: why the second reading of a recipe refused it.
+    missing: recipes without a verdict. refused: the reason of each recipe's refusal by its second
+    reading.
     """
     lines: list[str] = []
     for version, alike in by_version(verdicts):
@@ -48,7 +49,8 @@ def with_table(
 def by_version(verdicts: Verdicts) -> list[tuple[str, Verdicts]]:
     """Return the verdicts by the version of oncelog that gave them, the newest first.
 
-    Two versions are not one table: the second may find what the first did not look for.
+    Verdicts of two versions are not in one table, because the newer version may find more
+    anomalies.
     """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for each in verdicts:

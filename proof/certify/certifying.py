@@ -1,4 +1,4 @@
-"""A recipe by seeds: install, run `prove` for each seed, and keep what came of it after each."""
+"""The runs of a recipe, which install it and run `prove` for each seed, with results after each."""
 
 import asyncio
 import fcntl
@@ -51,7 +51,7 @@ Say = Callable[[str], None]
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`3`, `1:10` or `1,4,7`; Failure for anything else."""
+    """Parse seeds such as `3`, `1:10` or `1,4,7`; raise Failure for any other text."""
     found: list[int] = []
     try:
         for part in text.split(","):
@@ -78,10 +78,11 @@ def certify(
     shrink: bool = False,
     say: Say = lambda _: None,
 ) -> dict[str, Any]:
-    """Return the fields of verdict.json, which is in `out` with all else after each seed.
+    """Run a recipe for each seed, and return the fields of verdict.json.
 
-    Runs on other clusters stay in it. resume: those on this cluster do, too, and only the seeds
-    that are missing, or never came to a run, are run. Failure while another run writes to `out`.
+    After each seed the results are written to `out`. Earlier runs on other clusters stay in the
+    verdict. resume: earlier runs on this cluster stay, too, and only missing seeds are run. Raises
+    Failure while another run writes to `out`.
     """
     recipe.settings(recipe.command, seconds=seconds, bootstrap=bootstrap)  # Failure: before all
     cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap))
@@ -113,7 +114,7 @@ def _alike(
     versions: Mapping[str, str],
     seconds: float,
 ) -> list[CertifiedRun]:
-    """Return the runs that may stand beside new ones in one verdict."""
+    """Return the earlier runs with the same versions, machine and fault seconds."""
     if (fields.get("versions"), fields.get("machine")) != (versions, machine()):
         return []
     return [run for run in runs if run.fault_seconds == seconds]
@@ -235,7 +236,7 @@ def _filled_settings(
 
 
 def _filled(part: str, places: Mapping[str, str], java: Sequence[str]) -> list[str]:
-    """Return the arguments of a part of a command; {java} stands for several."""
+    """Return the arguments of a part of a command; {java} stands for several arguments."""
     return list(java) if part == "{java}" else [_placed(part, places)]
 
 
@@ -257,7 +258,7 @@ def _runs_before(file: Path, recipe: Recipe) -> list[CertifiedRun]:
 
 
 async def cluster_kind(bootstrap: str) -> str:
-    """Return OURS, PEER, or words for another cluster."""
+    """Return OURS, PEER, or the description of another cluster."""
     async with Admin({"bootstrap.servers": bootstrap}, timeout_ms=ASK_TIMEOUT_MS) as admin:
         broker = (await admin.describe_cluster()).brokers[0]
         configs = await admin.describe_configs(str(broker.node_id), BROKER_RESOURCE)
@@ -268,15 +269,16 @@ async def cluster_kind(bootstrap: str) -> str:
 
 
 def machine() -> str:
-    """Return what a run's times mean nothing without; no name of the machine."""
+    """Return system, cores and processor, without the name of the machine."""
     model = processor_model() or platform.processor() or "unknown processor"
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {model}"
 
 
 def kept_verdicts(recipes: Iterable[Recipe]) -> list[dict[str, Any]]:
-    """Return the verdicts that lie beside the recipes.
+    """Return the verdicts that are stored beside the recipes.
 
-    One of another program does not count, nor does one whose program a second reading refused.
+    A verdict on another program does not count, nor a verdict on a program that a second reading
+    refused.
     """
     found: list[dict[str, Any]] = []
     for recipe in recipes:

@@ -1,4 +1,4 @@
-"""The digest of a recipe: the files that a verdict is bound to."""
+"""The digest of a recipe's files, for which a verdict is valid."""
 
 import hashlib
 from pathlib import Path
@@ -17,9 +17,9 @@ NOT_HASHED = {EXPECTED, LOCK, *WRITTEN, *(name + TEMPORARY_SUFFIX for name in WR
 
 
 def program_files(folder: Path) -> list[Path]:
-    """Return all files of a recipe but the promise and the results, by name.
+    """Return all files of a recipe except the promise and the results, by name.
 
-    Failure for a folder that holds more than a digest is made of.
+    Raises Failure for a folder that is too large for a digest.
     """
     found: list[Path] = []
     for file in folder.rglob("*"):

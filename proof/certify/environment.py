@@ -1,6 +1,7 @@
-"""Environments of systems: one for each set of packages, below a cache directory.
+"""Environments of systems, one for each set of packages, below a cache directory.
 
-What stands there whole has a file `installed.json`, written last; what does not is made anew.
+A complete environment has a file `installed.json`, which is written last. An incomplete environment
+is created again.
 """
 
 import fcntl
@@ -47,8 +48,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """places: what stands for {python}, ... in a command. java: the command that stands for {java}.
-    versions: of all packages."""
+    """The environment in which a recipe's program runs.
+
+    places: the values of {python} and other placeholders in a command. java: the command for
+    {java}. versions: the versions of all packages.
+    """
 
     places: Mapping[str, str]
     versions: Mapping[str, str]
@@ -57,7 +61,7 @@ class Environment:
 
 
 def cache_directory() -> Path:
-    """Return where environments are kept: below XDG_CACHE_HOME, or ~/.cache."""
+    """Return the directory of environments, below XDG_CACHE_HOME or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     found = (Path(base) if base else Path.home() / ".cache") / "oncelog" / "certify"
     if os.pathsep in str(found):
@@ -70,7 +74,7 @@ def cache_directory() -> Path:
 
 
 def install(recipe: Recipe, say: Say) -> Environment:
-    """Return the environment of a recipe, made where it is missing; Failure in words."""
+    """Return the environment of a recipe, and create it if missing; raise Failure."""
     if not recipe.install:
         return Environment({"python": sys.executable}, {"Python": platform.python_version()})
     for installer in recipe.install:
@@ -103,7 +107,7 @@ def install(recipe: Recipe, say: Say) -> Environment:
 
 
 def _installed(file: Path) -> dict[str, str] | None:
-    """Return the versions that stand there; None: nothing does, or nothing that can be read."""
+    """Return the installed versions, or None for a missing or unreadable file."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -136,7 +140,7 @@ def _node(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
 
 
 def _java(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
-    """Fetch the jars, and compile the recipe's program once: each start would do it again."""
+    """Fetch the jars, and compile the recipe's program once instead of at each start."""
     needed = "".join(
         f"<dependency><groupId>{escape(group)}</groupId><artifactId>{escape(artifact)}</artifactId>"
         f"<version>{escape(version)}</version></dependency>"
@@ -166,7 +170,7 @@ def _go(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    """Run an installer to its end; whatever ends us ends all that it has started."""
+    """Run an installer to its end; if this process ends, the guardian ends the installer."""
     run = new_run()
     passed_on = {key: value for key, value in os.environ.items() if key not in NOT_PASSED_ON}
     with guardian.kept("run", run), tempfile.TemporaryFile() as words:

@@ -1,7 +1,7 @@
-"""The names of a run on an existing cluster: its group and topics, and their deletion.
+"""The names of a run on an existing cluster, for its group and topics, and their deletion.
 
-Everything that a run leaves there has the run's name in its own name, the changelogs of frameworks
-included. So it can be found afterwards.
+Everything that a run creates on the cluster has the run's name in its own name, including the
+changelogs of frameworks. Therefore it can be found afterwards.
 """
 
 import re
@@ -22,14 +22,14 @@ Say = Callable[[str], None]
 
 
 def run_name(recipe: str, seed: int) -> str:
-    """Return a name that no other run has, which a topic, a group and a terminal may have."""
+    """Return a name that no other run has, valid for a topic, a group and a terminal."""
     plain = NOT_IN_NAMES.sub("-", recipe)[:NAME_LENGTH_MAX].strip("-.") or "recipe"
     return f"{plain}-{seed}-{secrets.token_hex(3)}"
 
 
 @contextmanager
 def deleted_behind(bootstrap: str | None, name: str, say: Say) -> Iterator[None]:
-    """Delete the groups and topics with this name in theirs when the block is left."""
+    """Delete the groups and topics with this name in their names at the end of the block."""
     try:
         yield
     finally:
@@ -38,7 +38,7 @@ def deleted_behind(bootstrap: str | None, name: str, say: Say) -> Iterator[None]
 
 
 def _deleted(bootstrap: str, name: str) -> str:
-    """Return in words what was deleted, and what stays."""
+    """Return a sentence about the deleted and the remaining groups and topics."""
     try:
         with blocking_admin(bootstrap) as admin:
             groups = [g.group_id for g in admin.groups.list_groups() if name in g.group_id]

@@ -1,7 +1,8 @@
-"""The second reading of a recipe: another person compares its program with the documentation.
+"""The second reading of a recipe, in which another person compares the program with its docs.
 
-It is of one state of the files, named by their digest. Two parts are mechanical: settings that the
-mode names stand in the program, and a run sends the requests that the mode cannot do without.
+A reading concerns one state of the files, which their digest identifies. Two parts are mechanical.
+The program must contain the settings that the mode names, and a run must send the requests that the
+mode requires.
 """
 
 import re
@@ -16,8 +17,11 @@ DEFAULTS = "defaults"  # a mode that begins so sets nothing
 
 @dataclass(frozen=True, slots=True)
 class SecondReading:
-    """on: the day. agrees: the program is what a user writes from the documentation. note: the
-    differences that were found."""
+    """The result of a second reading.
+
+    on: the day. agrees: the program is what a user writes from the documentation. note: the
+    differences that were found.
+    """
 
     on: str
     digest: str
@@ -26,7 +30,7 @@ class SecondReading:
 
 
 def reading_of(given: object) -> SecondReading | None:
-    """Return the reading of a table of expected.toml; ValueError in words."""
+    """Return the reading of a table of expected.toml; raise ValueError with a sentence."""
     if given is None:
         return None
     if not isinstance(given, dict):
@@ -44,9 +48,9 @@ def reading_of(given: object) -> SecondReading | None:
 
 
 def settings_not_made(mode: str, texts: Iterable[str]) -> list[str]:
-    """Return the settings that the mode names and the program does not make.
+    """Return the settings that the mode names and the program does not contain.
 
-    A value counts as made where it stands in a file, a command or a variable of the program.
+    A value may be in a file, a command or a variable of the program.
     """
     if mode.startswith(DEFAULTS):
         return []

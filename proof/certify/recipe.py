@@ -1,10 +1,10 @@
-"""A recipe: what a stranger needs to repeat a verdict, and what the system promises.
+"""A recipe, which has everything to repeat a verdict, and the promise of the system.
 
     NAME/recipe.toml     system, version, language, mode, command; [install], [prove]
     NAME/expected.toml   promise, the page that says so, what it says, uses, [second_reading]
     NAME/...             the program
 
-[prove] holds settings of `ProveSettings` by their names.
+[prove] has settings of `ProveSettings` by their names.
 """
 
 import re
@@ -41,8 +41,11 @@ HOW = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """install: packages with their versions by installer; empty: this oncelog. uses: requests that
-    an application in this mode sends."""
+    """A recipe, with its program, its environment and its promise.
+
+    install: packages with their versions by installer, empty for this oncelog. uses: requests that
+    an application in this mode sends.
+    """
 
     folder: Path
     system: str
@@ -65,13 +68,16 @@ class Recipe:
 
     @property
     def second_reading(self) -> str:
-        """Return the day on which another person found the program right; empty: not as it is."""
+        """Return the day on which another person found the program correct.
+
+        Returns an empty text without such a reading of the current files.
+        """
         found = self.reading
         return found.on if found and found.agrees and found.digest == self.digest else ""
 
     @property
     def refusal(self) -> str:
-        """Return why the second reading refused the program as it is; empty where it did not."""
+        """Return the reason for which the second reading refused the current program, or ""."""
         found = self.reading
         return found.note if found and not found.agrees and found.digest == self.digest else ""
 
@@ -80,12 +86,12 @@ class Recipe:
         return f"{self.system} {self.version}, {self.mode}"
 
     def settings(self, command: Sequence[str], **others: Any) -> ProveSettings:
-        """Return what a run is asked for; Failure where the recipe asks for nonsense."""
+        """Return the settings of a run; raise Failure for invalid settings in the recipe."""
         return ProveSettings(command=tuple(command), **{**self.prove, **others})
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return a recipe by its folder, or by its name among ours; Failure where there is none."""
+    """Return a recipe by its folder, or by its name among ours; raise Failure if missing."""
     for folder in (Path(name), RECIPES / name):
         if (folder / RECIPE).is_file():
             return read_recipe(folder.resolve())
@@ -99,7 +105,7 @@ def all_recipes(folder: Path = RECIPES) -> list[Recipe]:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Return a recipe; Failure with the file and what is wrong in it."""
+    """Return a recipe; raise Failure with the file and the error in it."""
     recipe, expected = _toml(folder / RECIPE), _toml(folder / EXPECTED)
     texts = {
         key: _text(folder / RECIPE, recipe, key)
@@ -144,7 +150,7 @@ def _text(file: Path, table: Mapping[str, Any], key: str) -> str:
 
 
 def _require_whole_places(file: Path, part: str) -> None:
-    """Raise Failure for a place in a shell's text: a path with blanks would come apart there."""
+    """Raise Failure for a placeholder in a shell's text, where a path with blanks would split."""
     if " " in part and (place := re.search(r"\{[a-z]+\}", part)):
         raise Failure(
             f"{file}: {place[0]} stands among other words in {part!r}. Hand it over as an argument "
@@ -191,7 +197,10 @@ def _table(file: Path, recipe: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _install(file: Path, recipe: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Packages without a version are refused: a verdict is about one version."""
+    """Return the packages by installer; refuse packages without a version.
+
+    A verdict is about one version.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for installer, packages in _table(file, recipe, "install").items():
         if installer not in PACKAGES or not isinstance(packages, list):
@@ -221,7 +230,7 @@ def _prove(file: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wrong_kind(wanted: Any, value: Any) -> str:
-    """Return in words what a setting should have been; empty where it is."""
+    """Return the expected kind of a setting as words, or "" for a value of that kind."""
     if wanted is bool:
         return "" if isinstance(value, bool) else "true or false"
     if wanted in (int, float):

@@ -1,4 +1,4 @@
-"""The files of a verdict: verdict.json, JUnit XML, SARIF, a badge, a report."""
+"""The files of a verdict, which are verdict.json, JUnit XML, SARIF, a badge, and a report."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,11 @@ LEVELS = {"wrong": "error", "exposed": "note"}
 def write_results(
     recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRun], out: Path
 ) -> None:
-    """Write all of it, each file whole; report.md only of a promise that was seen broken, by a
-    program that no second reading refused.
+    """Write the files of a verdict, each atomically.
 
-    A report.md goes when the verdict before had one: another is not ours.
+    report.md is written only for a broken promise, and for a program that no second reading
+    refused. Without a report, an earlier report.md is deleted if the earlier verdict had one,
+    because any other report.md is not ours.
     """
     out.mkdir(parents=True, exist_ok=True)
     had_report = _says_broken(out / VERDICT)
@@ -45,7 +46,7 @@ def write_results(
 
 
 def _says_broken(file: Path) -> bool:
-    """Whether a verdict of ours lies there, with a run that broke the promise."""
+    """Return whether there is a verdict of ours with a run that broke the promise."""
     try:
         runs = json.loads(file.read_text(encoding="utf-8"))["runs"]
         return any(run["is_kept"] is False for run in runs)
@@ -54,8 +55,10 @@ def _says_broken(file: Path) -> bool:
 
 
 def junit(recipe: Recipe, runs: Sequence[CertifiedRun]) -> str:
-    """Return a test case for each run: failed where the promise broke, skipped where nothing is
-    proved."""
+    """Return a JUnit test case for each run.
+
+    A run that broke the promise is failed, and a run that proves nothing is skipped.
+    """
     return junit_xml(
         f"certify {recipe.name}",
         [
@@ -71,9 +74,9 @@ def junit(recipe: Recipe, runs: Sequence[CertifiedRun]) -> str:
 
 
 def badge(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the badge of a verdict, as an endpoint of shields.io gives it.
+    """Return the badge of a verdict, in the form of an endpoint of shields.io.
 
-    It counts the runs, since one that was run once is not one that was run ten times.
+    The badge has the number of runs, since ten runs show more than one.
     """
     runs = [CertifiedRun(**run) for run in fields["runs"]]
     kept = sum(run.is_kept is True for run in runs)
@@ -112,7 +115,7 @@ def sarif(recipe: Recipe, runs: Sequence[CertifiedRun]) -> dict[str, Any]:
 
 
 def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRun]) -> str:
-    """Return a text for the system's maintainers, of the first run that broke the promise."""
+    """Return a text for the system's maintainers, about the first run that broke the promise."""
     broken = [run for run in runs if run.is_kept is False]
     worst = min(broken, key=lambda run: (not run.story, len(run.story), run.seed))
     is_sure = fields["verdict"] == BROKEN
@@ -150,7 +153,7 @@ def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRu
 
 
 def sentences(run: CertifiedRun) -> str:
-    """Return the story of a run in three sentences."""
+    """Return three sentences about a run."""
     faults = [line.partition("FAULT ")[2] for line in run.story if "FAULT " in line]
     told = [f"Seed {run.seed} on {run.cluster}: {run.why}."]
     if run.story_of:

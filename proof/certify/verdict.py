@@ -1,8 +1,9 @@
 """The verdict of runs about a promise. Pure.
 
-A run keeps a promise, breaks it, or proves nothing. `broken` is said of a system only when it broke
-in two seeds at least on each of two clusters, ours and Apache Kafka 4.4, and when a second reader
-has held the program against the system's own documentation. Until then the word is SEEN.
+A run keeps a promise, breaks it, or proves nothing. The verdict on a system is `broken` only if the
+promise broke in at least two seeds on each of two clusters, ours and Apache Kafka 4.4, and if a
+second reader has compared the program with the system's own documentation. Until then the verdict
+is SEEN.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +32,12 @@ BREAKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedRun:
-    """One run of `prove`. cluster: OURS, PEER, or words for another one. counts: of inputs, of
-    outputs, and of all that is wrong. smallest: the fewest faults that broke it, where looked for.
-    is_kept: None where it proves nothing."""
+    """One run of `prove`.
+
+    cluster: OURS, PEER, or the description of another cluster. counts: the numbers of inputs,
+    outputs, and each kind of violation. smallest: the fewest faults that broke the promise, if
+    searched for. is_kept: None for a run that proves nothing.
+    """
 
     seed: int
     cluster: str
@@ -63,7 +67,8 @@ def certified_run(
 ) -> CertifiedRun:
     """Return the run of an outcome, given as its fields.
 
-    uses: the requests of the mode. A program that did not send one of them proves nothing of it.
+    uses: the requests of the mode. If the program did not send one of them, the run proves nothing
+    about the mode.
     """
     if unsent := requests_not_sent(uses, fields["apis"]):
         return CertifiedRun(
@@ -92,8 +97,10 @@ def certified_run(
 
 
 def tells_break(promise: str, story_of: str) -> bool:
-    """Whether the story of a record is of what breaks the promise: `r1-000001, doubled` is not,
-    where at least once is promised."""
+    """Return whether the story of a record is about a violation of the promise.
+
+    For example, `r1-000001, doubled` is none if the promise is at least once.
+    """
     kind = story_of.rpartition(", ")[2]
     return kind in BREAKS[promise] or kind not in BREAKS["exactly once"]
 
@@ -101,7 +108,7 @@ def tells_break(promise: str, story_of: str) -> bool:
 def keeps(
     promise: str, verdict: str, counts: Mapping[str, int], *, has_rested: bool
 ) -> bool | None:
-    """Whether a run kept a promise; None where it proves nothing of it."""
+    """Return whether a run kept a promise, or None if the run proves nothing."""
     if any(counts[name] for name in BREAKS[promise]):
         return False
     if verdict == "PROVES NOTHING" or not has_rested or counts["pending"]:
@@ -110,7 +117,7 @@ def keeps(
 
 
 def verdict_on(runs: Sequence[CertifiedRun], second_reading: str) -> str:
-    """Return the word for all runs of a recipe."""
+    """Return the verdict on all runs of a recipe."""
     broken = {(run.cluster, run.seed) for run in runs if run.is_kept is False}
     if broken:
         seeds = [sum(cluster == where for where, _ in broken) for cluster in (OURS, PEER)]
@@ -121,7 +128,7 @@ def verdict_on(runs: Sequence[CertifiedRun], second_reading: str) -> str:
 def verdict_fields(
     recipe: Recipe, runs: Sequence[CertifiedRun], *, versions: Mapping[str, str], machine: str
 ) -> dict[str, Any]:
-    """Return verdict.json; docs/certified.md has its schema."""
+    """Return the fields of verdict.json, whose schema is in docs/certified.md."""
     ordered = sorted(runs, key=lambda run: (run.cluster != OURS, run.cluster, run.seed))
     seeds = [run.seed for run in ordered if run.cluster == OURS] or [run.seed for run in ordered]
     seconds = max((run.fault_seconds for run in ordered), default=0.0)
@@ -148,9 +155,9 @@ def verdict_fields(
 
 
 def runs_in(fields: object, recipe: Recipe) -> list[CertifiedRun]:
-    """Return the runs of a verdict.json that are of this program and promise.
+    """Return the runs of a verdict.json about this program and promise.
 
-    ValueError for what is no verdict, or another recipe's.
+    Raises ValueError for another file, or for a verdict on another recipe.
     """
     if not isinstance(fields, dict):
         raise ValueError("it is no JSON object")
@@ -168,7 +175,7 @@ def runs_in(fields: object, recipe: Recipe) -> list[CertifiedRun]:
 
 
 def seed_words(seeds: Sequence[int]) -> str:
-    """`1:10`, or the single seeds where some are missing between."""
+    """Return seeds as text, `1:10`, or single seeds if some between are missing."""
     found = sorted(set(seeds))
     if len(found) > 1 and found == list(range(found[0], found[-1] + 1)):
         return f"{found[0]}:{found[-1]}"
@@ -176,7 +183,7 @@ def seed_words(seeds: Sequence[int]) -> str:
 
 
 def tally(runs: Sequence[CertifiedRun], cluster: str) -> str:
-    """`kept 4 of 5, proves nothing 1`: the runs on one cluster in words."""
+    """Return the runs on one cluster as words, such as `kept 4 of 5, proves nothing 1`."""
     here = [run for run in runs if run.cluster == cluster]
     counts = [(word, sum(r.is_kept is kept for r in here)) for word, kept in WORDS]
     told = [f"{word} {count}" for word, count in counts if count]

@@ -94,7 +94,7 @@ def _break_ways(
     words: str,
     lasts_s: float,
 ) -> None:
-    """Wait until the proxies' fault affects one more request, let the fault last, end it."""
+    """Wait until the proxies' fault affects one more request, let the fault last, and end it."""
     counts = context.proxies.counts
     before = counts[effect]  # a request may be held immediately, and only one is ever held
     try:
@@ -147,7 +147,10 @@ def _config_change(context: ChaosContext, fault: Fault) -> None:
 
 
 def _reassignment(context: ChaosContext, fault: Fault) -> None:
-    """Remove one replica, then restore all in another order; with one order left: another order."""
+    """Remove one replica, then restore all in another order.
+
+    If only one order is left, change the order.
+    """
     partition = fault.pick(0, range(context.settings.append_partitions))
     order = fault.turned(1, context.cluster.node_ids)[: context.settings.replication_factor]
     _move(context, partition, order[: max(2, len(order) - 1)])

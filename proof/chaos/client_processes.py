@@ -1,7 +1,7 @@
 """The processes of clients of a run.
 
 If a process ends by itself with an exit code other than STUCK, an error occurred that no workload
-expects. This is a failure of the run (`broken`), with the process's log as evidence.
+expects. Such an error is a failure of the run (`broken`), with the process's log as evidence.
 """
 
 import os
@@ -17,7 +17,7 @@ from .load.order import STUCK, WorkerOrder
 
 
 class ClientProcesses(Supervisor):
-    """The client processes. `errors` and `clients`: from the processes that have ended."""
+    """The client processes; `errors` and `clients` are those of the ended processes."""
 
     restarts_max = None
     stop_timeout_s = 40.0
@@ -57,7 +57,7 @@ class ClientProcesses(Supervisor):
             self.broken.append(f"{name} ended with exit code {code}; {self.last_words(name)}")
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
-        """Stop processes. Record in `broken` those that did not end properly."""
+        """Stop processes, and record in `broken` the processes that did not end properly."""
         codes = super().stop(names)
         for name, code in codes.items():
             if code is None:

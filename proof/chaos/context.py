@@ -16,7 +16,10 @@ from .load.settings import APPEND, LoadSettings
 
 
 class ChaosContext(NodeContext):
-    """The nodes and clients for faults. A tolerated error is a miss; any other ends the run."""
+    """The nodes and clients for faults.
+
+    A tolerated error is a miss. Any other error ends the run.
+    """
 
     tolerated = (Failure, KafkaError, OSError)
 
@@ -49,7 +52,7 @@ class ChaosContext(NodeContext):
         self._recorder, self._seed = recorder, seed
 
     def make(self, fault: Fault, actions: Mapping[str, Action]) -> None:
-        """Make a fault. If its effect was seen, record it in the history."""
+        """Inject a fault, and record it in the history if its effect was seen."""
         now_ns = self._recorder.now_ns
         started_ns = now_ns()
         try:

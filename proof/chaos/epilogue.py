@@ -1,6 +1,6 @@
-"""Record the end of a run on the running cluster: its rest, its usability, its contents.
+"""The record of the end of a run on the running cluster, with its rest, usability and contents.
 
-Everything is only recorded here; the judge judges it.
+Everything is only recorded here, and the judge judges it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ PROBE_TIMEOUT_MS = 15_000
 def wait_for_rest(cluster: Cluster) -> str | None:
     """Wait until all replicas are in sync and all transactions are complete.
 
-    After a minute, return a sentence about what is missing; the judge will find it, too.
+    After a minute, return a sentence about what is missing, which the judge will find, too.
     """
 
     def missing() -> str | None:
@@ -52,7 +52,7 @@ def wait_for_rest(cluster: Cluster) -> str | None:
 def read_the_end(
     cluster: Cluster, recorder: Recorder, settings: LoadSettings
 ) -> tuple[BankCheck, bool]:
-    """Record the last reading, ends and offsets. Return the bank and whether all was read."""
+    """Record the last reading, ends and offsets; return the bank and whether all was read."""
     check = BankCheck()
 
     def look(record: ConsumerRecord) -> int:
@@ -94,7 +94,7 @@ def probe_all(cluster: Cluster, recorder: Recorder, settings: LoadSettings) -> N
 
 
 async def _probe(config: Mapping[str, Any], node_id: int, recorder: Recorder) -> None:
-    """Ask one node for metadata, and probe a partition that it leads, if it leads one."""
+    """Ask one node for metadata, and probe a partition that the node leads, if any."""
     view = view_of(config)
     try:
         snapshot = await view.refresh([PROBES])

@@ -1,11 +1,11 @@
 """The faults of a run that hit a reconciliation in progress.
 
 A fault counts when its effect was seen and it began while some member of a consumer group (KIP-848)
-had not reached its target. This time begins with the answer that assigned other partitions than the
-member had. It ends with the start of the last answered heartbeat, up to the one that reported the
-partitions. So only certain knowledge of members counts. A member that waits for partitions of
-others without being told, that died, or that was fenced meanwhile counts for less time than in its
-coordinator's records.
+had not reached its target. This time begins with the answer that assigned other partitions to the
+member. The time ends with the start of the last answered heartbeat, up to the heartbeat that
+reported the partitions. Only certain knowledge of members counts. A member counts for less time
+than in its coordinator's records if it waits for partitions of others without being told, if it
+died, or if it was fenced.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..judge.history.columns import History
 
 
 def faults_in_reconciliations(history: History) -> int:
-    """Count them, from the tables `faults` and `reconciliations`."""
+    """Count such faults, from the tables `faults` and `reconciliations`."""
     begun = history.column("reconciliations", "begun_ns")
     order = np.argsort(begun, kind="stable")
     begun = begun[order]

@@ -1,4 +1,4 @@
-"""Record the disks when all nodes are down: raw logs, survivors of compaction, decisions."""
+"""The record of the disks of stopped nodes, with raw logs, compacted survivors, and decisions."""
 
 import time
 import zlib
@@ -21,7 +21,7 @@ V2 = 2
 
 
 def dump_remains(recorder: Recorder, data: Path) -> int:
-    """Record everything; return the number of batches."""
+    """Record everything, and return the number of batches."""
     batches = dump_logs(recorder, data)
     for node in sorted(data.glob("node-*")):
         replica = int(node.name.removeprefix("node-"))
@@ -46,10 +46,11 @@ def _dump_survivors(recorder: Recorder, folder: Path, replica: int, partition: s
 
 
 def survivors(folder: Path) -> dict[bytes, tuple[int, int | None]]:
-    """Return key -> (offset, digest; None: a tombstone) of the newest record that counts.
+    """Return, for each key, the (offset, digest) of the newest record that counts.
 
-    Aborted records do not count, as a replica may have cleaned them already. Data without a marker
-    was committed, since a cleaner removes aborted records before their marker.
+    The digest of a tombstone is None. Aborted records do not count, as a replica may have cleaned
+    them already. Data without a marker was committed, since a cleaner removes aborted records
+    before their marker.
     """
     newest: dict[bytes, tuple[int, int | None]] = {}
     pending: dict[int, list[tuple[bytes, int, int | None]]] = {}
@@ -88,7 +89,7 @@ def survivors(folder: Path) -> dict[bytes, tuple[int, int | None]]:
 def shared_epochs(entries: Iterable[ShardEntry]) -> set[tuple[int, int]]:
     """Return (producer id, epoch) of transactions V1, where an epoch has many transactions.
 
-    Such an epoch may begin with a decision of version 2: the abort that fenced the client before.
+    Such an epoch may begin with a decision of version 2, the abort that fenced the earlier client.
     """
     return {
         (entry.value.producer_id, entry.value.producer_epoch)
@@ -100,7 +101,7 @@ def shared_epochs(entries: Iterable[ShardEntry]) -> set[tuple[int, int]]:
 def _dump_decisions(recorder: Recorder, data: Path, shard: int) -> None:
     """Record the decisions that a majority has in the shard's journal.
 
-    If a snapshot replaces the beginning, decisions of epochs that several transactions may share
+    If a snapshot replaces the beginning, decisions in epochs that several transactions may share
     are recorded without their epoch, so that no marker is compared with them.
     """
     try:

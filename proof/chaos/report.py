@@ -1,4 +1,4 @@
-"""A run as a report: curves, faults on the timeline, tables, the verdict."""
+"""A run as a report, with curves, faults on the timeline, tables, and the verdict."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,10 @@ OTHER = "other"
 
 
 def write_report(run: Path, page: Path | None = None, verdict: Verdict | None = None) -> Path:
-    """Write the run's report.json and its page; return the page. Judges a run without a verdict."""
+    """Write report.json and the page of a run; return the page.
+
+    A run without a verdict is judged first.
+    """
     try:
         about = json.loads((run / "run.json").read_text(encoding="utf-8"))
         history = History.open(run)
@@ -32,7 +35,7 @@ def write_report(run: Path, page: Path | None = None, verdict: Verdict | None = 
 
 
 def report_of(about: Mapping[str, Any], series: Series, verdict: Verdict) -> RunReport:
-    """Return the report. about: the contents of run.json."""
+    """Return the report; `about` is the contents of run.json."""
     outcome = about.get("outcome") or {}
     *lines, last = verdict_words(verdict, evidence=True)
     faults = sorted(series.faults, key=lambda bar: bar.start_s)
@@ -85,7 +88,7 @@ def _curve(line: Line, series: Series) -> RunCurve:
 
 
 def target_of(kind: str) -> str:
-    """The target that a kind of fault belongs to."""
+    """Return the target of a kind of fault."""
     return next((target for target, kinds in KINDS_BY_TARGET.items() if kind in kinds), OTHER)
 
 

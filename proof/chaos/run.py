@@ -1,12 +1,14 @@
 """One run of chaos, from an empty directory to a verdict.
 
-RUN/run.json seed, settings, versions, how to replay it, and the results RUN/history/ what clients
-did and saw, faults, the contents of the disks RUN/report.json the data of `oncelog ui RUN`;
-report.html is the same as a page RUN/nodes/ the logs of the nodes; RUN/workers/ those of the
-clients' processes RUN/cluster/ the nodes' data: during the run, and afterwards if something is
-wrong
+    RUN/run.json      seed, settings, versions, how to replay the run, and the results
+    RUN/history/      operations of clients with results, faults, the contents of the disks
+    RUN/report.json   the data of `oncelog ui RUN`
+    RUN/report.html   the same data as a page
+    RUN/nodes/        the logs of the nodes
+    RUN/workers/      the logs of the clients' processes
+    RUN/cluster/      the nodes' data, during the run, and afterwards if something is wrong
 
-Only the sockets between brokers are outside of this directory, since their path must be short; they
+Only the sockets between brokers are outside of this directory, since their path must be short, and
 are removed with the cluster. No process is left, even after `kill -9` (guardian.py).
 """
 
@@ -81,7 +83,7 @@ class RunOutcome:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the run itself found nothing wrong, so that only the judge can."""
+        """Return whether the run itself found no violation, so that only the judge can."""
         return not self.broken and self.is_balanced
 
 
@@ -96,7 +98,7 @@ class ChaosRun:
         self._connection = ""  # of the clients of the load
 
     def go(self) -> RunOutcome:
-        """Run it. Raises Failure when it could not be done at all."""
+        """Run the load under faults; raise Failure when the run could not be done at all."""
         if self.out.exists() and any(self.out.iterdir()):
             raise Failure(f"{self.out} is not empty. Name another directory with --out.")
         make_private_directory(self.out)
@@ -278,7 +280,7 @@ class ChaosRun:
 
 
 def settings_of(run: Path) -> RunSettings:
-    """Return the settings of a run. Raise Failure if the directory is not that of a run."""
+    """Return the settings of a run; raise Failure if the directory is not that of a run."""
     try:
         about = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
         return RunSettings.from_json(about["settings"])

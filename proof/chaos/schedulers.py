@@ -1,4 +1,4 @@
-"""The schedulers of a run: faults of nodes, links and clients, side by side, at an even rate."""
+"""The schedulers of a run, which inject faults of nodes, links and clients at an even rate."""
 
 import time
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def start_schedulers(context: ChaosContext, settings: RunSettings) -> list[Sched
 
 
 def stop_schedulers(context: ChaosContext, schedulers: list[Scheduler]) -> None:
-    """Let the faults that are under way end, and heal everything."""
+    """Let the running faults end, and heal everything."""
     context.stopping.set()
     deadline = time.monotonic() + END_TIMEOUT_S
     for scheduler in schedulers:

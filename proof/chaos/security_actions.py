@@ -64,7 +64,7 @@ Change = Callable[[Admin], Awaitable[object]]
 
 
 def admit_user(cluster: "Cluster") -> str:
-    """Create the user; return the path of the file with which its clients log in."""
+    """Create the user; return the path of the properties file for the user's clients."""
     password = secrets.token_urlsafe(18)
     cluster.ask(partial(_set_password, password=password))
     cluster.ask(lambda admin: admin.acls.create(ACLS))
@@ -76,7 +76,7 @@ def admit_user(cluster: "Cluster") -> str:
 
 
 async def _set_password(admin: Admin, password: str | None) -> None:
-    """Set the user's password; None deletes it."""
+    """Set the user's password, or delete it (None)."""
     changes: dict[str, list[dict[str, Any]]] = {"deletions": [], "upsertions": []}
     of_user = {"name": USER, "mechanism": MECHANISM_NUMBER}
     if password is None:
@@ -98,7 +98,7 @@ async def _set_password(admin: Admin, password: str | None) -> None:
 
 
 async def _give_back(give: Change, admin: Admin) -> None:
-    """Restore what a fault has removed, retrying while there is no controller.
+    """Restore what a fault has removed, and retry while there is no controller.
 
     Otherwise every request of the load would be refused. Raises KafkaError after GIVEN_BACK_S.
     """
@@ -149,7 +149,7 @@ def _password_change(context: ChaosContext, fault: Fault) -> None:
     password = client_config(context.connection)["sasl.password"]
 
     async def logs_in(_: Admin) -> bool | None:
-        """Return whether a broker accepts the old password; None if no broker answers."""
+        """Return whether a broker accepts the old password, or None if no broker answers."""
         with contextlib.suppress(KafkaError):
             try:
                 async with Admin(client_config(context.connection), timeout_ms=1_000) as admin:

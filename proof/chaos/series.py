@@ -1,4 +1,4 @@
-"""A run's history by the second: operations, latencies and faults. Pure."""
+"""A run's history by the second, with operations, latencies and faults. Pure."""
 
 from typing import NamedTuple
 
@@ -13,14 +13,14 @@ BINS_MAX = 600
 
 
 class Line(NamedTuple):
-    """One curve: a value for each bin, nan for unknown values."""
+    """A curve, with a value for each bin, nan for unknown values."""
 
     name: str
     values: Array
 
 
 class FaultBar(NamedTuple):
-    """One fault on the axis of time, in seconds from the beginning."""
+    """A fault on the axis of time, in seconds from the beginning."""
 
     kind: str
     target: str
@@ -29,7 +29,10 @@ class FaultBar(NamedTuple):
 
 
 class Series(NamedTuple):
-    """`bin_s`: the length of a bin; the first begins with the first operation."""
+    """All curves and bars of a run.
+
+    bin_s: the length of a bin, of which the first begins with the first operation.
+    """
 
     bin_s: float
     seconds: float
@@ -39,7 +42,7 @@ class Series(NamedTuple):
 
 
 def series_of(history: History) -> Series:
-    """Return everything that is drawn. The first invocation is second 0."""
+    """Return everything that is drawn, where the first invocation is second 0."""
     invoked = history.column("sends", "invoked_ns")
     acknowledged = history.column("sends", "acknowledged_ns")
     polled = history.column("polls", "returned_ns")

@@ -1,4 +1,4 @@
-"""Seal and judge a run's history, and put the outcome into words and JSON."""
+"""The judgement of a run's history, and the outcome in words and JSON."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

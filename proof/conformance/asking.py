@@ -1,8 +1,8 @@
-"""Send a broker one request after another, and handle any reaction.
+"""Requests to a broker, one after another, with any reaction as an outcome.
 
 A broker may close the connection, stay silent, or send garbage. Each of these is an outcome, and
-the next request uses a new connection. Everything has a limit: the wait for an answer and its size,
-the failed connections, and the unanswered requests, after which the survey stops.
+the next request uses a new connection. Everything has a limit, such as the wait for an answer and
+the answer's size. After too many failed connections or unanswered requests, the survey stops.
 """
 
 import socket
@@ -28,7 +28,7 @@ _BY_HAND: Mapping[int, Any] = {0: produce, 1: fetch}
 
 
 class AskedBroker:
-    """A connection to one broker, in frames. Close it after use."""
+    """A connection to one broker, in frames; close it after use."""
 
     def __init__(
         self, config: Mapping[str, Any], host: str, port: int, *, answer_s: float = ANSWER_S
@@ -43,7 +43,7 @@ class AskedBroker:
 
     @property
     def stopped(self) -> str:
-        """Return why the survey stopped; empty while it continues."""
+        """The reason why the survey stopped, empty while it continues."""
         return self._over
 
     @property

@@ -1,4 +1,4 @@
-"""Comparison of two surveys: features that this cluster lacks or answers differently."""
+"""The comparison of two surveys, with features that this cluster lacks or answers differently."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,9 +22,9 @@ class Reason(NamedTuple):
 
 
 class ConformanceRow(NamedTuple):
-    """One feature of the other cluster. `reason`: why the two differ, if known.
+    """One feature of the other cluster; `reason` explains a difference, if known.
 
-    is_asked: False if the request was not sent to both clusters; `reason` says why.
+    is_asked: False if the request was not sent to both clusters, for the given `reason`.
     """
 
     kind: Kind
@@ -43,7 +43,10 @@ class ConformanceRow(NamedTuple):
 
 
 def compared(ours: Survey, theirs: Survey, reasons: Sequence[Reason]) -> list[ConformanceRow]:
-    """Return a row for each feature of theirs, with the first fitting reason if they differ."""
+    """Return a row for each feature of the other cluster.
+
+    A different row has the first fitting reason.
+    """
     rows = [*_apis(ours, theirs), *_features(ours, theirs), *_configs(ours, theirs)]
     return [row if row.is_equal or not row.is_asked else _with_reason(row, reasons) for row in rows]
 

@@ -1,8 +1,8 @@
 """A request for each API that changes nothing on any cluster.
 
-It has an unused name, an empty list, or a read instead of a change. `tests/proof/conformance`
-compares the topics and groups of a cluster before and after. Fields that a version lacks are left
-out, and fields without a value here have the schema's default.
+Such a request has an unused name, an empty list, or a read instead of a change.
+`tests/proof/conformance` compares the topics and groups of a cluster before and after. Fields that
+a version lacks are left out, and fields without a value here have the schema's default.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ ANSWERED = frozenset({"served", "refused", "elsewhere"})
 
 
 class AskOutcome(NamedTuple):
-    """The outcome of one request. `detail`: the error's name, or why no request was sent."""
+    """The outcome of one request, with the error's name, or why no request was sent."""
 
     came: Came
     detail: str = ""
@@ -33,7 +33,7 @@ SERVED, CLOSED, SILENT = AskOutcome("served"), AskOutcome("closed"), AskOutcome(
 
 
 def outcome_of(body: Any) -> AskOutcome:
-    """Return the outcome of a decoded answer; its first error counts, at any position."""
+    """Return the outcome of a decoded answer, by its first error at any position."""
     error = first_error(body)
     if not error:
         return SERVED

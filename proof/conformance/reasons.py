@@ -1,7 +1,7 @@
-"""The reasons why a cluster of ours differs from Apache Kafka 4.4. The first that matches counts.
+"""The reasons why a cluster of ours differs from Apache Kafka 4.4, of which the first match counts.
 
-docs/protocol.md is made from it. A row without a reason fails `oncelog conformance`, so that an
-unintended gap is noticed.
+docs/protocol.md is generated from the reasons. A row without a reason fails `oncelog conformance`,
+so an unintended gap is noticed.
 """
 
 from .compare import Reason

@@ -79,7 +79,7 @@ def _labelled(row: ConformanceRow) -> tuple[str, str]:
 
 
 def summary(rows: Sequence[ConformanceRow], surveys: Mapping[str, Survey]) -> Iterator[str]:
-    """Return how many rows are equal, and the features that only this cluster has."""
+    """Return the number of equal rows, and the features that only this cluster has."""
     found = counts(rows)
     yield (
         f"{surveys['ours'].address} beside {surveys['theirs'].address}: {found['equal']} equal, "

@@ -1,7 +1,7 @@
 """One cluster's features and the outcomes of its APIs, for printing and comparison.
 
-`harmless` has the requests, `asking` sends them, `compare` compares two surveys, `reasons` says why
-ours differs from Apache Kafka, and `report` is the text for a person.
+`harmless` has the requests, `asking` sends them, `compare` compares two surveys, `reasons` explains
+the differences from Apache Kafka, and `report` is the text for a person.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,10 @@ CONFIG_TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 
 @dataclass(frozen=True, slots=True)
 class SurveyedApi:
-    """An API's advertised versions and outcomes. `came`: by version; empty without requests."""
+    """An API's advertised versions, and its outcomes by version.
+
+    came: the outcomes, empty without requests.
+    """
 
     oldest: int
     newest: int
@@ -27,7 +30,10 @@ class SurveyedApi:
 
 
 class SurveyedFeature(NamedTuple):
-    """A feature's levels. `finalized`: the level in effect in the cluster, None without one."""
+    """A feature's levels.
+
+    finalized: the level in effect in the cluster, or None.
+    """
 
     lowest: int
     highest: int
@@ -40,8 +46,9 @@ class SurveyedFeature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One cluster. `address`: of the broker that answered. Keys of `configs`: CONFIG_TYPES.
+    """The survey of one cluster.
 
+    address: the address of the broker that answered. configs: keys by type, as in CONFIG_TYPES.
     stopped: why the survey ended early, so that the rest is unknown.
     """
 
@@ -54,7 +61,7 @@ class Survey:
 
 
 def api_label(key: int) -> str:
-    """Return an API's name, or its number where no name is known."""
+    """Return an API's name, or its number if the name is unknown."""
     return API_NAMES.get(key, f"API {key}")
 
 
@@ -63,7 +70,7 @@ def version_range(oldest: int, newest: int) -> str:
 
 
 def runs_of(versions: Iterable[int]) -> str:
-    """Return versions as text: `0-3, 5`."""
+    """Return versions as text, such as `0-3, 5`."""
     runs: list[list[int]] = []
     for version in sorted(versions):
         if runs and runs[-1][1] == version - 1:
@@ -74,7 +81,7 @@ def runs_of(versions: Iterable[int]) -> str:
 
 
 def came_in_words(came: Mapping[Version, AskOutcome]) -> str:
-    """Return outcomes as text: `served`, or `0-2 served; 3 refused INVALID_REQUEST`."""
+    """Return outcomes as text, such as `served`, or `0-2 served; 3 refused INVALID_REQUEST`."""
     if len(set(came.values())) <= 1:
         return str(next(iter(came.values()), ""))
     return "; ".join(

@@ -1,4 +1,4 @@
-"""Survey a cluster by asking one of its brokers."""
+"""The survey of a cluster, by requests to one of its brokers."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ BROKERS_TRIED_MAX = 20
 
 
 def survey(config: Mapping[str, Any], tell: Any, *, answer_s: float = ANSWER_S) -> Survey:
-    """Survey a cluster; `tell` gets a sentence about every two seconds. Raises Failure."""
+    """Survey a cluster, with a sentence to `tell` every two seconds; raise Failure."""
     broker, answer = _first_contact(config, answer_s)
     try:
         return _survey(broker, answer, tell)
@@ -108,7 +108,7 @@ def _ask_newest(
     values: Any,
     oldest: int = 0,
 ) -> Any:
-    """Return the answer in the newest common version, None without one or after an error."""
+    """Return the answer in the newest common version, or None without one or after an error."""
     low, high = advertised.get(key, (1, 0))
     for version in range(high, max(low, oldest) - 1, -1):
         if is_encodable(key, version):
@@ -149,7 +149,7 @@ def _configs(
 def _keys(
     broker: AskedBroker, advertised: Mapping[int, tuple[int, int]], resource_type: int, name: str
 ) -> frozenset[str]:
-    """Return the keys of a resource; only the broker itself answers for a broker's."""
+    """Return the keys of a resource; only a broker itself has the keys of that broker."""
     resource = {
         "resource_type": resource_type,
         "resource_name": name,

@@ -1,5 +1,5 @@
-"""chaos/load: clients of a chaos run: workloads, and their processes.
+"""The clients of a chaos run, with workloads and processes.
 
-Every operation is recorded in the history (judge/history). Begin with workloads.py; worker.py is
+Every operation is recorded in the history (judge/history). Begin with workloads.py. worker.py is
 the process.
 """

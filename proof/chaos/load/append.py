@@ -1,6 +1,6 @@
-"""Append: records are sent and polled, outside of transactions or in transactions of 1 to 4 steps.
+"""The workload append, which sends and polls, alone or in transactions of 1 to 4 steps.
 
-It is Jepsen's workload, with one addition: a new client sometimes uses the transactional id of
+This is Jepsen's workload, with one addition. A new client sometimes uses the transactional id of
 another live client, so that two clients use the same id. A client ends after a while, or when it
 may be broken.
 """
@@ -29,8 +29,8 @@ async def append(
 ) -> None:
     """Append until `stop()`, client after client.
 
-    name: the transactional id; others: other clients' ids that may be used. unread: shared by the
-    clients that read for one another.
+    name: the transactional id. others: ids of other clients that may be used. unread: a record of
+    unread data, shared by the clients that read for one another.
     """
     rng = context.rng
 

@@ -1,7 +1,7 @@
-"""Bank: transfers between partitions, each one transaction that reads and writes.
+"""The workload bank, with transfers between partitions, each a transaction that reads and writes.
 
 A partition is an account, and a record is one side of a transfer. A transfer takes from one account
-and gives to others; the amount depends on what was read before. The sum of all sides of all
+and gives to others, and the amount depends on the records read before. The sum of all sides of all
 transfers is zero. This invariant (`BankCheck`) fails when a transaction is torn, doubled or read
 although it was aborted.
 """
@@ -19,9 +19,9 @@ EXAMPLES_MAX = 5
 
 @dataclass(slots=True)
 class BankCheck:
-    """Checks the invariant on every record of the last reading; pure.
+    """A check of the invariant on every record of the last reading; pure.
 
-    Only transfers whose sum is not zero yet are kept.
+    Only transfers with a sum that is not yet zero are kept.
     """
 
     sides: int = 0
@@ -62,7 +62,7 @@ AMOUNT_MAX = 1_000
 
 
 async def bank(context: LoadContext, *, name: str) -> None:
-    """Transfer until `stop()`, client after client. name: the transactional id."""
+    """Transfer until `stop()`, client after client; `name` is the transactional id."""
     await one_after_another(partial(_BankClient, context, name), context)
 
 

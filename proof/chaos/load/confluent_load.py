@@ -1,9 +1,9 @@
 """The append workload with confluent-kafka, an independent client library.
 
-It uses one client after another, with blocking calls. Transactional clients use librdkafka's older
-protocol (V1). The library does not report how often it repeats an EndTxn, so a failed commit always
-has an unknown outcome. Calls of librdkafka may never return (its issues 5456, 5511). Then the
-process ends itself with STUCK, and its parent restarts it.
+The process uses one client after another, with blocking calls. Transactional clients use
+librdkafka's older protocol (V1). The library does not report how often it repeats an EndTxn, so a
+failed commit always has an unknown outcome. Calls of librdkafka may never return (its issues 5456,
+5511). Then the process ends itself with STUCK, and its parent restarts it.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ class _Load:
 
 
 class _Client:
-    """A client: a producer and a consumer of assigned partitions."""
+    """A client, with a producer and a consumer of assigned partitions."""
 
     def __init__(self, load: _Load) -> None:
         self._load, self._recorder, self._rng = load, load.recorder, load.rng

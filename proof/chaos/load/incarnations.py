@@ -1,4 +1,4 @@
-"""Clients that live for a while and are then replaced: the common part of all workloads."""
+"""The common part of all workloads, clients that live for a while and are then replaced."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ AFTER_PROBLEM_MS = 100
 
 @dataclass(slots=True)
 class Tally:
-    """The errors that clients met, by name, and how many clients lived."""
+    """The errors of clients, by name, and the number of clients."""
 
     errors: Counter[str] = field(default_factory=Counter[str])
     clients: int = 0
@@ -43,7 +43,7 @@ class LoadContext(NamedTuple):
 
 
 class Incarnation(Protocol):
-    """One client, as long as it lives. All methods raise KafkaError."""
+    """One client for its whole life, whose methods all raise KafkaError."""
 
     @property
     def is_over(self) -> bool: ...
@@ -53,9 +53,9 @@ class Incarnation(Protocol):
 
 
 class WorkloadClient:
-    """A client: a producer and a consumer, one operation after the other.
+    """A client, with a producer and a consumer, one operation after the other.
 
-    A workload implements `work`: one operation, with the pause after it. Raises KafkaError.
+    A workload implements `work`, one operation with the pause after it. Raises KafkaError.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class WorkloadClient:
 
     @property
     def is_over(self) -> bool:
-        """Return whether it may be broken, so that a new client must replace it."""
+        """Return whether the client may be broken, so that a new client must replace it."""
         return self._producer.is_over
 
     async def open(self) -> None:
-        """Make it ready. Raises KafkaError."""
+        """Prepare the client; raise KafkaError."""
         if self._producer.transactional_id is not None:
             await self._producer.initialize()
 
@@ -104,7 +104,7 @@ class WorkloadClient:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """End it as a program should."""
+        """End the client as a program should."""
         for close in (self._producer.close, self._consumer.close):
             with contextlib.suppress(KafkaError):  # nothing of it may be left
                 await close()
@@ -130,7 +130,7 @@ async def one_after_another(make: Callable[[], Incarnation], context: LoadContex
 
 
 async def _until(client: Incarnation, context: LoadContext) -> None:
-    """Let one client work until it is over, or old, or `stop()`; then end it by any means."""
+    """Let one client work until it is over, or old, or `stop()`; then end the client."""
     clock, rng, tally = asyncio.get_running_loop().time, context.rng, context.tally
     end_of_life = clock() + rng.uniform(0.2, 1.0) * context.settings.life_ms_max / 1000
     tally.clients += 1

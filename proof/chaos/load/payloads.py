@@ -1,8 +1,8 @@
 """The contents of a load's records. Pure.
 
-A record begins with eight bytes of value, by which the judge recognises it. The data of its
-workload follows: the bank adds the number of the transfer and the amount, the others add filler, so
-that sizes differ.
+A record begins with eight bytes of value, by which the judge recognises the record. The data of its
+workload follows. The bank adds the number of the transfer and the amount, and the others add
+filler, so sizes differ.
 """
 
 import struct
@@ -13,22 +13,22 @@ FILLER = bytes(4_096)
 
 
 def plain(value: int, filler_bytes: int) -> bytes:
-    """Return a record that holds only its value and filler."""
+    """Return a record with only its value and filler."""
     return _VALUE.pack(value) + FILLER[:filler_bytes]
 
 
 def leg(value: int, transfer: int, amount: int) -> bytes:
-    """Return one side of a transfer: `amount` is received (above 0) or given (below 0)."""
+    """Return one side of a transfer; `amount` is received (above 0) or given (below 0)."""
     return _LEG.pack(value, transfer, amount)
 
 
 def value_of(content: bytes | None) -> int:
-    """Return the value of any record; -1 for a record that no load has written."""
+    """Return the value of any record, or -1 for a record that no load has written."""
     return -1 if content is None or len(content) < _VALUE.size else _VALUE.unpack_from(content)[0]
 
 
 def leg_of(content: bytes | None) -> tuple[int, int] | None:
-    """Return (transfer, amount) of a record of the bank; None for any other."""
+    """Return (transfer, amount) of a record of the bank, or None for any other record."""
     if content is None or len(content) != _LEG.size:
         return None
     return _LEG.unpack(content)[1:]

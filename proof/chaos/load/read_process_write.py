@@ -1,9 +1,9 @@
-"""Read, process, write: each input becomes one output, and the transaction commits the offsets.
+"""The workload that writes one output for each input, and commits the offsets transactionally.
 
 Members of one group read the records of `append`. A transaction takes the records of one poll,
 writes one record for each to the partition of the same number (so the order can be judged), and
-commits the offsets with it (KIP-447). After a transaction that did not commit, the consumer
-rewinds. Other members read and commit without transactions.
+commits the offsets (KIP-447). After a transaction that did not commit, the consumer rewinds. Other
+members read and commit without transactions.
 """
 
 from functools import partial
@@ -25,9 +25,9 @@ async def read_commit(context: LoadContext) -> None:
 
 
 class _Reader:
-    """One incarnation of a member that reads the records of `append` and commits offsets plainly.
+    """One incarnation of a member that reads the records of `append` and commits plain offsets.
 
-    The last commit that was acknowledged is the group's final offset (check A6).
+    The last acknowledged commit is the group's final offset (check A6).
     """
 
     is_over = False
@@ -57,7 +57,10 @@ class _Reader:
 
 
 async def read_process_write(context: LoadContext, *, name: str) -> None:
-    """Be a member of the job until `stop()`, client after client. name: the transactional id."""
+    """Be a member of the job until `stop()`, client after client.
+
+    `name` is the transactional id.
+    """
     await one_after_another(partial(_Member, context, name), context)
 
 
@@ -108,8 +111,9 @@ class _Member(WorkloadClient):
             await self._producer.send(OUTPUTS, record.partition, value, content)
 
     def _offsets(self, polled: Polled, transaction: Begun) -> dict[TopicPartition, int]:
-        """Return the offsets to commit by partition; record them as [first record, behind the
-        last).
+        """Return the offsets to commit by partition, and record each range.
+
+        A range is [first record, offset after the last record).
         """
         spans: dict[TopicPartition, tuple[int, int]] = {}
         for record in polled.records:

@@ -1,7 +1,8 @@
 """A consumer of ours that records every poll.
 
-It reads assigned partitions, or as a member of a group. `rewind` seeks back to the start of a
-failed transaction's polls. The session stays the same, and the next poll has to begin there.
+The consumer reads assigned partitions, or as a member of a group. `rewind` seeks back to the start
+of a failed transaction's polls. The session stays the same, and the next poll has to begin at that
+start.
 """
 
 import random
@@ -29,7 +30,7 @@ class Polled(NamedTuple):
 
 
 class RecordedConsumer:
-    """A recorded consumer. One object is one client, or half of one."""
+    """A recorded consumer, whose object is one client, or half of one."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class RecordedConsumer:
     async def assign_near_end(
         self, partitions: Iterable[TopicPartition], rng: random.Random
     ) -> None:
-        """Read these partitions, from somewhere before their ends. Raises KafkaError."""
+        """Read these partitions, from somewhere before their ends; raise KafkaError."""
         wanted = list(partitions)
         ends = await self._consumer.end_offsets(wanted)
         starts = await self._consumer.beginning_offsets(wanted)
@@ -106,7 +107,7 @@ class RecordedConsumer:
     async def poll(
         self, timeout_ms: int, records_max: int, transaction: Begun | None = None
     ) -> list[ConsumerRecord]:
-        """Return and record the polled records. Raises KafkaError."""
+        """Return and record the polled records; raise KafkaError."""
         polled = await self.fetch(timeout_ms, records_max, transaction)
         self.record(polled, transaction)
         return polled.records
@@ -139,7 +140,7 @@ class RecordedConsumer:
             )
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit plainly the offsets of the last poll. Raises KafkaError."""
+        """Commit the plain offsets of the last poll; raise KafkaError."""
         assert self._group is not None
         generation, before = self.group_metadata().generation_id, self._consumer.commits_sent
         rows = [
@@ -167,9 +168,7 @@ class RecordedConsumer:
             raise problem
 
     def _note_ownership(self, group: str) -> None:
-        """Record the partitions owned in the current generation, if they changed since the last
-        poll.
-        """
+        """Record the owned partitions of the current generation, if changed since the last poll."""
         member = self.group_metadata()
         owned = member.generation_id, sorted(self._consumer.assignment)
         if owned != self._owned:
@@ -180,7 +179,7 @@ class RecordedConsumer:
                 self._recorder.add("ownerships", *row)
 
     def rewind(self) -> None:
-        """Go back to where the polls since `begin` began, in partitions that are still assigned."""
+        """Return to the beginning of the polls since `begin`, in partitions still assigned."""
         mine = set(self._consumer.assignment)
         for key, offset in self._begun_at.items():
             if key in mine:

@@ -1,8 +1,8 @@
 """A producer of ours that records every operation.
 
-One object is one client. When `is_over`, a new one has to be created, as after a fence, or when the
-outcome of a commit is unknown. Errors of records are recorded in the history; errors of calls are
-raised unchanged.
+One object is one client. When `is_over`, a new client has to be created, as after a fence, or when
+the outcome of a commit is unknown. Errors of records are recorded in the history. Errors of calls
+are raised unchanged.
 """
 
 from ....client.produce.delivery import Delivery
@@ -23,7 +23,7 @@ COMMIT_CALLS_MAX = 2  # a commit whose deadline passed may be requested again
 
 
 class RecordedProducer:
-    """A recorded producer. Without a transactional id it is idempotent, or not even that."""
+    """A recorded producer, which without a transactional id is idempotent, or not even that."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class RecordedProducer:
         self.close = self._producer.close
 
     async def initialize(self) -> None:
-        """Take the transactional id over. Raises KafkaError."""
+        """Take the transactional id over; raise KafkaError."""
         assert self.transactional_id is not None
         begun = self._recorder.initialize_invoked(self.process, self.transactional_id)
         try:
@@ -81,7 +81,7 @@ class RecordedProducer:
         )
 
     async def begin(self) -> Begun:
-        """Begin a transaction. Raises KafkaError."""
+        """Begin a transaction; raise KafkaError."""
         assert self.transactional_id is not None
         try:
             await self._producer.begin_transaction()
@@ -97,7 +97,7 @@ class RecordedProducer:
     async def send(self, topic: str, partition: int, value: int, content: bytes) -> None:
         """Send a record; `settle`, `commit` or `abort` report its outcome.
 
-        Raises KafkaError when it was not accepted.
+        Raises KafkaError when the record was not accepted.
         """
         name = f"{topic}/{partition}"
         row = self._recorder.send_invoked(
@@ -113,7 +113,7 @@ class RecordedProducer:
     async def settle(self) -> None:
         """Wait for the records that were sent outside of transactions.
 
-        After one that failed, a new session of ordered sends begins.
+        After a failed record, a new session of ordered sends begins.
         """
         self.highest = {}
         for row, name, delivery in self._unsettled:
@@ -129,7 +129,7 @@ class RecordedProducer:
         self._unsettled.clear()
 
     async def commit(self) -> OpOutcome:
-        """Commit. Return the known outcome. After INFO, and after a fatal error, `is_over`."""
+        """Commit and return the known outcome; after INFO, and after a fatal error, `is_over`."""
         transaction = self.transaction
         assert transaction is not None
         before = self._producer.ends_sent
@@ -165,7 +165,7 @@ class RecordedProducer:
     async def end(
         self, problem: KafkaError | None, *, is_aborted: bool, is_flushed: bool = False
     ) -> OpOutcome:
-        """Commit, or abort: if requested, or after the `problem` of an operation.
+        """Commit, or abort if requested or after the `problem` of an operation.
 
         Only flushed records are certain to be in the log, hidden from readers.
         """
@@ -181,7 +181,10 @@ class RecordedProducer:
         return OpOutcome.FAIL
 
     async def abort(self, why: KafkaError | None = None) -> None:
-        """Abort. The transaction has certainly failed, since its commit was never requested."""
+        """Abort, so that the transaction has certainly failed.
+
+        Its commit was never requested.
+        """
         await self._has_aborted()
         self._end(OpOutcome.FAIL, why)
 
@@ -217,5 +220,5 @@ class RecordedProducer:
 
 
 def name_of(problem: KafkaError) -> str:
-    """Return the error's name; there are few names, so that they can be counted."""
+    """Return the error's name, of which there are few, so errors can be counted."""
     return f"{type(problem).__name__} ({problem.number})"

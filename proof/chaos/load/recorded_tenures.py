@@ -1,10 +1,10 @@
 """Records the assignments of a member of a consumer group (KIP-848), for checks G1 to G3.
 
-While the member lacks partitions of its assignment, it reconciles (`reconciliations.py`).
+While the member lacks partitions of its assignment, the member reconciles (`reconciliations.py`).
 
-The partition belongs to the member from a moment between the heartbeat and the answer that assigned
-it. The member uses it from a later poll on. If the member was stopped before it read the answer, or
-before that poll, other members may have the partition already.
+A partition belongs to the member from a moment between the heartbeat and the answer that assigned
+the partition. The member uses the partition from a later poll on. If the member was stopped before
+it read the answer, or before that poll, other members may have the partition already.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from ...judge.history.schema import NONE
 
 
 class RecordedTenures:
-    """A record of one member's heartbeats, and of the partitions that it takes and gives up."""
+    """A record of one member's heartbeats, and of the partitions that it takes and loses."""
 
     def __init__(self, recorder: Recorder, process: int, group: str) -> None:
         self._recorder, self._process, self._group = recorder, process, group
@@ -69,6 +69,6 @@ class RecordedTenures:
                 self._recorder.tenure_ended(tenure[0])
 
     def epoch_of(self, partition: TopicPartition) -> int:
-        """Return the epoch at which it got a partition; its current epoch without a tenure."""
+        """Return the epoch at which the member got a partition, else the current epoch."""
         tenure = self._open.get(partition)
         return self._epoch if tenure is None else tenure[1]

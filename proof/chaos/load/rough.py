@@ -1,8 +1,8 @@
-"""Clients with short timeouts for replicas, and clients whose batches have wrong headers.
+"""Clients with short timeouts for replicas, and clients with wrong headers of batches.
 
-A Produce waits 0 to 8 ms at the broker, so most batches are in the log when the answer says that
-they timed out. Other batches have a wrong time, position or number of records in the header. Either
-the broker refuses such a batch, or the record stays in the log for as long as its own time says.
+A Produce waits 0 to 8 ms at the broker, so most batches are in the log when the answer is a
+timeout. Other batches have a wrong time, position or number of records in the header. Either the
+broker refuses such a batch, or the record stays in the log for as long as its own time says.
 """
 
 import random
@@ -88,7 +88,7 @@ class _Rough:
         await pause(2 * settings.pause_ms, rng)
 
     async def _produce(self, partition: int, batch: bytes, wait_ms: int) -> int:
-        """Send a batch. Return the base offset. Raises KafkaError."""
+        """Send a batch and return the base offset; raise KafkaError."""
         wanted = ProduceTopic(APPEND, None, [ProducePartition(partition, batch)])
         request = ProduceRequest(None, -1, wait_ms, [wanted])
         body = produce.encode_request(request, PRODUCE_VERSION)
@@ -102,7 +102,7 @@ class _Rough:
 
 
 def _batch(values: list[int], is_old: bool) -> bytes:
-    """Encode new records; the first one may be old."""
+    """Encode new records, the first of which may be old."""
     now_ms = time.time_ns() // 1_000_000
     return encode_batch(
         [

@@ -10,7 +10,10 @@ JOB, READERS = GROUPS = ("job", "readers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
-    """Times are milliseconds of the event loop; shares are probabilities of one operation."""
+    """The settings of a load, with times in ms of the event loop, and probabilities.
+
+    The shares are probabilities of one operation.
+    """
 
     append_partitions: int = 6
     # as many as append_partitions, since the order is kept from one to the other

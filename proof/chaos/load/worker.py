@@ -1,7 +1,7 @@
-"""One process of clients: `python -m oncelog.proof.chaos.load.worker JSON`.
+"""One process of clients, `python -m oncelog.proof.chaos.load.worker JSON`.
 
-It runs a load until SIGTERM, or until its parent is gone, and reports the errors of its clients on
-stdout. If proxies are given, its connections use them, one for each broker port.
+The process runs a load until SIGTERM, or until its parent is gone, and reports the errors of its
+clients on stdout. If proxies are given, its connections use them, one for each broker port.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class _ProxiedLoop(asyncio.SelectorEventLoop):
         self._ports = ports
 
     async def create_connection(self, factory, host=None, port=None, **options):  # type: ignore[override]
-        """Connect to the proxy's port where the port has one."""
+        """Connect to the proxy's port if the port has a proxy."""
         chosen = port if port is None else self._ports.get(port, port)
         return await super().create_connection(factory, host, chosen, **options)  # type: ignore[arg-type]
 

@@ -1,7 +1,7 @@
-"""The load of one process: several clients of every workload, as coroutines of one event loop.
+"""The load of one process, several clients of every workload, as coroutines of one event loop.
 
-Everything is an argument: the cluster, the recorder, the settings, the end, the random numbers. A
-number makes names different, so that any number of loads can run side by side.
+Cluster, recorder, settings, end and random numbers are arguments. A number is part of the names, so
+any number of loads can run side by side.
 """
 
 import asyncio
