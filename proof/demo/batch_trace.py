@@ -1,10 +1,10 @@
 """The fate of each batch, from librdkafka's own log (its debug context `msg`).
 
 Pure. librdkafka logs when it sends a batch (PRODUCE), when the batch is acknowledged and when it
-ends without an answer (both MSGSET). So the batches in flight when a broker died, and the repeated
-batches, can be counted exactly. librdkafka's statistics come at intervals and do not count repeated
-batches. A batch of an idempotent producer is recognised by its first sequence number. Without
-idempotence, batches that were put back into the queue count as repeated.
+ends without an answer (both MSGSET). Therefore the batches in flight when a broker died, and the
+repeated batches, can be counted exactly. librdkafka's statistics come at intervals and do not count
+repeated batches. A batch of an idempotent producer is recognised by its first sequence number.
+Without idempotence, batches that were put back into the queue count as repeated.
 """
 
 import re
@@ -19,7 +19,7 @@ _ENDED = re.compile(
 
 
 class TraceCounts(NamedTuple):
-    """Totals since the start; the difference of two is what happened in between."""
+    """Totals since the start; the difference of two totals covers the time in between."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -40,7 +40,7 @@ class BatchTrace:
         self._seen: set[tuple[int, int]] = set()  # (partition, base sequence) that left once
 
     def feed(self, line: str) -> None:
-        """Read one log line; lines of other kinds are skipped."""
+        """Read one log line, and skip lines of other kinds."""
         c = self.counts
         if match := _SENT.search(line):
             batch = (int(match[1]), int(match[3]))

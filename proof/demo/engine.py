@@ -1,7 +1,8 @@
-"""The interface of the application between the demo's topics: two plain workers, or a Spark job.
+"""The interface of the application between the demo's topics, two plain workers or a Spark job.
 
-An engine reads the flights and writes enriched flights and sums. The demo starts it, makes faults
-in it and in the cluster, waits until it has processed everything, and judges its outputs.
+An engine reads the flights and writes enriched flights and sums. The demo starts the engine,
+injects faults into it and into the cluster, waits until everything is processed, and judges the
+outputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -64,5 +65,5 @@ class EngineProcesses(Generic[Processes]):
 
 
 def last_ms(times: Iterable[float | None], from_s: float) -> float:
-    """Return the milliseconds until the last of these times; 0 without any."""
+    """Return the milliseconds until the last of these times, or 0 without any."""
     return (max((at for at in times if at), default=from_s) - from_s) * 1000

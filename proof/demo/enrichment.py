@@ -9,9 +9,9 @@ An enriched flight is a line of five fields, separated by tabs:
   mph                miles per hour in the air, NA if unknown
 
 The running sums of a partition (flights, miles, minutes of arrival delay) are kept by carrier for
-the current month. Flights come in order of months, so a month's sums are final when the next one
-begins. The sums are small enough for the metadata of the committed offset. So the offset and the
-sums of all flights before it are one record, and cannot contradict each other.
+the current month. Flights come in order of months, so a month's sums are final when the next month
+begins. The sums are small enough for the metadata of the committed offset. Therefore the offset and
+the sums of all flights before that offset are one record, and cannot contradict each other.
 """
 
 import json
@@ -37,7 +37,7 @@ class Flight(NamedTuple):
 
     @classmethod
     def of(cls, value: bytes) -> "Flight":
-        """Parse a record's value. Raises ValueError for anything but a flight."""
+        """Parse a record's value; raise ValueError for any value that is not a flight."""
         fields = value.decode().split(",")[ROW_NUMBER:]
         if len(fields) <= DISTANCE:
             raise ValueError(f"{value[:40]!r} is no flight")

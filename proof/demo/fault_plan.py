@@ -50,8 +50,9 @@ BURST_S, OUTAGE_S = (0.05, 0.25), (0.2, 0.8)
 def plan(seed: int, kinds: Sequence[str]) -> list[Fault]:
     """Return each of these kinds once, in an order drawn from the seed.
 
-    Number 0 of a fault: which partition, worker or query. 1: how far the worker's transaction is,
-    or how long full speed lasts before the kill. 2: how long the node stays down.
+    Each fault has three random numbers. Number 0 chooses the partition, worker or query. Number 1
+    chooses the progress of the worker's transaction, or the time at full speed before the kill.
+    Number 2 chooses how long the node stays down.
     """
     return list(islice(schedule(f"oncelog demo {seed}", kinds), len(kinds)))
 

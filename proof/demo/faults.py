@@ -1,7 +1,7 @@
-"""The demo's faults of brokers. Each is aimed at work in flight, and its effect is verified.
+"""The demo's faults of brokers, each aimed at work in flight, with a verified effect.
 
 fault_plan.py describes the kinds and their purpose. After each fault, every replica is in sync
-again before the next, so that one fault does not become another.
+again before the next fault, so that one fault does not become another.
 """
 
 import time
@@ -30,7 +30,7 @@ class FaultReport(NamedTuple):
 
 
 class DemoFaults(FaultContext[Cluster]):
-    """The faults of brokers, made one at a time."""
+    """The faults of brokers, injected one at a time."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class DemoFaults(FaultContext[Cluster]):
         self.partitions = partitions  # of the source
 
     def inflict(self, fault: Fault) -> FaultReport:
-        """Make a fault, wait until the cluster is whole again, and report."""
+        """Inject a fault, wait until the cluster is whole again, and report."""
         before = self.stream.trace.counts
         actions: Mapping[str, Callable[[Fault], Effect]] = {
             "kill": self._kill,

@@ -40,32 +40,32 @@ def archive() -> Path:
 
 
 def airlines() -> dict[str, str]:
-    """Carrier -> the airline's name."""
+    """Return the airlines' names by carrier."""
     with (archive().parent / AIRLINES).open(newline="") as file:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
 
 
 def lines() -> list[bytes]:
-    """The data lines of the CSV, in order, without the heading."""
+    """Yield the data lines of the CSV, in order, without the heading."""
     with zipfile.ZipFile(archive()) as zipped:
         return zipped.read("flights.csv").splitlines()[1:]
 
 
 def record(row: int, line: bytes) -> tuple[bytes, bytes]:
-    """Key and value of a row's record."""
+    """Return key and value of a row's record."""
     key = line.split(b",", TAIL_NUMBER + 1)[TAIL_NUMBER]
     number = b"%d" % row
     return key or number, number + b"," + line
 
 
 def row_of(value: bytes) -> int:
-    """Return the row number inside a record's value; -1 for any other record."""
+    """Return the row number inside a record's value, or -1 for any other record."""
     number, _, _ = value.partition(b",")
     return int(number) if number.isdigit() else -1
 
 
 def csv_rows(count: int | None = None) -> Iterator[list[str]]:
-    """The first rows of the CSV by the csv module, without the heading."""
+    """Return the first rows of the CSV by the csv module, without the heading."""
     with zipfile.ZipFile(archive()) as zipped, zipped.open("flights.csv") as file:
         reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
         next(reader)
@@ -73,7 +73,10 @@ def csv_rows(count: int | None = None) -> Iterator[list[str]]:
 
 
 def added_up(rows: Iterable[Sequence[str]], *fields: int) -> Sums:
-    """Sum by these fields and month: flights, arrivals of known delay, minutes of it, miles."""
+    """Return the sums by these fields and month.
+
+    The sums are flights, arrivals of known delay, minutes of delay, and miles.
+    """
     found: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for row in rows:
         sums = found[(*(row[field] for field in fields), int(row[MONTH]))]

@@ -1,11 +1,11 @@
-"""Judge an engine's outputs: every input counts exactly once, and no uncommitted record is visible.
+"""The judge of an engine's outputs, by which every input counts exactly once.
 
-Pure. It gets the inputs from their log, the outputs as a read_committed consumer saw them up to the
-end, and the transactions that the workers reported. If no input is missing, doubled or out of
-order, the outputs' input offsets cover the input without gap or overlap. If a worker died after it
-had requested the commit, the outcome of its transaction is unknown: all or none of it may be there.
-For an engine that reports no transactions, uncommitted and torn are not judged; a record that a
-reader should not have seen is doubled as well.
+Also, no uncommitted record may be visible. Pure. The judge gets the inputs from their log, the
+outputs as a read_committed consumer saw them up to the end, and the transactions that the workers
+reported. If no input is missing, doubled or out of order, the outputs' input offsets cover the
+input without gap or overlap. If a worker died after it had requested the commit, the outcome of its
+transaction is unknown, and all or none of it may be visible. For an engine that reports no
+transactions, uncommitted and torn are not judged. A wrongly visible record is then doubled as well.
 """
 
 from collections import Counter, deque
@@ -55,7 +55,10 @@ class TransactionOutcome(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputVerdict(ContentsVerdict):
-    """The verdict on the outputs. `totals`: the last running sums of all partitions, added up."""
+    """The verdict on the outputs.
+
+    totals: the sums over all partitions of the last running sums.
+    """
 
     sums_read: int = 0
     totals: Sums = field(default_factory=Sums)
@@ -71,8 +74,8 @@ def judge_outputs(
 ) -> OutputVerdict:
     """Judge a run.
 
-    `transactions` is None for an engine that reports none. `judge_sums` is for sums of another form
-    than the workers'.
+    transactions: None for an engine that reports no transactions. judge_sums: a function for sums
+    of another form than the workers'.
     """
     found = Findings()
     visible: Counter[str] = Counter()
@@ -112,7 +115,7 @@ def judge_outputs(
 def _made_of(
     inputs: Inputs, partition: int, value: bytes, airlines: Mapping[str, str]
 ) -> Enriched | None:
-    """Return the parsed output; None when it is wrong for the input that it names."""
+    """Return the parsed output, or None for an output that is wrong for the input that it names."""
     try:
         made = take_apart(value)
         is_right = (
@@ -126,7 +129,7 @@ def _made_of(
 
 
 def judge_running_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
-    """Judge the workers' sums: add up the inputs again, and compare at each record."""
+    """Judge the workers' sums by a second addition of the inputs, record by record."""
     by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {p: [] for p in inputs}
     count = 0
     for partition, offset, key, value in records:

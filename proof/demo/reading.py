@@ -1,4 +1,4 @@
-"""Read the demo's topics back with a plain consumer of committed records."""
+"""The reading of the demo's topics with a plain consumer of committed records."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -60,7 +60,7 @@ def wait_for(what: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def ends_of(cluster: Cluster, topics: Iterable[str] | None = None) -> list[EndOfPartition]:
-    """Return both ends of every partition (None: of all topics)."""
+    """Return both ends of every partition, of all topics if None."""
     wanted = None if topics is None else list(topics)
 
     async def ask(admin: Any) -> list[EndOfPartition]:
@@ -78,6 +78,6 @@ def ends_of(cluster: Cluster, topics: Iterable[str] | None = None) -> list[EndOf
 
 
 def open_transactions(cluster: Cluster) -> Mapping[str, str]:
-    """Return transactional id -> state of the transactions that are not at their end."""
+    """Return the states of unfinished transactions by transactional id."""
     found = cluster.ask(lambda admin: admin.transactions.list_transactions(states=OPEN_STATES))
     return {t.transactional_id: t.state for t in found}

@@ -1,4 +1,4 @@
-"""The screen of the demo: progress, a line for each fault, the verdict."""
+"""The screen of the demo, with progress, a line for each fault, and the verdict."""
 
 import sys
 import threading
@@ -36,10 +36,10 @@ WITHOUT = {
 
 
 class Screen:
-    """Progress on stderr: a live line in a terminal, else a line at least every 5 s."""
+    """The progress on stderr, as a live line in a terminal, else a line at least every 5 s."""
 
     def __init__(self, seed: int, broken: str, options: str, what_is_broken: str) -> None:
-        """Begin. options: those of the command that repeats this run."""
+        """Begin; `options` are those of the command that repeats this run."""
         self._started = self._spoke = time.monotonic()
         self._is_live = sys.stderr.isatty()
         self._over = threading.Event()
@@ -67,7 +67,7 @@ class Screen:
         self._counts = counts
 
     def doing(self, words: str) -> None:
-        """Show what the demo waits for."""
+        """Show the current wait of the demo."""
         self._doing = words
 
     def say(self, text: str) -> None:

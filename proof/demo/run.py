@@ -1,10 +1,10 @@
 """`oncelog demo` processes the flights on a cluster of failing nodes, and judges twice.
 
 The cluster has three nodes, and topics of 6 partitions, RF 3, min.insync 2. A plain producer sends
-the flights. An engine (engine.py) reads them, and writes enriched flights and running sums of
-delays: a Spark job, or two plain workers of one group. The faults are drawn from a printed seed.
-Then everything is read back and judged. `--break` removes one guarantee of the producer or the
-workers and changes nothing else.
+the flights. An engine (engine.py), which is a Spark job or two plain workers of one group, reads
+the flights and writes enriched flights and running sums of delays. The faults are drawn from a
+printed seed. Then everything is read back and judged. `--break` removes one guarantee of the
+producer or the workers and changes nothing else.
 """
 
 import time
@@ -78,7 +78,7 @@ class DemoReport:
 
     @property
     def is_proof(self) -> bool:
-        """Whether faults hit batches in flight, and transactions that were open."""
+        """Return whether faults hit batches in flight, and transactions that were open."""
         return self.hit_batches and any(f.effect.open_transactions for f in self.faults)
 
     @property
@@ -104,7 +104,7 @@ class Demo:
         *,
         doing: Callable[[str], None] = lambda words: None,
     ) -> None:
-        """Prepare a run. doing: called with a sentence about the current wait."""
+        """Prepare a run; `doing` is called with a sentence about the current wait."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.report = DemoReport(seed, broken, engine)
         self._started_s = 0.0
@@ -117,9 +117,10 @@ class Demo:
         kinds: tuple[str, ...] | None = None,
         rows: int | None = None,
     ) -> DemoReport:
-        """Produce the flights, have the engine process them during faults, read all back and judge.
+        """Produce the flights, process them during faults, read all back and judge.
 
-        `kinds` limits the kinds of faults, and `rows` the number of flights."""
+        kinds: limits the kinds of faults. rows: limits the number of flights.
+        """
         self._started_s = started = time.monotonic()
         lines = flights.lines()[:rows]
         engine = self._engine()
@@ -255,7 +256,7 @@ class Demo:
         report.account = engine.account()
 
     def _judge_end(self, engine: Engine) -> tuple[Finding, ...]:
-        """Judge the end. Markers follow decisions, so they are allowed a moment."""
+        """Judge the end, with some time for markers, which follow decisions."""
         found: tuple[Finding, ...] = ()
 
         def is_settled() -> bool:

@@ -1,6 +1,7 @@
-"""The demo's engine on Spark: one job with two queries, and its faults.
+"""The demo's engine on Spark, one job with two queries, and its faults.
 
-The cluster lists the open transactions, by the sinks' transactional ids, right before the fault.
+The cluster lists the open transactions, by the sinks' transactional ids, immediately before the
+fault.
 """
 
 import shutil
@@ -95,8 +96,9 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return {p: min(one[p], other[p]) for p in one.keys() & other.keys()}
 
     def outputs(self) -> int:
-        """Return the rows of committed batches. A skipped batch is reported twice, and counted
-        once.
+        """Return the rows of committed batches, each counted once.
+
+        A skipped batch is reported twice.
         """
         seen = {t.number: t.rows for t in list(self.processes.batches) if t.query == QUERIES[0]}
         return sum(seen.values())
@@ -151,7 +153,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return Effect(f"killed node {node}, coordinator of {name}", hit, failover_ms)
 
     def _aim(self, fault: Fault) -> list[str]:
-        """Return open transactions of a task, as soon as there are any; [] at the timeout."""
+        """Return open transactions of a task, as soon as there are any, or [] at the timeout."""
         prefix = f"{PREFIX}{SINK_ID}-{fault.pick(0, QUERIES)}.g"
         found: list[str] = []
 

@@ -24,7 +24,7 @@ WORKER_MODULE = "pyspark.worker"  # what the daemon of the tasks is started with
 
 @dataclass(frozen=True, slots=True)
 class ReportedBatch:
-    """A committed micro-batch. begun_at: wall clock, in seconds."""
+    """A committed micro-batch; `begun_at` is wall clock, in seconds."""
 
     query: str
     number: int
@@ -35,7 +35,7 @@ class ReportedBatch:
 
 
 class SparkJobProcess(Supervisor):
-    """The driver of the job. `arguments`: those of the job."""
+    """The driver of the job; `arguments` are the arguments of the job."""
 
     restarts_max = 20
     stop_timeout_s = 60.0
@@ -64,7 +64,7 @@ class SparkJobProcess(Supervisor):
             self.last[query] = batch
 
     def committed_after(self, at: float) -> dict[str, float | None]:
-        """Return when each query first reported a batch that it began after `at` (wall clock)."""
+        """Return when each query first reported a batch that began after `at` (wall clock)."""
         found: dict[str, float | None] = dict.fromkeys(self.queries)
         for batch in list(self.batches):
             if batch.begun_at > at and found[batch.query] is None:
@@ -72,7 +72,7 @@ class SparkJobProcess(Supervisor):
         return found
 
     def kill_java(self) -> int:
-        """Send SIGKILL to the driver's JVM, start the job again; return the ended pid."""
+        """Send SIGKILL to the driver's JVM, start the job again, and return the ended pid."""
         driver, java = self.driver, self.java
         self.unwanted(JOB)
         java.kill()
@@ -82,7 +82,7 @@ class SparkJobProcess(Supervisor):
         return java.pid
 
     def kill_python(self) -> int:
-        """Send SIGKILL to the driver's Python, start the job again; return the ended pid."""
+        """Send SIGKILL to the driver's Python, start the job again, and return the ended pid."""
         java, pid = self.java, self.unwanted(JOB).process.pid
         self.driver.kill()
         self.start(JOB)
@@ -91,7 +91,7 @@ class SparkJobProcess(Supervisor):
         return pid
 
     def kill_a_worker(self) -> int:
-        """Send SIGKILL to the busiest Python process that executes tasks; return its pid."""
+        """Send SIGKILL to the busiest Python process that executes tasks, and return its pid."""
         before = {p: p.cpu_times() for p in self.task_workers()}
         time.sleep(BUSY_SAMPLE_S)
         used: list[tuple[float, int, psutil.Process]] = []
@@ -120,8 +120,9 @@ class SparkJobProcess(Supervisor):
         raise self._missing("runs no Java")
 
     def task_workers(self) -> list[psutil.Process]:
-        """Return the processes that pyspark's daemon forked for tasks; others plan, or ask for
-        offsets.
+        """Return the processes that pyspark's daemon forked for tasks.
+
+        Other Python processes plan, or ask for offsets.
         """
         found: list[psutil.Process] = []
         for daemon in self.java.children():
@@ -134,7 +135,7 @@ class SparkJobProcess(Supervisor):
         return Failure(f"The Spark job {what}. Its log: {self.log(JOB)}")
 
     def _end(self, process: psutil.Process) -> None:
-        """Return when it has ended by itself, or help."""
+        """Return when the process has ended by itself, or end it."""
         deadline = time.monotonic() + GONE_TIMEOUT_S
         with contextlib.suppress(psutil.NoSuchProcess):
             while process.status() != psutil.STATUS_ZOMBIE:  # the supervisor asks for its exit code

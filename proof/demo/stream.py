@@ -1,8 +1,8 @@
-"""The demo's producer: it streams the flights through confluent-kafka and records the answers.
+"""The demo's producer, which streams the flights through confluent-kafka and records the answers.
 
-It is one thread. It sends at a steady rate that leaves enough rows for the remaining faults (each
-horizon_s takes two thirds of the rest), and at full speed while `bursting`, so that a kill hits
-batches in flight.
+The producer is one thread. It sends at a steady rate that leaves enough rows for the remaining
+faults. Each horizon_s takes two thirds of the rest. It sends at full speed while `bursting`, so
+that a kill hits batches in flight.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class _TraceHandler(logging.Handler):
 
 
 class Stream(threading.Thread):
-    """A thread that streams rows. Its fields may be read at any time."""
+    """A thread that streams rows, whose fields may be read at any time."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Stream(threading.Thread):
 
     @contextlib.contextmanager
     def bursting(self) -> Iterator[None]:
-        """Stream at full speed inside the `with`."""
+        """Stream at full speed inside the `with` block."""
         self._burst.set()
         try:
             yield
@@ -148,9 +148,10 @@ class Stream(threading.Thread):
         return Producer({**CLIENT_SETTINGS, **self._settings}, logger=logger)
 
     def _replace(self, producer: Any, problem: Exception) -> Any:
-        """After a fatal error use a new producer where that is the lesson, else fail.
+        """After a fatal error use a new producer if the lesson requires that, else fail.
 
-        An idempotent producer notices when the log behind it was truncated, and refuses to go on.
+        An idempotent producer notices when the log behind it was truncated, and refuses to
+        continue.
         """
         self.fatal_errors += 1
         if not self._outlives_fatal_errors:
@@ -166,8 +167,9 @@ class Stream(threading.Thread):
         return self._new_producer()
 
     def _pace(self) -> float:
-        """Return the records per second: fewer if the rows would run out before the faults, never
-        none.
+        """Return the records per second, never none.
+
+        The rate is lower if the rows would otherwise be used up before the faults.
         """
         left = len(self._lines) - self.handed_over
         trickle = left / (TRICKLE_HORIZONS * self._horizon_s)

@@ -1,4 +1,4 @@
-"""The common part of all jobs' reports: verdict, exit code, findings."""
+"""The common part of all jobs' reports, with verdict, exit code and findings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ STATE = {0: "ok", 1: "bad"}
 
 
 class Judged(Protocol):
-    """A judged run. is_proof: whether faults hit work in flight."""
+    """A judged run; `is_proof` says whether faults hit work in flight."""
 
     seed: int
     broken: str
@@ -26,12 +26,12 @@ class Judged(Protocol):
 
 
 def exit_code(report: Judged) -> int:
-    """Return 0 for exactly once; 1 for violated; 3 for neither a violation nor a proof."""
+    """Return 0 for exactly once, 1 for violated, 3 for neither a violation nor a proof."""
     return 1 if report.findings else 0 if report.is_proof else 3
 
 
 def sentence(report: Judged, *, without: str, no_proof: str, right: str) -> str:
-    """Return the verdict. without: the effect of the removed part."""
+    """Return the verdict; `without` is the effect of the removed part."""
     took = f"seed {report.seed}, {report.seconds:.0f} s"
     if report.findings:
         named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)
@@ -81,7 +81,10 @@ def demo_run_report(
     fields: Mapping[str, Any],
     when: Sequence[tuple[float, float]],
 ) -> RunReport:
-    """Return the report. fields: the run as JSON; when: begin and end of each fault."""
+    """Return the report.
+
+    fields: the run as JSON. when: begin and end of each fault.
+    """
     faults: list[Mapping[str, Any]] = fields["faults"]
     return RunReport(
         command="oncelog demo",

@@ -1,9 +1,9 @@
-"""Judge the Spark job's sums: by origin, carrier and month, one record for each change.
+"""The judge of the Spark job's sums by origin, carrier and month, with one record for each change.
 
 Pure. A record's key is ORIGIN/CARRIER/FIRST-DAY-OF-THE-MONTH, its value a JSON object with flights,
-arrivals (of known delay), minutes of arrival delay, miles. All records of a key are in one
-partition, and each counts more flights than the one before, so a batch that was written twice would
-be visible. The last one must be the sum of all inputs.
+arrivals (of known delay), minutes of arrival delay, and miles. All records of a key are in one
+partition, and each record counts more flights than the record before. A batch that was written
+twice would therefore be visible. The last record must be the sum of all inputs.
 """
 
 import json
@@ -47,8 +47,9 @@ def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tupl
 
 
 def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int, ...]]:
-    """Parse a record of sums: (origin, carrier, month), and the numbers of FIELDS. Raises
-    ValueError.
+    """Parse a record of sums; raise ValueError.
+
+    Returns (origin, carrier, month), and the numbers of FIELDS.
     """
     origin, carrier, day = key.decode().split("/")
     found = json.loads(value)

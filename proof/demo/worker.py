@@ -1,20 +1,21 @@
-"""One worker of the demo: consume, transform, produce, exactly once, with confluent-kafka.
+"""One worker of the demo, which consumes, transforms and produces exactly once.
 
     python -m oncelog.proof.demo.worker '{"connection": ..., "name": ..., ...}'
 
-Nothing here is special to oncelog. One transaction writes an enriched flight for each polled
-flight, the changed sums, and the offsets, atomically. The worker's state (the sums so far) is read
-with the offsets, so the worker may die at any point.
+The worker uses confluent-kafka, and nothing here is special to oncelog. One transaction atomically
+writes an enriched flight for each polled flight, the changed sums, and the offsets. The worker's
+state (the sums so far) is read with the offsets, so the worker may die at any point.
 
-It reports each step on stdout, as a line of JSON, so that faults can be aimed and the judge knows
-the outcomes: began, sending (the offsets), committing, committed or aborted.
+The worker reports each step on stdout, as a line of JSON. The steps are began, sending (the
+offsets), committing, committed or aborted. With the reports faults can be aimed, and the judge
+knows the outcomes.
 
-Three things are easy to get wrong. The group metadata with the offsets must be that of the
-generation in which the partitions were assigned: librdkafka drops the member id when the session is
-lost, and metadata without one is not verified. After an abort the consumer has to rewind. And a
-call may never return: librdkafka 2.16 waits for ever when the group's coordinator was away for some
-seconds (its issue 5511), and ignores the timeout (5456). So a stuck worker ends itself, and its
-successor finds a consistent state.
+Three mistakes are easy to make. The group metadata with the offsets must be that of the generation
+in which the partitions were assigned. librdkafka drops the member id when the session is lost, and
+metadata without a member id is not verified. After an abort the consumer has to rewind. A call may
+never return, because librdkafka 2.16 waits for ever when the group's coordinator was away for some
+seconds (its issue 5511), and ignores the timeout (5456). Therefore a stuck worker ends itself, and
+its successor finds a consistent state.
 """
 
 import json
@@ -187,7 +188,7 @@ class Worker:
         return work
 
     def _insist(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Call again while the library says that this may help."""
+        """Repeat a call while the library reports that a repetition may help."""
         while True:
             self.idle_s = 0
             try:
@@ -213,7 +214,7 @@ def tell(*event: Any) -> None:
 
 
 def main() -> int:
-    """Work until SIGTERM; FATAL when the producer or the consumer cannot continue."""
+    """Work until SIGTERM; return FATAL when the producer or the consumer cannot continue."""
     worker = Worker(WorkerSettings(**json.loads(sys.argv[1])))
 
     def end(*_: Any) -> None:

@@ -1,7 +1,7 @@
-"""The demo's engine of plain workers: two processes of one consumer group, and their faults.
+"""The demo's engine of plain workers, two processes of one consumer group, and their faults.
 
-The workers' reports aim the faults: at a transaction that has just begun, or one that is being
-committed.
+The workers' reports aim the faults at a transaction that has just begun, or at a transaction that
+is being committed.
 """
 
 import time
@@ -26,7 +26,10 @@ OPEN = ("began", "sending", "committing")
 
 
 class WorkerEngine(EngineProcesses[WorkerProcesses]):
-    """The engine of workers. is_fenced: False sends offsets without the group's metadata."""
+    """The engine of workers.
+
+    is_fenced: with False, offsets are sent without the group's metadata.
+    """
 
     name = "two workers"
     kinds = fault_plan.OF_TRANSACTIONS
@@ -50,7 +53,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         super().__init__(cluster, WorkerProcesses(settings, cluster.data))
 
     def start(self) -> None:
-        """Make the topic of offsets, start every worker."""
+        """Create the topic of offsets, and start every worker."""
         self.cluster.coordinator("group", GROUP)
         for topic in self.topics:
             self.cluster.wait_for_isr(topic, len(self.cluster.node_ids))
@@ -58,7 +61,10 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
             self.processes.start(name)
 
     def wait_until_at_work(self) -> str | None:
-        """Wait until each worker has begun a transaction; return a sentence if one has not."""
+        """Wait until each worker has begun a transaction.
+
+        Returns a sentence if some worker has not.
+        """
         last = self.processes.last
         if self.processes.wait(lambda: len(last) == len(NAMES), START_TIMEOUT_S):
             return None

@@ -1,8 +1,8 @@
-"""Compare a topic's records with the expected ones, by the key that each record contains.
+"""The comparison of a topic's records with the expected records, by the key in each record.
 
-Pure: no history, no cluster, no clock, no numpy. A record has a key: its row among those that one
-producer got, or the input from which it was made. Keys ascend within a partition. Records that were
-not acknowledged may be there or not; both are legal.
+Pure, without history, cluster, clock and numpy. A record has a key, which is its row among the
+records of one producer, or the input from which it was made. Keys ascend within a partition.
+Records that were not acknowledged may be present or absent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ Key = TypeVar("Key", int, Place)
 
 
 class Acknowledgement(NamedTuple):
-    """The acknowledged position of a record; NO_OFFSET without an offset (acks=0)."""
+    """The acknowledged position of a record, with NO_OFFSET for acks=0."""
 
     partition: int
     offset: int
@@ -68,7 +68,10 @@ def look_at(
     name_of: Callable[[Key], str],
     found: Findings,
 ) -> tuple[int, dict[Key, Place]]:
-    """Return the number of records, and each key's first position; key None: an altered record."""
+    """Return the number of records, and each key's first position.
+
+    An altered record has the key None.
+    """
     places: dict[Key, Place] = {}
     highest: dict[int, Key] = {}
     read = 0
@@ -97,10 +100,10 @@ def judge_stream(
     records: Records,
     row_of: Callable[[bytes], int],
 ) -> ContentsVerdict:
-    """Judge the records of one producer: `sent[row]` is the value that the producer got as row.
+    """Judge the records of one producer, where `sent[row]` is the value of the row.
 
-    `acknowledged` maps rows to the producer's acknowledgements. `row_of` returns the row number in
-    a value, negative without one.
+    acknowledged: the producer's acknowledgements by row. row_of: returns the row number in a value,
+    negative without one.
     """
     found = Findings()
     at_promised_place: set[int] = set()
@@ -140,9 +143,9 @@ def judge_end(
     committed: Mapping[int, int],
     input_ends: Mapping[int, int],
 ) -> tuple[Finding, ...]:
-    """Judge the end: everything is decided and readable, and the group is at the end of the input.
+    """Judge the end, where everything is decided and readable, and the group has read all inputs.
 
-    open_transactions: transactional id -> state, of those that are not complete. committed,
+    open_transactions: the states of incomplete transactions by transactional id. committed,
     input_ends: by partition of the input.
     """
     found = Findings()

@@ -1,15 +1,15 @@
-"""The anomalies of a partition's log: names and sentences, for all judges of logs.
+"""The anomalies of a partition's log, with names and sentences, for all judges of logs.
 
-A pure table. It is at the bottom because its users may not import one another: `oncelog check`
-(proof/judge) reads batch headers one by one, and the audit on Spark (proof/audit) compares columns.
-Sentences are in printf's form, which Spark's format_string shares.
+A pure table. The table is at the bottom because its users may not import one another. `oncelog
+check` (proof/judge) reads batch headers one by one, and the audit on Spark (proof/audit) compares
+columns. Sentences are in printf's form, which Spark's format_string shares.
 """
 
 from typing import NamedTuple
 
 
 class LogAnomaly(NamedTuple):
-    """An anomaly of a log. `sentence` is empty where the two judges describe a case differently."""
+    """An anomaly of a log; `sentence` is empty if the two judges describe a case differently."""
 
     name: str
     what: str

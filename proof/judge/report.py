@@ -40,7 +40,7 @@ def audit_words(audit: TopicAudit, *, evidence: bool) -> Iterator[str]:
 
 
 def findings_words(findings: Iterable[Finding], *, evidence: bool) -> Iterator[str]:
-    """Yield each finding with its first cases; violations first."""
+    """Yield each finding with its first cases, violations first."""
     for one in sorted(findings, key=lambda f: (not f.is_violation, f.anomaly.check)):
         word = "VIOLATION" if one.is_violation else "legal"
         yield f"{word} {one.anomaly.check} {one.name}: {one.count:,} ({one.anomaly.what})"
@@ -95,7 +95,10 @@ def finding_fields(one: Finding) -> dict[str, Any]:
 
 
 def catalogue_rows() -> list[dict[str, str]]:
-    """Return all anomalies; `kind`: a violation, or legal and only information."""
+    """Return all anomalies.
+
+    The kind of an anomaly is a violation, or legal and only information.
+    """
     return [
         {
             "check": anomaly.check,

@@ -1,4 +1,4 @@
-"""The judge: runs the checks over a history and reports the findings."""
+"""The judge, which runs the checks over a history and reports the findings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

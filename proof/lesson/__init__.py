@@ -1,1 +1,1 @@
-"""`oncelog lesson`: five faults that the reader makes, and the effect of each on an application."""
+"""`oncelog lesson`, with five faults that the reader injects, and their effects."""

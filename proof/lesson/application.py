@@ -1,9 +1,9 @@
-"""The application of the lesson: one invoice for each order, in one of three ways.
+"""The application of the lesson, which writes one invoice for each order, in one of three ways.
 
     python -m oncelog.proof.lesson.application '{"bootstrap": ..., "way": ..., ...}'
 
-It processes ten orders at a time with a pause of `pause_s` for each, so that a kill hits it within
-a batch. It reports each finished step on stdout, as a line of JSON.
+The application processes ten orders at a time with a pause of `pause_s` for each, so that a kill
+happens within a batch. Each finished step is reported on stdout, as a line of JSON.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ FENCED = 4  # exit code
 class LessonSettings:
     """The settings of one application.
 
-    orders, invoices: topics. name: the transactional id and the group. parent: a pid.
+    orders, invoices: topics. name: the transactional id and the group. parent: a process id.
     """
 
     bootstrap: str
@@ -64,7 +64,7 @@ class InvoicingApplication:
         )
 
     async def run(self) -> None:
-        """Work for as long as the lesson lives."""
+        """Work until the lesson ends."""
         async with self._producer as producer, self._consumer as consumer:
             if self._settings.way in (EXACTLY_ONCE, LEAVES_OPEN):
                 await producer.init_transactions()

@@ -1,4 +1,4 @@
-"""Reads the input of a lesson's reader while the lesson waits for something else."""
+"""The input of a lesson's reader, which is read while the lesson waits."""
 
 import queue
 import sys
@@ -35,7 +35,7 @@ class Dialogue:
         threading.Thread(target=self._listen, name="lesson-input", daemon=True).start()
 
     def until(self, has_happened: Callable[[], bool], do: Callable[[], object]) -> None:
-        """Return when it has happened, whether the reader or `do` caused it.
+        """Return when the event has happened, caused by the reader or by `do`.
 
         Raises Quit, Repeat, Skip.
         """
@@ -47,7 +47,7 @@ class Dialogue:
 
     @property
     def waiting(self) -> int:
-        """Return how many typed lines are still unread."""
+        """Return the number of unread typed lines."""
         return self._typed.qsize()
 
     def forget(self) -> None:
@@ -56,7 +56,7 @@ class Dialogue:
             pass
 
     def look(self) -> Answer | None:
-        """Return the answer typed since the last call. Raises Quit, Repeat, Skip."""
+        """Return the answer typed since the last call; raise Quit, Repeat, Skip."""
         answer = "quit" if self._is_over else self._answer()
         if answer == "quit":
             raise Quit
@@ -67,7 +67,7 @@ class Dialogue:
         return answer
 
     def next(self) -> None:
-        """Return when the reader continues. Raises Quit, Repeat."""
+        """Return when the reader continues; raise Quit, Repeat."""
         is_over: list[bool] = []
         try:
             self.until(lambda: bool(is_over), lambda: is_over.append(True))

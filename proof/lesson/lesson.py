@@ -1,9 +1,9 @@
-"""Five steps on a cluster of three nodes: the effect of a fault on an application, and why.
+"""Five steps on a cluster of three nodes, each with the effect of a fault, and its reason.
 
-1 at most once, 2 at least once, 3 exactly once: the reader kills an application that writes an
-invoice for each order, and the lesson counts. 4: a fenced zombie. 5: a transaction that is left
-open. The reader makes each fault, in another terminal or with Enter. The lesson verifies the fault,
-and says where to look.
+In steps 1 (at most once), 2 (at least once) and 3 (exactly once) the reader kills an application
+that writes an invoice for each order, and the lesson counts. Step 4 is a fenced zombie, and step 5
+a transaction that is left open. The reader injects each fault, in another terminal or with Enter.
+The lesson verifies the fault, and names the place to look at.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ BETWEEN = "The fault fell between two batches. Repeat the step to see what it do
 
 
 class Lesson:
-    """One reader's lesson. page: the address of the page, "" without one."""
+    """One reader's lesson; `page` is the address of the page, "" without one."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Lesson:
         )
 
     def run(self, first: int = 1) -> None:
-        """Run the steps from `first` on. Ends early when the reader quits."""
+        """Run the steps from `first` on, until the end or until the reader quits."""
         number = first
         try:
             while number <= len(self.steps):
@@ -98,7 +98,7 @@ class Lesson:
         self._tell("That was the lesson. Ask the same of your application: oncelog prove --help")
 
     def _do(self, step: Callable[[], None]) -> None:
-        """Run a step. Report a problem that ends it, and let the reader repeat it."""
+        """Run a step; report a problem that ends the step, and let the reader repeat it."""
         try:
             step()
         except (Failure, KafkaError) as problem:
@@ -126,7 +126,7 @@ class Lesson:
             self._processes.kill(FIRST)
 
     def _is_in_the_midst(self) -> bool:
-        """Wait until the application is within a batch; False if it has ended."""
+        """Wait until the application is within a batch; return False if it has ended."""
         processes, before = self._processes, self._processes.invoiced[FIRST]
 
         def is_there() -> bool:
@@ -283,8 +283,9 @@ class Lesson:
         return found
 
     def _settle(self, has_happened: Callable[[], bool], process: str, otherwise: str) -> None:
-        """Wait for a change that needs no action; Failure after a minute, or when the process has
-        ended.
+        """Wait for a change that needs no action.
+
+        Raises Failure after a minute or without a process.
 
         Raises Quit, Repeat, Skip.
         """

@@ -1,4 +1,4 @@
-"""The processes of the lesson: applications, and the page; they all end with it."""
+"""The processes of the lesson, which are applications and the page, and all end with it."""
 
 import json
 import os
@@ -20,13 +20,13 @@ ADDRESS = re.compile(r"oncelog ui: (http://\S+)")
 
 
 class LessonProcesses(Supervisor):
-    """The supervised processes. None is restarted automatically, since the reader kills them.
+    """The supervised processes, which are not restarted, since the reader kills them.
 
-    invoiced: how many invoices each application has written. said: its last report.
+    invoiced: the number of invoices of each application. said: the last report of each application.
     """
 
     def __init__(self, logs: Path, data: Path) -> None:
-        """Keep the processes' logs. data: the directory of the cluster that the page shows."""
+        """Create the processes; `data` is the directory of the cluster that the page shows."""
         super().__init__(logs)
         self._data, self._opens = data, "--no-open"
         self._settings: dict[str, LessonSettings] = {}
@@ -57,7 +57,7 @@ class LessonProcesses(Supervisor):
         raise Failure(f"The page did not start; {self.last_words(PAGE)}")
 
     def has_ended(self, name: str) -> bool:
-        """Return whether a process is gone and its last report was read."""
+        """Return whether a process has ended and its last report was read."""
         child = self._children[name]
         if child.process.poll() is None:
             return False

@@ -1,1 +1,1 @@
-"""HTML of a run's or a cluster's data. The functions need no server, no extra and no network."""
+"""HTML of a run's or a cluster's data, by functions without a server, an extra or a network."""

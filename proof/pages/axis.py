@@ -1,4 +1,4 @@
-"""A picture of a time range: curves above, rows of events below; pure.
+"""A picture of a time range, with curves above, and rows of events below; pure.
 
 Each curve and each kind of event has its own row with its name, so no meaning depends on colour.
 Times are in milliseconds, since any beginning.
@@ -60,7 +60,11 @@ class AxisRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeAxis:
-    """A time range. label: a time as text; address: the link of a time, if any."""
+    """A time range.
+
+    label: a function that returns a time as text. address: a function that returns the link of a
+    time, if any.
+    """
 
     start_ms: int
     end_ms: int
@@ -68,7 +72,7 @@ class TimeAxis:
     address: Callable[[int], str] | None = None
 
     def picture(self, title: str, curves: Sequence[Curve], rows: Sequence[AxisRow]) -> Html:
-        """Return all of it as one picture; title: the same as text."""
+        """Return all of it as one picture; `title` is its text alternative."""
         below = TOP + len(curves) * CURVE
         height = below + len(rows) * ROW + 4
         drawn = element(
@@ -111,7 +115,10 @@ class TimeAxis:
         )
 
     def _row(self, row: AxisRow, y: float) -> Html:
-        """Draw events as points, faults as bars, work as strokes; each event with its sentence."""
+        """Draw events as points, faults as bars, and work as strokes.
+
+        Each event has its sentence.
+        """
         name = row.name if len(row.name) <= LETTERS_MAX else f"{row.name[: LETTERS_MAX - 1]}…"
         strokes = [
             element("rect", x=f"{self._x(at):.1f}", y=y - 4, width=1, height=8, class_="work")

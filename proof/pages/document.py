@@ -1,4 +1,4 @@
-"""The document around every page: head, skip link, navigation, content; pure."""
+"""The document around every page, with head, skip link, navigation and content; pure."""
 
 import base64
 import hashlib
@@ -14,7 +14,10 @@ STYLE_FILE = Path(__file__).parent / "style.css"
 
 
 def document(title: str, header: Child, main: Child, *head: Child, **attributes: str) -> str:
-    """Return a whole document. head: further elements of its head; attributes: of the body."""
+    """Return a whole document.
+
+    head: further elements of its head. attributes: the attributes of the body.
+    """
     first = element(
         "head",
         element("meta", charset="utf-8"),
@@ -28,7 +31,7 @@ def document(title: str, header: Child, main: Child, *head: Child, **attributes:
 
 
 def masthead(about: str, links: Sequence[Html], *others: Child) -> Html:
-    """Return the header of a page: its cluster or run, and the links to its parts."""
+    """Return the header of a page, with its cluster or run, and the links to its parts."""
     return element(
         "header",
         element("a", "Skip to the content", href="#content", class_="skip"),

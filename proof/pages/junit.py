@@ -1,4 +1,4 @@
-"""JUnit XML of runs, which the servers and tools of all languages read. Pure."""
+"""JUnit XML of runs, a format that build servers and tools of all languages read. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JunitCase:
-    """One run as a test case. problem: empty for a passed one; message and text tell of it."""
+    """One run as a test case, which has passed if `problem` is empty.
+
+    message, text: the description of the problem.
+    """
 
     suite: str
     name: str
@@ -24,7 +27,7 @@ class JunitCase:
 
 
 def junit_xml(name: str, cases: Sequence[JunitCase]) -> str:
-    """Return a suite of cases; characters that XML does not allow are escaped."""
+    """Return a suite of cases, and escape characters that XML does not allow."""
     suite = ElementTree.Element(
         "testsuite", name=printable(name), tests=str(len(cases)),
         errors=_count(cases, "error"), failures=_count(cases, "failure"),

@@ -1,7 +1,7 @@
 """HTML that escapes automatically, so text of clusters cannot become markup; pure.
 
-`element` escapes every child and every attribute value that is not `Html` already, and nothing else
-makes `Html`.
+`element` escapes every child and every attribute value that is not `Html` already. Only this module
+creates `Html`.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,10 @@ NOTHING = Html("")
 
 
 def element(tag: str, *children: Child, **attributes: str | int | float | bool | None) -> Html:
-    """Return an element; `class_` is class, `_` in names is `-`, None and False leave one out."""
+    """Return an element.
+
+    `class_` stands for class, and `_` in names for `-`. An attribute of None or False is left out.
+    """
     found = "".join(_attribute(name, value) for name, value in attributes.items())
     if tag in _VOID:
         return Html(f"<{tag}{found}>")

@@ -1,4 +1,4 @@
-"""The common parts of several views: numbers, ages, states, tables, links; pure."""
+"""The common parts of several views, such as numbers, ages, states, tables and links; pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,7 +20,7 @@ YEAR_9999_MS = 253_370_764_800_000
 
 
 def number(value: float | None) -> str:
-    """Return a number with separated thousands; a dash for an unknown one."""
+    """Return a number with separated thousands, or a dash for an unknown number."""
     if value is None:
         return "-"
     if isinstance(value, float) and not value.is_integer():
@@ -29,7 +29,7 @@ def number(value: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Return a span of time in two units at most."""
+    """Return a duration in at most two units."""
     if ms is None:
         return "-"
     seconds = abs(ms) / 1000
@@ -46,7 +46,7 @@ def duration(ms: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Return bytes in a unit that fits."""
+    """Return bytes in a fitting unit."""
     if value is None:
         return "-"
     amount = float(value)
@@ -58,7 +58,10 @@ def size(value: int | None) -> str:
 
 
 def clock(at_ms: float, *, with_date: bool = False) -> Html:
-    """Return a time of day, with the date for machines; producers may choose any time."""
+    """Return a time of day, with the date in machine-readable form.
+
+    Producers may choose any time.
+    """
     if not 0 <= at_ms < YEAR_9999_MS:
         return element("span", "-")
     at = datetime.fromtimestamp(at_ms / 1000)
@@ -67,7 +70,7 @@ def clock(at_ms: float, *, with_date: bool = False) -> Html:
 
 
 def as_of(words: str, as_of_ms: int) -> Html:
-    """Return a sentence that states the age of something older than its view."""
+    """Return a sentence with the age of data that is older than its view."""
     return element("p", words, " as of ", clock(as_of_ms), ".", class_="about")
 
 
@@ -106,7 +109,10 @@ def table(
     numbers: Sequence[int] = (),
     empty: str = "none",
 ) -> Html:
-    """Return a table that scrolls by itself if it is too wide; numbers: right-aligned columns."""
+    """Return a table that scrolls by itself if it is too wide.
+
+    numbers: right-aligned columns.
+    """
     if not rows:
         return element("p", empty, class_="empty")
     head = [
@@ -148,7 +154,7 @@ def table(
 
 
 def more(count: int, address: str) -> Html:
-    """Return how many rows a table leaves out, and which JSON twin has them."""
+    """Return the number of omitted rows, and the name of the JSON document that has all rows."""
     return element("p", f"and {count} more: see {address}") if count > 0 else NOTHING
 
 
@@ -159,7 +165,7 @@ def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
 
 
 def explanation(words: Mapping[str, Any]) -> Html:
-    """Return the sentences of `why` and `explain`; commands can be pasted unchanged."""
+    """Return the sentences of `why` and `explain`, with commands that can be pasted unchanged."""
     lines = [
         element("div", element("dt", line["about"]), element("dd", _sentence(line["sentence"])))
         for line in words["lines"]
@@ -175,5 +181,5 @@ def _sentence(text: str) -> Child:
 
 
 def advice(text: str) -> Child:
-    """Return a next step: a command as code, a sentence as text."""
+    """Return a next step, which is a command as code, or a sentence as text."""
     return _sentence(text) if text else "-"

@@ -1,4 +1,4 @@
-"""The folder of a run: report.json and report.html, written for its owner and read as untrusted."""
+"""The folder of a run with report.json and report.html, for its owner only, read as untrusted."""
 
 import os
 import stat
@@ -16,7 +16,10 @@ DATA, PAGE = "report.json", "report.html"
 
 
 def keep_report(report: RunReport, folder: Path, page: Path | None = None) -> Path:
-    """Write the data and its page; return the page. page: another path than in the folder."""
+    """Write the data and its page, and return the path of the page.
+
+    page: another path than the one in the folder.
+    """
     make_private_directory(folder)
     report = replace(report, made_ms=time.time_ns() // 1_000_000)
     write_private(folder / DATA, report.as_json())
@@ -26,7 +29,7 @@ def keep_report(report: RunReport, folder: Path, page: Path | None = None) -> Pa
 
 
 def report_in(folder: Path) -> RunReport:
-    """Return the report of a folder; raise Failure with a sentence without a valid one."""
+    """Return the report of a folder; raise Failure with a sentence without a valid report."""
     file = folder / DATA
     try:
         # Opening a pipe would wait for its writer.

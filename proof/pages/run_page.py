@@ -1,4 +1,4 @@
-"""The views of a run: verdict, events of one record, timeline of faults, figures; pure."""
+"""The views of a run, with verdict, events of one record, timeline of faults, and figures; pure."""
 
 from collections.abc import Sequence
 
@@ -65,7 +65,7 @@ def _story(report: RunReport) -> Html:
 
 
 def _step(line: StoryLine) -> Child:
-    """Return a step; a fault among the steps has its sign."""
+    """Return a step, with a sign if the step is a fault."""
     if not line.what.startswith("FAULT"):
         return line.what
     return element("strong", element("span", "■ ", aria_hidden="true"), line.what)

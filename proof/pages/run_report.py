@@ -1,4 +1,4 @@
-"""The report of a run as plain data: report.json, which `oncelog ui RUN/` reads back; pure.
+"""The report of a run as plain data in report.json, which `oncelog ui RUN/` reads; pure.
 
 A report may come from anywhere, so each part is checked for its form and its size.
 """
@@ -41,7 +41,7 @@ class WorkMark(NamedTuple):
 
 
 class RunCurve(NamedTuple):
-    """Values over time: seconds and value."""
+    """Values over time, as pairs of seconds and value."""
 
     name: str
     unit: str
@@ -65,7 +65,7 @@ class RunTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The report of a run. state: of the verdict, "" if nothing was tested."""
+    """The report of a run; `state` is that of the verdict, "" if nothing was tested."""
 
     command: str
     made_ms: int = 0
@@ -94,7 +94,7 @@ class RunReport:
 
 
 def read_report(text: str | bytes) -> RunReport:
-    """Parse a report.json; raise ValueError with a sentence for anything else."""
+    """Parse a report.json; raise ValueError with a sentence for any other document."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as problem:

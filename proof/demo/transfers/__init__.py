@@ -1,4 +1,4 @@
-"""transfers: `oncelog demo --job transfers`, one transaction over Kafka and a database.
+"""`oncelog demo --job transfers`, with transactions over Kafka and a database.
 
-run.py runs it. service.py is the application, broken.py its variants without a part.
+run.py runs the job. service.py is the application, and broken.py has its variants without a part.
 """

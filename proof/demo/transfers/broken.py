@@ -1,7 +1,7 @@
-"""The writer of the demo's services. It reports its steps, and `--break` removes a part of it.
+"""The writer of the demo's services, which reports its steps, and its variants for `--break`.
 
-A subclass overrides the removed part of the released class, and nothing else. At the reported steps
-the demo lets a service die, or pause.
+A variant overrides the removed part of the released class, and nothing else. At the reported steps
+the demo kills or pauses a service.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ CLAIMED, INITIALIZING, PREPARED, DECIDED = MOMENTS = (
 
 
 class TellingWriter(BlockingDualWriter):
-    """meet: called at each step."""
+    """A writer that calls `meet` at each step."""
 
     meet: Callable[[str], None]
 
@@ -42,7 +42,10 @@ class TellingWriter(BlockingDualWriter):
 
 
 class DecidesBeforeItPrepares(TellingWriter):
-    """Commits the database while records are not acknowledged; they are flushed afterwards."""
+    """A variant that commits the database before its records are acknowledged.
+
+    The records are flushed afterwards.
+    """
 
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
         if not isinstance(effect, steps.Prepare):
@@ -57,7 +60,7 @@ async def _identity(producer: Any) -> tuple[int, int]:
 
 
 class CompletesBeforeItCommits(TellingWriter):
-    """Ends the transaction in Kafka, and then commits the database."""
+    """A variant that ends the transaction in Kafka, and then commits the database."""
 
     _completed: TransactionKey | None = None
 
@@ -73,7 +76,7 @@ class CompletesBeforeItCommits(TellingWriter):
 
 
 class HasOneIdForAllSessions(TellingWriter):
-    """A writer with one id for all sessions, as in KIP-939: each start takes over the id."""
+    """A variant with one id for all sessions, as in KIP-939, which each start initializes again."""
 
     def _new_session(self) -> Flow[steps.Event]:
         database = yield from self._run(decision_table.database_id("0" * 8))
@@ -94,7 +97,7 @@ class HasOneIdForAllSessions(TellingWriter):
 
 
 class HasTwoOwners(TellingWriter):
-    """A writer that commits its decision under any claimed generation."""
+    """A variant that commits its decision under any claimed generation."""
 
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
         if isinstance(effect, steps.Decide):

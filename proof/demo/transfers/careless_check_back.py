@@ -1,4 +1,4 @@
-"""A check-back that aborts without a recorded decision: `no-tombstone`.
+"""A check-back that aborts without a recorded decision, for `--break no-tombstone`.
 
 python -m oncelog.proof.demo.transfers.careless_check_back CONNECTION URL OLDER_THAN_MS EVERY_MS
 """

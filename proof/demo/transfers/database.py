@@ -1,4 +1,4 @@
-"""The demo's database: accounts and transfers, in sqlite or PostgreSQL."""
+"""The demo's database, with accounts and transfers, in sqlite or PostgreSQL."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class TransferDatabase:
-    """url: sqlite:///FILE, or postgresql://..."""
+    """A database of the demo; `url` is sqlite:///FILE or postgresql://..."""
 
     url: str
 
@@ -86,7 +86,7 @@ class TransferDatabase:
             return Contents(transfers, {int(a): int(b) for a, b in cursor.fetchall()})
 
     def cut_off(self) -> int:
-        """End the demo's sessions in an external PostgreSQL; return their number."""
+        """End the demo's sessions in an external PostgreSQL, and return their number."""
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(
@@ -104,7 +104,7 @@ class TransferDatabase:
 
 
 def database_at(url: str) -> TransferDatabase:
-    """Return the database of an address. Raise Failure if it is malformed or does not answer.
+    """Return the database of an address; raise Failure if it is malformed or does not answer.
 
     A password in the address is moved to the environment, where libpq reads it, because arguments
     of processes are visible to all users. The environment also has a name, by which the sessions of

@@ -1,19 +1,21 @@
 """The faults of `--job transfers`, each aimed at open transactions.
 
 kill         kill -9 of a partition's leader while a transaction is prepared
-coordinator  kill -9 of the node that coordinates a service's transactions, likewise
+coordinator  kill -9 of the node that coordinates a service's transactions, in the same state
 all-nodes    kill -9 of all three nodes at the same time
-prepared     a service dies when its records are prepared and nothing is decided; it is restarted
+prepared     a service dies when its records are prepared and nothing is decided, and is
+             restarted
 decided      a service dies when its database has committed and Kafka has not
-sleeper      a service is paused before its commit, for longer than the check-back waits; then it
-             resumes. (the row `aborted`)
-takeover     another process of the same name starts, while the first one is paused before its
-             commit; then the first resumes. (the generation)
-late-start   another process of the same name is paused before its first request to Kafka; when it
-             resumes, the restarted first one has decided. (the id of a session)
-check-back   a service dies prepared, and stays away; the check-back is killed, and restarted
-database     kill -9 of the database's server while a transaction is prepared (on a server that is
-             not the demo's own, its sessions are ended; not with sqlite)
+sleeper      a service is paused before its commit, for longer than the check-back waits, and
+             is then resumed (tests the row `aborted`)
+takeover     another process of the same name starts while the first process is paused before
+             its commit; then the first is resumed (tests the generation)
+late-start   another process of the same name is paused before its first request to Kafka;
+             when it is resumed, the restarted first process has decided (tests the id of
+             a session)
+check-back   a service dies prepared, and stays away; the check-back is killed and restarted
+database     kill -9 of the database's server while a transaction is prepared (on a server
+             that is not the demo's own, its sessions are ended; not with sqlite)
 """
 
 import contextlib
@@ -57,7 +59,10 @@ class TransferFaultReport(NamedTuple):
 
 
 class TransferFaults(FaultContext[Cluster]):
-    """Faults, made one at a time. away: times without a node, the database or the check-back."""
+    """The faults, injected one at a time.
+
+    away: times without a node, the database or the check-back.
+    """
 
     def __init__(
         self,
@@ -75,7 +80,7 @@ class TransferFaults(FaultContext[Cluster]):
         self._hit = 0
 
     def inflict(self, fault: Fault) -> TransferFaultReport:
-        """Make a fault. Wait until the cluster is whole and both services commit again."""
+        """Inject a fault; wait until the cluster is whole and both services commit again."""
         actions: Mapping[str, Callable[[Fault, str], str]] = {
             "kill": self._kill,
             "coordinator": self._coordinator,
@@ -116,7 +121,7 @@ class TransferFaults(FaultContext[Cluster]):
 
     @contextlib.contextmanager
     def absence(self) -> Iterator[None]:
-        """Note a span without something that readers wait for."""
+        """Record a time span without a component for which readers wait."""
         since = time.monotonic()
         try:
             yield

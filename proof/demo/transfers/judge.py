@@ -1,7 +1,7 @@
-"""Compare rows with events: each committed transfer is one event, and the reverse.
+"""The comparison of rows with events, where each committed transfer is one event, and vice versa.
 
-Pure. It gets the database's contents, the topic as a read_committed consumer saw it, the answers
-that the services got for each transfer, and the time for which readers waited.
+Pure. The judge gets the database's contents, the topic as a read_committed consumer saw it, the
+answers that the services got for each transfer, and the time for which readers waited.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ TRANSFER_ANOMALIES = (
 
 
 class ReaderWait(NamedTuple):
-    """A span (seconds) in which readers of a partition made no progress."""
+    """A span in seconds in which readers of a partition made no progress."""
 
     partition: int
     since: float
@@ -60,8 +60,8 @@ def judge_transfers(
 ) -> TransfersVerdict:
     """Compare rows, events and the services' answers.
 
-    told: number -> committed, failed, or another word if no outcome was reported. away: times
-    without a broker, the database or the check-back.
+    told: the reported state of each transfer, which is committed, failed, or another word without a
+    reported outcome. away: times without a broker, the database or the check-back.
     """
     found, rows = Findings(), {each.number: each for each in found_rows.transfers}
 
@@ -106,7 +106,7 @@ def _judge_balances(found_rows: Contents, found: Findings) -> None:
 
 
 def _without(wait: ReaderWait, away: Sequence[tuple[float, float]]) -> float:
-    """Return the length of a wait without the times in which something was not running."""
+    """Return the length of a wait, minus the times in which a component was not running."""
     left_s, counted_to = 0.0, wait.since
     for since, until in away:
         if until > counted_to and since < wait.until:

@@ -38,7 +38,10 @@ class Reported:
 
 
 class TransferServices(Supervisor):
-    """The services. told: transfer -> its reported state: began, committed, failed or doubtful."""
+    """The services; `told` has the reported state of each transfer.
+
+    A state is began, committed, failed or doubtful.
+    """
 
     restarts_max = None  # each fault may end one; a service in a crash loop commits nothing
 
@@ -115,7 +118,7 @@ class TransferServices(Supervisor):
         self.wait(lambda: self.reported[name].event == moment, CAUGHT_TIMEOUT_S)
 
     def open_transactions(self) -> int:
-        """Count the open transactions of live services; the last reports of others are outdated."""
+        """Count the open transactions of live services; other reports are outdated."""
         return sum(
             each.event in OPEN and name in self._children and not self.has_ended(name)
             for name, each in self.reported.items()
@@ -126,7 +129,7 @@ class TransferServices(Supervisor):
 
 
 class CheckBackProcess(Supervisor):
-    """`oncelog txn check-back`, or a careless one where that part is removed."""
+    """A process of `oncelog txn check-back`, or of a careless check-back for `--break`."""
 
     takes_reports = False
     name = "check-back"
@@ -136,7 +139,7 @@ class CheckBackProcess(Supervisor):
         self._settings = settings
 
     def start_and_wait(self) -> None:
-        """Start it, and return when it has reported that it checks."""
+        """Start the process, and return when it has reported that it checks."""
         log = self.log(self.name)
         said = log.read_bytes().count(READY) if log.exists() else 0
         self.start(self.name)

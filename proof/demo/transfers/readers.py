@@ -17,8 +17,7 @@ WAITS_MAX = 100_000
 class ReaderWatch(threading.Thread):
     """A record of waits, in which the last stable offset stays below the high watermark.
 
-    Shorter waits are left out. If an offset is unknown, it counts as unchanged, so a wait
-    continues.
+    Shorter waits are left out. An unknown offset counts as unchanged, so a wait continues.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class ReaderWatch(threading.Thread):
                 self._stands.setdefault(partition, (at, now))
 
     def end(self) -> list[ReaderWait]:
-        """Return the waits, a current one included. Raises the error that ended the watch."""
+        """Return the waits, including a current wait; raise the error that ended the watch."""
         self._over.set()
         self.join()
         if self._problem is not None:

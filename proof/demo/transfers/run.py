@@ -50,7 +50,7 @@ class TransfersReport:
 
     @property
     def is_proof(self) -> bool:
-        """Whether faults hit transactions that were under way."""
+        """Return whether faults hit open transactions."""
         return any(fault.open_transactions for fault in self.faults)
 
     @property
@@ -75,7 +75,7 @@ def refuse_database(url: str | None) -> None:
 def database_of(
     url: str | None, cluster: Cluster
 ) -> Iterator[tuple[TransferDatabase, PostgresServer | None]]:
-    """Open the named database: one in the cluster's directory, an own server, or a given one."""
+    """Open the named database, in the cluster's directory, on an own server, or a given one."""
     if url in OWN_POSTGRESQL:
         with postgres_server() as server:
             yield TransferDatabase(server.url), server
@@ -99,7 +99,7 @@ class TransfersDemo:
         database: TransferDatabase,
         server: PostgresServer | None = None,
     ) -> None:
-        """Prepare a run. doing: called with a sentence about the current wait."""
+        """Prepare a run; `doing` is called with a sentence about the current wait."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.database, self._server = database, server
         name = "sqlite" if database.is_sqlite else "PostgreSQL"
@@ -119,9 +119,9 @@ class TransfersDemo:
     def run(
         self, seconds: float = SECONDS, *, kinds: tuple[str, ...] | None = None
     ) -> TransfersReport:
-        """Work, make faults, read, judge. The run is longer if a kind of fault has not come.
+        """Work, inject faults, read, and judge.
 
-        kinds: only these, each once.
+        The run is extended until each kind of fault has occurred. kinds: only these, each once.
         """
         self._started_s = started = time.monotonic()
         self._create()

@@ -1,9 +1,9 @@
-"""A service of the demo: transfers, each a row and an event, one transaction after another.
+"""A service of the demo, which writes transfers, each a row and an event, in transactions.
 
     python -m oncelog.proof.demo.transfers.service '{"connection": ..., "writer": ..., ...}'
 
-It reports its steps on stdout, as lines of JSON. If a file NAME.trap names a step and a signal, the
-service sends itself that signal at that step, so that faults hit the right moment.
+The service reports its steps on stdout, as lines of JSON. A file NAME.trap may name a step and a
+signal. The service then sends itself that signal at that step, so that faults hit the right moment.
 """
 
 import json
@@ -66,7 +66,7 @@ class Service:
         self._next = settings.first + settings.incarnation * PER_INCARNATION
 
     def run(self) -> None:
-        """Work until `is_over`. Raises what ends the writer."""
+        """Work until `is_over`; raise the error that ends the writer."""
         with self.writer:
             tell("session", self.writer.transactional_id)
             while not self.is_over and os.getppid() == self.settings.parent:
@@ -123,7 +123,7 @@ def tell(*event: Any) -> None:
 
 
 def main() -> int:
-    """Work until SIGTERM; FATAL when the writer cannot continue."""
+    """Work until SIGTERM; return FATAL when the writer cannot continue."""
     service = Service(ServiceSettings(**json.loads(sys.argv[1])))
 
     def end(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""A transfer between two accounts: its row and its event, with the same contents. Pure."""
+"""A transfer between two accounts, with a row and an event of the same contents. Pure."""
 
 import json
 from random import Random
@@ -10,7 +10,7 @@ PER_SERVICE, PER_INCARNATION = 10**12, 10**6  # ranges of numbers, of BIGINT
 
 
 class AccountTransfer(NamedTuple):
-    """A transfer. number: unique over all services and restarts."""
+    """A transfer; its number is unique over all services and restarts."""
 
     number: int
     source: int
@@ -22,7 +22,7 @@ class AccountTransfer(NamedTuple):
 
     @classmethod
     def of_event(cls, value: bytes) -> "AccountTransfer | None":
-        """Parse an event; None for anything else."""
+        """Parse an event, or return None for any other record."""
         try:
             return cls(**json.loads(value))
         except (ValueError, TypeError):

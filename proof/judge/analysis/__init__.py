@@ -1,1 +1,1 @@
-"""judge/analysis: the common part of the checks: columns, orders of logs, evidence, findings."""
+"""The common part of the checks, with columns, orders of logs, evidence and findings."""

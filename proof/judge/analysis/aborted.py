@@ -1,7 +1,7 @@
-"""Find the aborted offsets in the raw logs: the next marker of their producer is an abort.
+"""The search for aborted offsets in the raw logs, by the next marker of their producer.
 
-A replica that fell behind may have records and a marker that the others never had. So an offset is
-aborted only if no replica that has the offset contradicts.
+A replica that fell behind may have records and a marker that the others never had. Therefore an
+offset is aborted only if no replica that has the offset contradicts.
 """
 
 import numpy as np

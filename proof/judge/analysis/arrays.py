@@ -1,8 +1,9 @@
-"""Small tools for columns: positions for (group, number) pairs, grouping without sorting.
+"""Small tools for columns, for positions of (group, number) pairs and grouping without sorting.
 
-Histories are large and nearly dense: values count up within a recorder, offsets within a partition.
-So a pair gets its *place* by addition in a table as long as the numbers are dense. Only a history
-with very sparse numbers (an offset of 10^15 in a log of a thousand) needs sorting.
+Histories are large and nearly dense, because values count up within a recorder, and offsets within
+a partition. Therefore the *place* of a pair is found by addition in a table as long as the numbers
+are dense. Only a history with very sparse numbers (an offset of 10^15 in a log of a thousand) needs
+sorting.
 """
 
 from typing import Any
@@ -19,7 +20,10 @@ NUMBER_MASK = (1 << NUMBER_BITS) - 1
 
 
 class Places:
-    """(group, number) -> place: ascending by group, then number; -1 for pairs without a place."""
+    """A mapping of (group, number) to a place, ascending by group, then number.
+
+    Pairs without a place map to -1.
+    """
 
     def __init__(self, pairs: list[tuple[Array, Array]]) -> None:
         self.group_low = min((int(g.min()) for g, _ in pairs if len(g)), default=0)
@@ -85,7 +89,7 @@ class Places:
 
 
 class RowsByNumber:
-    """The row of each number of a column; numbers count up within their recorder."""
+    """The row of each number of a column, where numbers count up within their recorder."""
 
     def __init__(self, numbers: Array) -> None:
         pair = numbers >> NUMBER_BITS, numbers & NUMBER_MASK
@@ -94,12 +98,12 @@ class RowsByNumber:
         self._rows[self._places.of(*pair)] = np.arange(len(numbers), dtype=np.int32)
 
     def of(self, numbers: Array) -> Array:
-        """Return the rows of numbers, -1 for an unknown one."""
+        """Return the rows of numbers, with -1 for an unknown number."""
         return self._rows[self._places.of(numbers >> NUMBER_BITS, numbers & NUMBER_MASK)]
 
 
 def stable_order(*keys: Array) -> Array:
-    """Return the order of rows by the keys, most significant first; the sort is stable.
+    """Return the order of rows by the keys, most significant first, by a stable sort.
 
     Keys are small non-negative numbers, so a pass of 16 bits needs no comparison.
     """
@@ -128,7 +132,7 @@ def begins(*keys: Array) -> Array:
 
 
 def grouped(rows: Array, *keys: Array) -> list[Array]:
-    """Return the rows of each group of equal keys, in the order of the keys; the sort is stable."""
+    """Return the rows of each group of equal keys, in the order of the keys, by a stable sort."""
     rows = rows[stable_order(*(key[rows] for key in keys))]
     starts = np.flatnonzero(begins(*(key[rows] for key in keys)))
     return np.split(rows, starts[1:]) if len(rows) else []

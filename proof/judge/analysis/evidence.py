@@ -1,4 +1,4 @@
-"""Describe rows: a value's writer and readers, the faults at the time, the nearest markers."""
+"""Descriptions of rows, with a value's writer and readers, the faults, and the nearest markers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Evidence:
-    """Descriptions of rows of one view's history. Times are in seconds since its first row."""
+    """Descriptions of rows of one view's history, with times in seconds since its first row."""
 
     def __init__(self, view: View) -> None:
         self.view, self.history = view, view.history
@@ -39,11 +39,11 @@ class Evidence:
         return min(found, default=0)
 
     def seconds(self, time_ns: int) -> float | None:
-        """Return a time in seconds for people."""
+        """Return a time in seconds, for reports."""
         return None if time_ns < 0 else round((time_ns - self.start_ns) / 1e9, 6)
 
     def row(self, table: str, number: int) -> Facts:
-        """Return a row: times in seconds, outcomes as words, unknown values left out."""
+        """Return a row, with times in seconds, outcomes as words, and without unknown values."""
         found: Facts = {}
         for name, value in self.history.row(table, number).items():
             if value is None or value == NONE:
@@ -84,7 +84,7 @@ class Evidence:
         return {"transaction": self.row("transactions", row)} if is_known else {}
 
     def reading(self, reads: Reads, number: int) -> Facts:
-        """Return one of the readings: value and offset, its writer, its reader, the markers."""
+        """Return one of the readings, with value, offset, writer, reader, and markers."""
         send, partition = int(reads.writer[number]), int(reads.partition[number])
         offset = int(reads.offset[number])
         return {
@@ -97,7 +97,7 @@ class Evidence:
         }
 
     def step(self, sends: tuple[int, int], places: tuple[int, int], delta: int) -> Facts:
-        """Return two values that followed one another, and the values between their places."""
+        """Return two successive values, and the values between their places."""
         (partition, low), (_, high) = map(self.place, places)
         between = self.view.order.between(*places, SKIPPED_MAX)
         return {
@@ -115,7 +115,7 @@ class Evidence:
         return times if len(times) == len(reads.rows) else times[reads.rows]
 
     def first_reader(self, send: int) -> Facts:
-        """Return the first reading of a value in the tables; empty for a value never read."""
+        """Return the first reading of a value in the tables, empty for a value never read."""
         for reads in self.view.committed:
             found = np.flatnonzero(reads.writer == send)
             if len(found):
@@ -165,7 +165,7 @@ class Evidence:
         *,
         is_of_all: bool = False,
     ) -> Iterator[Finding]:
-        """Yield findings of read_committed readings, or of all; `is_bad` judges them."""
+        """Yield findings of read_committed readings, or of all readings, which `is_bad` judges."""
         for reads in [*self.view.committed, *(self.view.uncommitted if is_of_all else ())]:
             rows = np.flatnonzero(is_bad(reads))
             yield from finding(anomaly, rows, told(sentence, partial(self.reading, reads)))
@@ -187,7 +187,7 @@ class Evidence:
 
 
 def told(sentence: str, facts_of: Callable[[T], Facts]) -> Callable[[T], Case]:
-    """Return a function that makes cases; the sentence names facts, `?` means unknown."""
+    """Return a function that creates cases; the sentence names facts, and `?` means unknown."""
 
     def case(one: T) -> Case:
         facts = facts_of(one)

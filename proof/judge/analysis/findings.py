@@ -1,4 +1,4 @@
-"""The findings of a check: an anomaly by its name, its count, and cases with evidence."""
+"""The findings of a check, each with the name of its anomaly, a count, and cases with evidence."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ CASES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A kind of finding. Legal ones are information, since Kafka makes no promise about them."""
+    """A kind of finding; a legal anomaly is information, since Kafka makes no promise about it."""
 
     name: str
     check: str
@@ -29,7 +29,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One occurrence: a sentence, and the rows that prove it."""
+    """One occurrence, as a sentence with the rows that prove it."""
 
     sentence: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -59,9 +59,9 @@ def finding(anomaly: Anomaly, found: list[T], case: Callable[[T], Case]) -> Iter
 def finding(
     anomaly: Anomaly, found: "Array | list[Any]", case: Callable[[Any], Case]
 ) -> Iterable[Finding]:
-    """Yield a finding of these rows (or other items), or nothing without any.
+    """Yield a finding of these rows (or other items), or nothing without rows.
 
-    `case` makes a case of one of them.
+    `case` creates a case of one item.
     """
     if len(found):
         first = found[:CASES_MAX]
@@ -91,9 +91,7 @@ class Findings:
 
 
 def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Merge findings into one for each anomaly: the counts of several readers or partitions are
-    added.
-    """
+    """Merge findings into one for each anomaly, by adding the counts of readers or partitions."""
     by_name: dict[str, Finding] = {}
     for one in findings:
         before = by_name.get(one.name, Finding(one.anomaly, 0, ()))

@@ -13,8 +13,9 @@ from .arrays import Array, Places, distinct_pairs
 
 
 class Order:
-    """The order of values. `send_place`: a send's acknowledged place, -1 if none; `claims`:
-    (places, sends) of readers.
+    """The order of values.
+
+    send_place: the acknowledged place of each send, -1 if none. claims: (places, sends) of readers.
     """
 
     def __init__(

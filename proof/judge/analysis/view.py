@@ -1,16 +1,18 @@
-"""The common data of all checks of client histories: writers of readings, and log orders.
+"""The common data of all checks of client histories, with writers of readings, and log orders.
 
 A send is identified by its row. A value that was read and never sent gets a row behind the last
-one, so that every reading has a writer. The outcome of a send within a transaction is the
+row, so that every reading has a writer. The outcome of a send within a transaction is the
 transaction's.
 
-A send is *proven* when it succeeded, or when its outcome is unknown and one of the values of its
-transaction was read by a reader that succeeded, because Kafka shows only committed records.
+A send is *proven* when it succeeded. A send with an unknown outcome is also proven when a
+successful reader has read one of the values of its transaction, because Kafka shows only committed
+records.
 
 `places` are the known (partition, offset) pairs. `order` has the value at each place, from the
-proven sends and from everything that was read with read_committed, also in transactions that failed
-(a consumer gets only committed data, whatever becomes of its transaction). The *index* of a place
-is its number among the places of its partition that have a value: an offset without gaps.
+proven sends and from everything that was read with read_committed. Readings in failed transactions
+count, too, because a consumer gets only committed data, whatever the outcome of its own
+transaction. The *index* of a place is its number among the places of its partition that have a
+value. An index is an offset without gaps.
 """
 
 from dataclasses import dataclass
@@ -55,13 +57,13 @@ class TransactionRows:
         self.process = padded("process", NONE)
 
     def rows_of(self, numbers: Array) -> Array:
-        """Return the rows of transaction numbers: -1 for -1, the last row for an unknown one."""
+        """Return the rows of transaction numbers, -1 for -1, the last row for an unknown number."""
         rows = self._rows.of(numbers)
         return np.where((rows < 0) & (numbers >= 0), self.count, rows).astype(np.int32)
 
 
 class View:
-    """A history as the checks see it. Everything is computed at its first use."""
+    """A history as the checks see it; all data is computed at its first use."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -147,7 +149,7 @@ class View:
         return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
 
     def find(self, values: Array) -> Array:
-        """Return the sends of some values; -1 for a value that was never sent."""
+        """Return the sends of some values, with -1 for a value that was never sent."""
         return RowsByNumber(self.history.column("sends", "value")).of(values)
 
     @cached_property

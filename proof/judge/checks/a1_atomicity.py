@@ -1,9 +1,10 @@
-"""A1: at the end, all records of a transaction are visible or none; its offsets move with them.
+"""A1, by which either all records of a transaction are visible at the end, or none.
 
-A transaction that succeeded shows all records; one of unknown outcome all or none; one that failed
-none (J3 reports that). Only records in the range of the last reading count. A5 judges the effect of
-a transaction on a group's offsets. This check tests only whether the last committed offset is one
-that the visible transactions committed.
+A successful transaction shows all records, a transaction of unknown outcome all or none, and a
+failed transaction none (J3 reports that). Only records in the range of the last reading count. The
+offsets of a transaction must move together with its records. A5 judges their effect on a group's
+offsets. This check tests only whether the last committed offset is one that the visible
+transactions committed.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""A3: a committed reader never reads beyond an open transaction (the last stable offset).
+"""A3, by which a read_committed reader never reads beyond an open transaction (KIP-98).
 
-For each transaction a time is known before which it was certainly open: the commit call of a
-committed one, otherwise the last time at which it sent a record that was acknowledged. Along a
+For each transaction a time is known before which it was certainly open. This is the commit call of
+a committed transaction, otherwise the time of its last send that was acknowledged. Along a
 partition, a reading at an offset may not be earlier than the largest such time so far. Readings
 that A2 reports are left out.
 """
@@ -63,7 +63,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _open_until(view: View) -> Array:
-    """Return for each transaction a time at which it was certainly open; 0 if none is known."""
+    """Return for each transaction a time at which it was certainly open, 0 if unknown."""
     transactions = view.transactions
     found = np.zeros(transactions.count + 1, np.int64)
     invoked = view.history.column("sends", "invoked_ns")

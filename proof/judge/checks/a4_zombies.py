@@ -1,9 +1,10 @@
-"""A4: no write of a superseded producer ever becomes visible.
+"""A4, by which no write of a superseded producer ever becomes visible.
 
-By the clients: the initialization of a later client with the transactional id had returned, and
-after that an older client called a send whose value became visible, or its commit. When an id is
-granted, its open transaction has been aborted, so this must not happen. By the logs: a batch or
-marker follows one of the same producer id with a higher epoch.
+The rule is violated in the view of the clients by the following order of events. The initialization
+of a later client with the transactional id has returned. After that an older client calls its
+commit, or a send whose value becomes visible. When an id is granted, its open transaction has been
+aborted, so this must not happen. In the logs the rule is violated by a batch or marker after a
+batch of the same producer id with a higher epoch.
 """
 
 from collections.abc import Iterable
@@ -48,7 +49,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _superseded(view: View) -> tuple[Array, Array]:
-    """Return the initialization that superseded each transaction, and when that returned."""
+    """Return the initialization that superseded each transaction, and the time of its return."""
     history, count = view.history, view.transactions.count
     init = {
         name: history.column("initializations", name)

@@ -1,12 +1,13 @@
-"""A5: a read-process-write job uses every input once, in order, and commits the right offsets.
+"""A5, by which a read-process-write job uses every input once, in order.
 
-Inputs are the records of the last reading in the partitions whose offsets a group has committed,
-from the first offset at which it began to the last committed one. A failed transaction began there,
-too, and moves no offset; a group without offsets begins at the start of the log. The intervals of
-offsets that its visible transactions committed must follow one another. An overlap is work done
-twice, and a hole with records in it is omitted work. A transaction of unknown outcome without a
-visible record may have moved the offsets or not. So a hole that such transactions would fill, or an
-end where one would leave them, is not judged.
+The job must also commit the right offsets. Inputs are the records of the last reading in the
+partitions of a group's committed offsets. They begin at the first offset at which the group began,
+and end at the last committed offset. A failed transaction began there, too, and moves no offset. A
+group without offsets begins at the start of the log. The intervals of offsets that the group's
+visible transactions committed must follow one another. An overlap is work done twice, and a hole
+with records is omitted work. A transaction of unknown outcome without a visible record may have
+moved the offsets or not. Therefore a hole that such transactions would fill, or an end where such a
+transaction would leave the offsets, is not judged.
 """
 
 from collections.abc import Iterable
@@ -78,7 +79,7 @@ class _Commits:
         ]
 
     def begun_at(self, group: int, partition: int) -> int:
-        """Return the lowest offset that the group has read at, in any transaction."""
+        """Return the lowest offset at which the group has read, in any transaction."""
         return int(self.low[(self.group == group) & (self.partition == partition)].min())
 
     def may_fill(self, group: int, partition: int, offsets: Array) -> bool:
@@ -89,7 +90,7 @@ class _Commits:
         return bool(is_filled.all())
 
     def may_end_at(self, group: int, partition: int, offset: int) -> bool:
-        """Return whether a transaction of unknown outcome could have set the offsets to this."""
+        """Return whether a transaction of unknown outcome could have set these offsets."""
         return bool((self.high[self._unknown(group, partition)] == offset).any())
 
     def _unknown(self, group: int, partition: int) -> Array:

@@ -1,4 +1,4 @@
-"""J1: an offset of a partition has one value for all readers and writers."""
+"""J1, by which an offset of a partition has one value for all readers and writers."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ ANOMALIES = (INCONSISTENT_OFFSETS,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find places with several claimants, of sends that are proven and of all readings."""
+    """Find places with several claimants among proven sends and all readings."""
     order = view.order
     places = np.unique(order.rival_places)
     by_uncommitted: dict[int, set[int]] = {}

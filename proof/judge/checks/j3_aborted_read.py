@@ -1,4 +1,4 @@
-"""J3: failed and never-sent records are never read with read_committed.
+"""J3, by which failed and never-sent records are never read with read_committed.
 
 If the client does not know the outcome of its transaction, the marker in the log decides.
 """
@@ -21,7 +21,7 @@ ANOMALIES = (ABORTED_READ, PHANTOM_READ)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find readings, the last one included, of a failed or unknown writer."""
+    """Find readings, including the last reading, of a failed or unknown writer."""
 
     def has_failed(reads: Reads) -> Array:
         outcome = view.outcome[reads.writer]

@@ -1,9 +1,9 @@
-"""J4: a reader of a partition has read everything before its last value.
+"""J4, by which a reader of a partition has read everything before its last value.
 
 The bound of a partition is the highest index at which a value that was read occurs for the first
 time. A value is lost if it has a proven send, was never read, and occurs for the last time at or
-below the bound, unless it was deleted with the start of the log, or compacted. (First and last
-differ only if J1 or J2 have findings.)
+below the bound. Values that were deleted with the start of the log, or compacted, are excepted.
+(First and last differ only if J1 or J2 have findings.)
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""J5: at the end all acknowledged records are there, and every log is readable to its end.
+"""J5, by which all acknowledged records are there at the end, and every log is readable.
 
 The last reading decides. If a partition was not read at the end, a value counts as seen when any
-reader that succeeded saw it (it may then be late, not lost).
+successful reader saw it (the value may then be late, not lost).
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,10 @@
-"""J6: a consumer reads a partition in order, without omissions or repetitions.
+"""J6, by which a consumer reads a partition in order, without omissions or repetitions.
 
 Two consecutive readings within a session of a process are compared by index. Between operations
-(`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation that succeeded,
-since the polls of a failed transaction are repeated. If none has succeeded yet, the session must
-begin at the offset that it was assigned, unless that was deleted meanwhile. In a compacted
-partition, readers may skip values. Within an operation, a transaction or a poll call, the names
+(`poll-skip`, `nonmonotonic-poll`) the earlier reading is the last of the last successful operation,
+since the polls of a failed transaction are repeated. If no operation has succeeded yet, the session
+must begin at its assigned offset, unless that offset was deleted meanwhile. In a compacted
+partition, readers may skip values. Within an operation (a transaction or a poll call), the names
 begin with `int-`.
 """
 

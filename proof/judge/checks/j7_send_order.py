@@ -1,7 +1,7 @@
-"""J7: a producer's records are in a partition in the order in which they were sent.
+"""J7, by which a producer's records are in a partition in the order in which they were sent.
 
-Two consecutive sends within a session of a process are compared by index, without those that
-failed. Within one transaction the names begin with `int-`. Values of others between two sends of a
+Two consecutive sends within a session of a process are compared by index, without failed sends.
+Within one transaction the names begin with `int-`. Values of others between two sends of a
 transaction are legal (Kafka does not isolate writers), and counted as information.
 """
 
@@ -31,7 +31,7 @@ ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Compare neighbouring sends of known place."""
+    """Compare neighbouring sends with known places."""
     history = view.history
     place = np.where(
         view.is_proven & (view.send_place >= 0), view.send_place, view.order.first_place

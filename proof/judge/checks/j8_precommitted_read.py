@@ -1,4 +1,4 @@
-"""J8: a transaction never reads its own writes, since they are invisible until it commits."""
+"""J8, by which a transaction never reads its own writes, invisible until the commit."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ ANOMALIES = (PRECOMMITTED_READ,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find polls within a transaction that is also their writer."""
+    """Find polls in a transaction that return values of the same transaction."""
 
     def is_own(reads: Reads) -> Array:
         writer = view.transaction[reads.writer]

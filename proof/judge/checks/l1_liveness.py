@@ -1,4 +1,4 @@
-"""L1: after the repair everything works: leaders, ISRs, decisions, and every broker."""
+"""L1, by which leaders, ISRs, decisions and every broker work after the repair."""
 
 from collections.abc import Iterable
 
@@ -68,7 +68,7 @@ def _undecided(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _nothing(view: View) -> Iterable[Finding]:
-    """Find kinds of operations that never succeeded; all of them, when none was tried."""
+    """Find kinds of operations that never succeeded, or all of them if none was tried."""
     history = view.history
     reads = sum(int(reads.is_ok.sum()) for reads in (*view.committed, *view.uncommitted))
     kinds = {

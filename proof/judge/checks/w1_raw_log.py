@@ -1,10 +1,10 @@
-"""W1: the raw log of every partition follows Kafka's rules, and markers match the decisions.
+"""W1, by which the raw log of every partition follows Kafka's rules, and markers match decisions.
 
-One replica of each partition is read (W2 compares them): the log that its leader served, or else
+One replica of each partition is read (W2 compares them), the log that its leader served, or else
 the copy with the most batches. Across partitions, the markers of one transaction are of one kind,
 and of the kind in the coordinator's log for that producer id and epoch. If epochs do not
-distinguish transactions (before KIP-890), their clients do: a marker of its producer between two
-records of one transaction was meant for another one.
+distinguish transactions (before KIP-890), their clients do. A marker of its producer between two
+records of one transaction was meant for another transaction.
 """
 
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""judge/history: the operations of clients, recorded as they happen, and read back.
+"""The operations of clients, which are recorded as they happen, and read back.
 
-Begin with schema.py; recorder.py writes, columns.py reads.
+Begin with schema.py. recorder.py writes, and columns.py reads.
 """

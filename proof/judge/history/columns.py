@@ -1,9 +1,9 @@
 """A history as columns, for the checks.
 
 Columns are numpy arrays, read at their first use and kept until `release`. Names are numbers into
-`names`, the same for all tables and recorders. Rows of one recorder keep their order; recorders
-follow one another by number. Recordings are read if they were sealed as Parquet, if they were not
-sealed, and if their writer died: incomplete rows are left out.
+`names`, the same for all tables and recorders. Rows of one recorder keep their order, and recorders
+follow one another by number. Recordings are readable whether or not they were sealed as Parquet,
+also after the death of their writer. Incomplete rows are left out.
 """
 
 import json
@@ -22,12 +22,15 @@ class Source(Protocol):
     names: list[str]
 
     def column(self, table: str, column: Column) -> Array:
-        """Return a column of a table, names by the recorder's own numbers; empty without one."""
+        """Return a column of a table, with names as the recorder's own numbers.
+
+        Empty without one.
+        """
         ...
 
 
 class History:
-    """All recordings of a run. `settings` are those of the run (RUN/run.json)."""
+    """All recordings of a run; `settings` are the run's settings (RUN/run.json)."""
 
     def __init__(self, sources: Iterable[Source], settings: dict[str, Any] | None = None) -> None:
         self.settings = settings or {}
@@ -52,7 +55,7 @@ class History:
         return cls([FolderSource(folder) for folder in recordings(run)], settings)
 
     def column(self, table: str, name: str) -> Array:
-        """Return a column; do not change it."""
+        """Return a column, which the caller must not change."""
         key = (table, name)
         if key not in self._columns:
             column = next(c for c in TABLES[table].columns if c.name == name)
@@ -70,7 +73,7 @@ class History:
             self._columns.pop((table, name), None)
 
     def name(self, number: int) -> str | None:
-        """Return the string of a number; None for -1."""
+        """Return the string of a number, or None for -1."""
         return None if number < 0 else self.names[number]
 
     def name_id(self, text: str) -> int:

@@ -1,9 +1,9 @@
-"""The files of a recording: rows as they are written, and Parquet after sealing.
+"""The files of a recording, with rows as they are written, and Parquet after sealing.
 
-RUN/history/0000/recorder.json format, number, process id RUN/history/0000/names.jsonl the strings,
-one JSON text a line; the n-th line is number n RUN/history/0000/TABLE.rows packed rows
-(schema.Table.dtype), zeros at the end RUN/history/0000/TABLE.parquet the same, sealed: names as
-strings, for any other tool
+    RUN/history/0000/recorder.json   format, number, process id
+    RUN/history/0000/names.jsonl     the strings, one JSON text a line; line n is number n
+    RUN/history/0000/TABLE.rows      packed rows (schema.Table.dtype), zeros at the end
+    RUN/history/0000/TABLE.parquet   the sealed rows, with names as strings, for any other tool
 
 Sealing converts a million rows at a time, so its memory is limited. The rows are removed when the
 Parquet file is complete.

@@ -12,11 +12,11 @@ Array = npt.NDArray[Any]
 
 
 class HistoryFormat(Exception):
-    """A recording that this version cannot read."""
+    """The error of a recording that this version cannot read."""
 
 
 def recordings(run: Path) -> list[Path]:
-    """Return the folders of a run's recorders. HistoryFormat unless their format is known."""
+    """Return the folders of a run's recorders; raise HistoryFormat for an unknown format."""
     folders = sorted(folder for folder in (run / FOLDER).iterdir() if folder.is_dir())
     for folder in folders:
         _check_format(folder)

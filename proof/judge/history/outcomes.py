@@ -1,12 +1,12 @@
-"""The meaning of a client's error for the operation: it certainly failed, or is in doubt.
+"""The meaning of a client's error for its operation, which is certain failure or doubt.
 
-Pure. This decides what is a bug, so each row has its reason. Only EndTxn(commit) can commit, so an
-error before the commit call is definite. At the commit call an error leaves three cases. The abort
-that followed succeeded (definite). It was refused because there was no transaction to end
-(definite). Otherwise the outcome is unknown. There are two corrections to other testers. A fence as
-the answer to a *repeated* EndTxn(commit) is ambiguous, since the first attempt may have committed.
-And libraries repeat it silently, so without a count of attempts a fence at commit is ambiguous,
-too.
+Pure. This meaning decides what is a bug, so each row has its reason. Only EndTxn(commit) can
+commit, so an error before the commit call is definite. At the commit call an error leaves three
+cases. The following abort succeeded (definite). The abort was refused because there was no
+transaction to end (definite). Otherwise the outcome is unknown. There are two corrections to other
+testers. A fence as the answer to a *repeated* EndTxn(commit) is ambiguous, since the first attempt
+may have committed. Libraries repeat EndTxn silently, so without a count of attempts a fence at
+commit is ambiguous, too.
 """
 
 from .schema import OpOutcome
@@ -41,10 +41,11 @@ ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
 def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
     """Return the outcome of a plain send.
 
-    NOT_LEADER_OR_FOLLOWER is ambiguous, because the write may still succeed (KAFKA-13574). So is
-    every refusal of a repeated request, except of the record itself: a record that was appended
-    before is answered as a duplicate, whatever the clock and the limits are by then. Apache Kafka
-    checks these first, so while they change its refusals prove less.
+    NOT_LEADER_OR_FOLLOWER is ambiguous, because the write may still succeed (KAFKA-13574). Refusals
+    of repeated requests are ambiguous, too, except refusals of the record itself. A record that was
+    appended before is answered as a duplicate, whatever the clock and the limits are by then.
+    Apache Kafka checks the clock and the limits first, so while they change its refusals prove
+    less.
     """
     if error is None:
         return OpOutcome.OK
@@ -57,8 +58,8 @@ def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
 def outcome_of_group_commit(error: int | None, attempts: int) -> OpOutcome:
     """Return the outcome of a plain OffsetCommit.
 
-    Only the end of the generation certainly refuses a commit, and only one that was requested once:
-    an earlier request of several may have been executed, or may still be.
+    Only the end of the generation certainly refuses a commit, and only a commit that was requested
+    once. An earlier one of several requests may have been executed, or may still be.
     """
     if error is None:
         return OpOutcome.OK
@@ -73,12 +74,10 @@ def outcome_of_transaction(
     attempts: int | None = 1,
     abort_succeeded: bool | None = None,
 ) -> OpOutcome:
-    """Return the outcome of a transaction by the errors that its client got; see the top of the
-    file.
+    """Return the outcome of a transaction by its client's errors (see the top of the file).
 
-    `commit_error` is None when the commit call returned; `attempts` counts the EndTxn(commit)
-    requests that were sent, None where the library does not report it; `abort_succeeded`: None: not
-    tried.
+    commit_error: None when the commit call returned. attempts: the number of EndTxn(commit)
+    requests, or None if the library does not report it. abort_succeeded: None without an attempt.
     """
     if not commit_invoked:
         return OpOutcome.FAIL

@@ -1,4 +1,4 @@
-"""The recorder: the operations of a client, recorded as they happen.
+"""The recorder of a client's operations, which records them as they happen.
 
     recorder = Recorder.open(run_directory)
     process = recorder.new_process()
@@ -9,11 +9,11 @@
     recorder.transaction_ended(transaction, OpOutcome.OK)
     recorder.close()
 
-Any number of operating-system processes may record into one run at the same time. Each gets its own
-number, and with it ranges of process, transaction and value numbers. The recorder needs only the
-standard library. Threads may share it. `invoked` methods are called before the request is sent, the
-others after its answer. If the process is killed in between, the operation stays INFO. Rows of
-tables that are written at the end are added by `add`.
+Any number of operating-system processes may record into one run at the same time. Each recorder
+gets its own number, and with it ranges of process, transaction and value numbers. The recorder
+needs only the standard library, and threads may share a recorder. `invoked` methods are called
+before the request is sent, the others after its answer. If the process is killed in between, the
+operation stays INFO. `add` adds rows of tables that are written at the end.
 """
 
 import json
@@ -60,7 +60,7 @@ class Recorder:
 
     @classmethod
     def open(cls, run: Path, clock_ns: Callable[[], int] = time.monotonic_ns) -> "Recorder":
-        """Open a recorder of a run, with the first number that is free."""
+        """Open a recorder of a run, with the first free number."""
         for number in range(RECORDERS_MAX):
             folder = run / FOLDER / f"{number:04d}"
             try:
@@ -78,7 +78,7 @@ class Recorder:
         return cls(0, None, clock_ns)
 
     def now_ns(self) -> int:
-        """Return the time of this history's clock, for rows that are given whole."""
+        """Return the time of this history's clock, for rows that are added complete."""
         return self._clock_ns()
 
     def new_process(self) -> int:
@@ -100,7 +100,7 @@ class Recorder:
         return Begun(number, handle)
 
     def commit_invoked(self, transaction: Begun) -> None:
-        """Record a commit call; called again for each attempt that is seen."""
+        """Record a commit call, again for each attempt."""
         rows, handle = self._rows["transactions"], transaction.handle
         attempts = rows.read(handle, "attempts") + 1
         if attempts == 1:
@@ -110,7 +110,7 @@ class Recorder:
     def transaction_ended(
         self, transaction: Begun, outcome: OpOutcome, error: str | None = None
     ) -> None:
-        """Record that the commit or abort call returned, or the client gave up."""
+        """Record the return of the commit or abort call, or that the client gave up."""
         self._rows["transactions"].change(
             transaction.handle, ended_ns=self._clock_ns(), error=self.name(error), outcome=outcome
         )
@@ -175,7 +175,7 @@ class Recorder:
         return call, self.add("poll_calls", *row)
 
     def poll_returned(self, handle: Handle) -> int:
-        """Record its return; return the time for the `polled` call of each record."""
+        """Record the return of a poll; return the time for the `polled` call of each record."""
         now_ns = self._clock_ns()
         self._rows["poll_calls"].change(handle, returned_ns=now_ns)
         return now_ns
@@ -233,15 +233,13 @@ class Recorder:
     ) -> Handle:
         """Record that a member of a consumer group takes a partition.
 
-        given: when the heartbeat that assigned it began, and when it was answered.
+        given: when the heartbeat that assigned the partition began, and when it was answered.
         """
         row = (process, group, partition, owner, epoch, *given, NONE, NONE)
         return self.add("tenures", *row)
 
     def tenure_confirmed(self, handle: Handle, said_ns: int) -> None:
-        """Record a successful heartbeat that began at `said_ns`, while the member had the
-        partition.
-        """
+        """Record a successful heartbeat, begun at `said_ns`, while the member had the partition."""
         self._rows["tenures"].change(handle, confirmed_ns=said_ns)
 
     def tenure_ended(self, handle: Handle) -> None:
@@ -253,11 +251,14 @@ class Recorder:
         return self.add("reconciliations", process, group, now_ns, now_ns)
 
     def reconciliation_confirmed(self, handle: Handle, said_ns: int) -> None:
-        """Record a successful heartbeat that began at `said_ns`, before the member had them."""
+        """Record a successful heartbeat, begun at `said_ns`, before the member had its target."""
         self._rows["reconciliations"].change(handle, until_ns=said_ns)
 
     def add(self, table: str, *values: int | str | None) -> Handle:
-        """Add a row of any table, with values in the order of columns; names as strings or None."""
+        """Add a row of any table, with values in the order of columns.
+
+        Names are strings or None.
+        """
         numbers = [
             value if isinstance(value, int) else self.name(value)  # an int may be an enum's, too
             for value in values
@@ -266,7 +267,7 @@ class Recorder:
             return self._rows[table].append(*numbers)
 
     def name(self, text: str | None) -> int:
-        """Return the number of a string, which is recorded when it is new."""
+        """Return the number of a string, and record a new string."""
         if text is None:
             return NONE
         if (known := self._name_ids.get(text)) is not None:

@@ -1,9 +1,9 @@
 """Rows that survive the death of their writer, in a file mapped into memory, chunk by chunk.
 
-A row is packed directly into the mapping, which takes about a microsecond and no system call. It is
-in the page cache immediately, so `kill -9` loses none of it. A row can be changed in place as long
-as its handle exists. Only chunks that are being filled, or to which a handle refers, are mapped, so
-the memory is limited by the operations in progress.
+A row is packed directly into the mapping, which takes about a microsecond and no system call. The
+row is in the page cache immediately, so `kill -9` loses no row. A row can be changed in place as
+long as its handle exists. Only chunks that are being filled, or to which a handle refers, are
+mapped, so the memory is limited by the operations in progress.
 """
 
 import mmap
@@ -24,7 +24,7 @@ class Handle(NamedTuple):
 
 
 class RecordedRows:
-    """The rows of one table by one recorder; in memory when there is no path."""
+    """The rows of one table by one recorder, in memory if there is no path."""
 
     def __init__(self, table: Table, path: Path | None) -> None:
         self.table, self.path = table, path
@@ -35,7 +35,7 @@ class RecordedRows:
         self._memory: list[bytearray] = []
 
     def append(self, *values: int) -> Handle:
-        """Add a row, its values in the order of the columns."""
+        """Add a row, with its values in the order of the columns."""
         if self._position == self._end:
             self._next_chunk()
         buffer, position = self._chunk, self._position
@@ -62,7 +62,7 @@ class RecordedRows:
         return b"".join(self._memory)[: self.count * row_bytes]
 
     def close(self) -> None:
-        """Truncate the file behind its last row. Rows with a handle may still be changed."""
+        """Truncate the file behind its last row; rows with a handle may still be changed."""
         if self._file >= 0:
             os.ftruncate(self._file, self.count * self.table.row.size)
             os.close(self._file)

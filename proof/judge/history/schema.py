@@ -29,7 +29,11 @@ NONE = -1
 
 
 class OpOutcome(IntEnum):
-    """The outcome of an operation. OK: it happened; FAIL: it certainly did not; INFO: unknown."""
+    """The outcome of an operation.
+
+    OK means that the operation happened, FAIL that it certainly did not, and INFO that its outcome
+    is unknown.
+    """
 
     OK = 0
     FAIL = 1
@@ -44,7 +48,7 @@ class Isolation(IntEnum):
 
 
 class Marker(IntEnum):
-    """The kind of a control batch; NONE for a data batch."""
+    """The kind of a control batch, NONE for a data batch."""
 
     NONE = -1
     ABORT = 0
@@ -52,7 +56,7 @@ class Marker(IntEnum):
 
 
 class Column(NamedTuple):
-    """`kind` is i1, i2, i4, i8 (signed integers of so many bytes) or name."""
+    """A column; `kind` is i1, i2, i4, i8 (signed integers of that many bytes) or name."""
 
     name: str
     kind: str
@@ -72,9 +76,10 @@ _CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "name": "i"}
 
 
 class Table:
-    """The columns of a table and the layout of its rows: little endian, packed, a last byte 1.
+    """The columns of a table and the layout of its rows.
 
-    The last byte is written last, so a row that a dying writer left incomplete does not count.
+    Rows are little endian, packed, and end with a byte 1. That byte is written last, so a row that
+    a dying writer left incomplete does not count.
     """
 
     def __init__(self, name: str, what: str, columns: str) -> None:

@@ -1,1 +1,1 @@
-"""judge/logs: checks of logs and the files beside them, without a history of clients."""
+"""The checks of logs and the files beside them, without a history of clients."""

@@ -1,16 +1,16 @@
-"""Compare the files beside a log with the log (check W3). Reads files, writes nothing.
+"""The comparison of the files beside a log with the log (check W3), without writing.
 
 The log is replayed by the judge's own rules (raw_log.py), and not by the broker's code that made
-the files, so that one mistake is not made twice. It reads
+the files, so that one mistake is not made twice. These files are compared:
 
-  .index, .timeindex        each entry names an existing batch, and a right timestamp
-  .txnindex                 the aborted transactions with markers in the segment
-  .snapshot                 the state of every producer, as of its offset
-  leader-epoch-checkpoint   which leader epoch wrote which part
+    .index, .timeindex        each entry names an existing batch, with the correct timestamp
+    .txnindex                 the aborted transactions with markers in the segment
+    .snapshot                 the state of every producer, as of its offset
+    leader-epoch-checkpoint   the leader epoch that wrote each part
 
 A file may lack its newest entries (they are written late), and a snapshot may lack expired
-producers. If the beginning of a log was deleted, or if it was compacted, producers and transactions
-are judged only as far as the remaining records show.
+producers. If the beginning of a log was deleted, or if the log was compacted, producers and
+transactions are judged only as far as the remaining records show.
 """
 
 import struct
@@ -174,7 +174,7 @@ def _epoch_starts(folder: Path) -> list[tuple[int, int]]:
 
 
 def _epoch_at(starts: list[tuple[int, int]], offset: int) -> tuple[int, bool]:
-    """Return the epoch of an offset in the file, -1 for none; and whether it is the last."""
+    """Return the epoch of an offset in the file, -1 if none, and whether it is the last epoch."""
     before = [epoch for start, epoch in starts if start <= offset]
     return before[-1] if before else -1, len(before) == len(starts)
 

@@ -1,10 +1,11 @@
 """One partition of a live topic, judged by the protocol alone, without a history or a client.
 
-Pure. It gets the partition twice. First as a read_committed consumer gets it: each batch, and
-whether the broker's list of aborted transactions hides it. Then, up to an end that was taken later,
-every batch in the log. A batch that the first reader got must by then belong to a transaction with
-a commit marker, and a hidden one to an aborted transaction. Transactions without a marker are
-listed, since on a topic in use they are not a violation.
+Pure. The audit gets the partition twice. The first reading is that of a read_committed consumer,
+with each batch, and whether the broker's list of aborted transactions hides the batch. The second
+reading, up to an end that was taken later, is every batch in the log. A batch shown to the first
+reader must by then belong to a transaction with a commit marker, and a hidden batch to an aborted
+transaction. Transactions without a marker are listed, since on a topic in use they are not a
+violation.
 """
 
 from array import array
@@ -26,7 +27,7 @@ AUDIT_ANOMALIES = (*RAW_ANOMALIES.values(), ABORTED_VISIBLE, COMMITTED_HIDDEN, O
 
 @dataclass(slots=True)
 class PartitionAudit:
-    """The audit of a partition. Call `committed_batch` for the first reading, then `batch`."""
+    """The audit of a partition; call `committed_batch` for the first reading, then `batch`."""
 
     name: str
     log_start_offset: int = 0

@@ -67,7 +67,7 @@ class LoggedBatch(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """An anomaly, the batch that shows it, and a sentence."""
+    """An anomaly, with the batch that shows it, and a sentence."""
 
     anomaly: LogAnomaly
     batch: LoggedBatch
@@ -87,7 +87,7 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class LoggedProducer:
-    """The state of a producer id so far in the log; -1 for unknown values."""
+    """The state of a producer id so far in the log, with -1 for unknown values."""
 
     epoch: int
     is_cut: bool  # the epoch may have begun before the remaining log
@@ -111,8 +111,9 @@ class Open(NamedTuple):
 
 @dataclass(slots=True)
 class RawLog:
-    """The log of one partition. `is_whole`: it begins at offset 0, with the begin of every
-    producer.
+    """The log of one partition.
+
+    is_whole: the log begins at offset 0, with the begin of every producer.
     """
 
     is_whole: bool = True

@@ -1,4 +1,4 @@
-"""Read partitions of a live cluster from their starts to ends that were taken before."""
+"""The reading of partitions of a live cluster from their starts to ends that were taken before."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping

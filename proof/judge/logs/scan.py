@@ -1,7 +1,7 @@
-"""Record the end of a run: the last reading, the ends, every replica's log.
+"""The record of the end of a run, with the last reading, the ends, and every replica's log.
 
-`scan_topics` uses the protocol, `dump_logs` the files of the nodes. Both only record; the checks
-judge.
+`scan_topics` uses the protocol, `dump_logs` the files of the nodes. Both only record, and the
+checks judge.
 """
 
 import time
@@ -32,7 +32,7 @@ async def scan_topics(
 ) -> bool:
     """Read topics from start to end into `scan`; with read_committed record the `ends`, too.
 
-    Return False when a partition returned nothing for a minute; the records until then are kept.
+    Returns False when a partition returned nothing for a minute. The records until then are kept.
     """
     is_committed = isolation is Isolation.READ_COMMITTED
     view = view_of(source)
@@ -66,7 +66,7 @@ async def scan_topics(
 def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPACTED) -> int:
     """Record batches, ends and derived files of all nodes' data; return the number of batches.
 
-    `compacted` names topics whose batches may differ from node to node.
+    compacted: topics with batches that may differ from node to node.
     """
     total = 0
     for node in sorted(data.glob("node-*")):

@@ -1,8 +1,8 @@
-"""Read a live topic of any Kafka-compatible cluster twice, and judge it (partition_audit.py).
+"""The audit of a live topic of any Kafka-compatible cluster, by two readings.
 
-Our own client reads whole batches; only the judge's state about them is kept. The ends are taken
-first for the read_committed reading, and again for the other one, so that everything in the first
-is decided in the second even while producers continue.
+Our own client reads whole batches, and only the state of the judge (partition_audit.py) is kept.
+The ends are taken first for the read_committed reading, and again for the second reading.
+Everything in the first reading is therefore decided in the second, even while producers continue.
 """
 
 import time
@@ -34,7 +34,7 @@ class TopicAudit(NamedTuple):
 async def audit_topic(
     source: str | Mapping[str, Any], topic: str, say: Callable[[str], None] = lambda _: None
 ) -> TopicAudit:
-    """Judge the current state of a topic. Raises Failure when it cannot be read to its end."""
+    """Judge the current state of a topic; raise Failure if it cannot be read to its end."""
     started = time.monotonic()
     view = view_of(source)
     try:

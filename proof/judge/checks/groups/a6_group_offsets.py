@@ -1,11 +1,11 @@
-"""A6: a partition has one owner in a generation of a group, and commits stay.
+"""A6, by which a partition has one owner in a generation of a group, and commits stay.
 
 The members of a generation commit one after the other, and no member of an earlier generation comes
-in between. So the final offset is that of a commit after which no other was acknowledged. A commit
-is overtaken if it had returned before another one began, or if it is of an earlier generation. If
-the outcome of a commit is unknown, or it was requested several times, a request may have been
-executed late, but within its generation. A static member that joins again replaces the one before
-it, in the same generation (KIP-345).
+in between. The final offset is therefore that of a commit after which no other was acknowledged. A
+commit is overtaken if it had returned before another commit began, or if it is of an earlier
+generation. If the outcome of a commit is unknown, or the commit was requested several times, a
+request may have been executed late, but within its generation. A static member that joins again
+replaces its former incarnation, in the same generation (KIP-345).
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,9 @@
-"""G1: a partition has one owner at a time among a consumer group's members (KIP-848).
+"""G1, by which a partition has one owner at a time among a consumer group's members (KIP-848).
 
-A member gets a partition between a heartbeat and its answer. It certainly has the partition as long
-as heartbeats were answered that began while it had it. A silent member may have lost the partition
-without knowing, which is not a finding. Neither is an answer that a paused member read late, when
-others had the partition already.
+A member gets a partition between a heartbeat and its answer. The member certainly has the partition
+as long as heartbeats were answered that began during its ownership. A silent member may have lost
+the partition without knowing, which is not a finding. An answer that a paused member read late,
+when others had the partition already, is not a finding either.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,6 @@
-"""G2: the epochs of a consumer group (KIP-848) never decrease.
+"""G2, by which the epochs of a consumer group (KIP-848) never decrease.
 
-A member never gets an epoch below its last one. A joining member gets the epoch of the newest
+A member never gets an epoch below its last epoch. A joining member gets the epoch of the newest
 target, which is at least any epoch that a member got before.
 """
 

@@ -1,9 +1,9 @@
-"""G3: no offset of a consumer-group member (KIP-848) is accepted after its partition has moved.
+"""G3, by which no offset of a former owner of a partition is accepted (KIP-848).
 
-If another member got the partition after this one, and before this one requested its commit, then
-this member's epoch is fenced there, outside of transactions and in them. The other member got it
-later if it requested it after this one had its answer. A member that has had the partition twice
-commits under the tenure of its epoch.
+If another member got the partition after the first member, and before the first member requested
+its commit, then the first member's epoch is fenced for the partition, also in transactions. The
+other member got the partition later if it requested it after the first member had its answer. A
+member that has had the partition twice commits under the tenure of its epoch.
 """
 
 from collections.abc import Iterable, Iterator
