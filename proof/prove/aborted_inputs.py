@@ -1,7 +1,7 @@
-"""Inputs that never become visible: written in transactions, and aborted each time.
+"""Inputs that never become visible, because they are written in transactions and aborted.
 
-A read_committed consumer never sees them, so any output for them is an error. A transaction is open
-only for some milliseconds, since committed records behind it are delayed as long.
+A read_committed consumer never sees such inputs, so any output for them is an error. A transaction
+is open only for some milliseconds, since committed records behind it are delayed for as long.
 """
 
 import contextlib
@@ -26,8 +26,11 @@ SendInput = Callable[[BlockingProducer, int], Handed]
 
 
 class AbortedInputs(threading.Thread):
-    """Runs until `stop`. `ids`: of all attempted inputs, known before they are sent;
-    `facts`: of the inputs in a log."""
+    """The producer of aborted inputs, which runs until `stop`.
+
+    ids: the ids of all attempted inputs, known before they are sent. facts: facts about the inputs
+    in a log.
+    """
 
     def __init__(
         self, config: Mapping[str, Any], name: str, send: SendInput, id_of: Callable[[int], str]
@@ -41,7 +44,7 @@ class AbortedInputs(threading.Thread):
         self.failed: Exception | None = None
 
     def stop(self) -> bool:
-        """Begin no more inputs; return whether the last one is over."""
+        """Begin no more inputs; return whether the last transaction has ended."""
         self.close()
         if self.is_alive():
             self.join(STOP_TIMEOUT_S)
@@ -93,6 +96,6 @@ class AbortedInputs(threading.Thread):
             )
 
     def _end_the_last(self) -> None:
-        """End the last transaction, which would be open until its timeout otherwise."""
+        """End the last transaction, which would otherwise be open until its timeout."""
         with contextlib.suppress(KafkaError, OSError, TimeoutError), self._producer() as producer:
             producer.init_transactions()

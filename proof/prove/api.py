@@ -1,4 +1,4 @@
-"""`oncelog.prove(...)`: the same as the command, for tests.
+"""`oncelog.prove(...)`, which does the same as the command, for tests.
 
 def test_invoices_are_exactly_once() -> None:
     outcome = oncelog.prove(["python", "invoices.py"], inputs="orders", outputs="invoices")
@@ -36,8 +36,8 @@ def prove(
     """Run an application under faults, and return the outcome.
 
     application: a command, or a function of a module, which runs in its own process with the
-    environment of a command. settings: as the command's options, see `ProveSettings`. Raise Failure
-    when it did not work before the first fault.
+    environment of a command. settings: as the options of the command (see `ProveSettings`). Raises
+    Failure when the application did not work before the first fault.
     """
     directory = None if keep is None else Path(keep)
     wanted = ProveSettings(
@@ -57,7 +57,10 @@ def _names(topics: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def command_of(application: Callable[[], object] | Sequence[str] | str) -> list[str]:
-    """Return the command that runs it. Failure: a function that no other process can find."""
+    """Return the command that runs the application.
+
+    Raises Failure for a function that no other process can import.
+    """
     if isinstance(application, str):
         return shlex.split(application)
     if not callable(application):
@@ -83,7 +86,10 @@ REPEATED = 2  # the number of tries of each fault, which may meet another record
 
 
 def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield plans to try, the smallest first; told: the faults of the story, in order. Pure."""
+    """Yield plans to try, the smallest first. Pure.
+
+    told: the faults of the story, in order.
+    """
     singles = list(dict.fromkeys([*reversed(told), *names]))
     yield from (((name,) * REPEATED) for name in singles[:SINGLES_MAX])
     half = len(names) // 2
@@ -93,10 +99,11 @@ def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str,
 
 
 def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
-    """Return the smallest plan that still breaks it: names of faults, separated by commas.
+    """Return the smallest plan with which the application still fails.
 
-    Single faults before the end of the story are tried first, the last ones first, then halves. A
-    violation that depends on chance may not come again; then the plan stays as it was.
+    The plan is text, with names of faults separated by commas. Single faults before the end of the
+    story are tried first, the last ones first, then halves. A violation that depends on chance may
+    not come again, and then the plan stays unchanged.
     """
     names = [struck.name for struck in outcome.made]
     words = {what for _, _, what in outcome.story}

@@ -1,10 +1,10 @@
-"""The application: its instances as supervised processes, in any language.
+"""The application, whose instances are supervised processes, in any language.
 
-Each gets `KAFKA_BOOTSTRAP_SERVERS`, `ONCELOG_IN`, `ONCELOG_OUT` and `ONCELOG_INSTANCE` in its
-environment, and {bootstrap}, {in}, {out}, {instance} in its arguments. On a secured cluster
+Each instance gets `KAFKA_BOOTSTRAP_SERVERS`, `ONCELOG_IN`, `ONCELOG_OUT` and `ONCELOG_INSTANCE` in
+its environment, and {bootstrap}, {in}, {out}, {instance} in its arguments. On a secured cluster
 `ONCELOG_CLIENT_CONFIG` and {client} name a file with librdkafka's settings, and
-`ONCELOG_JAVA_CONFIG` and {java} one for Java's client. An instance that ends by itself is
-restarted, as its supervisor in production would do. A fault hits all processes of an instance,
+`ONCELOG_JAVA_CONFIG` and {java} a file for Java's client. An instance that ends by itself is
+restarted, as its supervisor in production would do. A fault affects all processes of an instance,
 including those started by a shell or a launcher.
 """
 
@@ -108,11 +108,14 @@ class Application(Supervisor):
 
     @property
     def instances(self) -> list[str]:
-        """Return the instances that are to run."""
+        """Return the instances that should run."""
         return [name for name in self.names if name not in self._removed]
 
     def add(self, known_as: str | None = None) -> str:
-        """Start one more instance; `known_as`: it replaces one that seems to be dead."""
+        """Start one more instance.
+
+        known_as: the name of an instance that seems to be dead and is replaced.
+        """
         with self._numbers:
             number = len(self._known_as) + 1
             name = f"instance-{number}"
@@ -137,14 +140,14 @@ class Application(Supervisor):
         return self._children[name].process.poll() is not None
 
     def awake_since_s(self, name: str) -> float:
-        """Return when it was started, or woken."""
+        """Return when the instance was started or resumed."""
         return self._awake_since_s[name]
 
     def known_as(self, name: str) -> str:
         return self._known_as[name]
 
     def kill(self, name: str) -> int:
-        """Send SIGKILL to all its processes."""
+        """Send SIGKILL to all processes of the instance."""
         child = self.unwanted(name)
         with suppress(ProcessLookupError):
             # first the whole group, then those outside the group
@@ -169,7 +172,7 @@ class Application(Supervisor):
             self._awake_since_s[name] = time.monotonic()
 
     def end(self, name: str) -> str:
-        """Send SIGTERM, and SIGKILL 10 s later; return how it ended, as text."""
+        """Send SIGTERM, and SIGKILL 10 s later; return a sentence about the end."""
         child = self.unwanted(name)
         self.ask_to_end(child.process)
         try:
@@ -192,7 +195,7 @@ class Application(Supervisor):
         return codes
 
     def replaced(self, name: str) -> None:
-        """Note that another instance replaces it, so it is not restarted when it ends."""
+        """Record that this instance was replaced, so it is not restarted after its end."""
         self.unwanted(name)
         self._removed.add(name)
 
@@ -210,7 +213,7 @@ class Application(Supervisor):
         self.ensure_running()
 
     def ensure_running(self) -> None:
-        """Start each instance that should run and does not, and wake paused ones."""
+        """Start each instance that should run and does not, and resume paused instances."""
         for name in self.instances:
             child = self._children[name]
             if child.process.poll() is None:
@@ -221,7 +224,7 @@ class Application(Supervisor):
     # --- what it says
 
     def words(self, name: str) -> list[str]:
-        """Return the last lines of its log."""
+        """Return the last lines of the instance's log."""
         try:
             with self.log(name).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - WORDS_BYTES_MAX))
@@ -230,7 +233,7 @@ class Application(Supervisor):
             return []
 
     def told(self, name: str) -> str:
-        """Return its last words and where the rest is, as part of a sentence."""
+        """Return the last lines of the log and the path of the rest, as part of a sentence."""
         words = self.words(name)
         said = "".join(f"\n  {name} | {line}" for line in words) if words else " It said nothing."
         rest = f"Its whole output: {self.log(name)}" if self._is_kept else KEEP

@@ -1,7 +1,7 @@
 """The session timeouts of group.protocol=consumer (KIP-848), which brokers set, not clients.
 
-In our own cluster they are as short as the ones that the proxy sets in JoinGroup. Any other cluster
-is asked for them, and faults last as long.
+In our own cluster the sessions are as short as those that the proxy sets in JoinGroup. Any other
+cluster is asked for its sessions, and faults last as long.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,7 +45,7 @@ def with_broker_sessions(
 
 
 def session_s(admin: "BlockingAdmin", groups: Iterable[str]) -> float:
-    """Return the longest session of these groups; Kafka's default if brokers do not answer."""
+    """Return the longest session of these groups, or Kafka's default without an answer."""
     asked = [(GROUP_RESOURCE, name, OF_GROUP) for name in groups]
     found = [_value_ms(admin, *each) for each in asked]
     known = [each for each in found if each is not None]

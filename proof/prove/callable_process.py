@@ -1,4 +1,4 @@
-"""A user's function as a program: `python -m ... '{"module": ..., "name": ...}'`."""
+"""The program that runs a user's function: `python -m ... '{"module": ..., "name": ...}'`."""
 
 import importlib
 import importlib.util
@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def module_of(name: str, file: str) -> ModuleType:
-    """Import a module by its name if that leads to the same file, else by the file.
+    """Import a module by its name if that name leads to the same file, else by the file.
 
     The names of pytest's test modules may not be importable.
     """

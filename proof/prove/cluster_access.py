@@ -1,4 +1,4 @@
-"""How a run, its proxy and the application connect to our cluster, or to any other."""
+"""The connections of a run, its proxy and the application to our cluster, or to any other."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,8 +23,8 @@ ClientFiles = Callable[[Path, str, str], dict[str, Path]]
 class ClusterAccess(NamedTuple):
     """The settings of connections to a cluster.
 
-    config: of a client of the cluster. client_files: (folder, name, address) -> files by kind, with
-    the settings for a client of the proxy.
+    config: the settings of a client of the cluster. client_files: a function of folder, name and
+    address, which returns files by kind, with the settings for a client of the proxy.
     """
 
     config: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The facts of a record's story, each at a time (monotonic), of an instance."""
+"""The facts of a record's story, each with a time (monotonic) and an instance."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Wrote:
 class Committed:
     """The offset of a group in an input partition was committed.
 
-    With a transactional id it counts when its transaction is committed.
+    With a transactional id the commit counts when its transaction is committed.
     """
 
     at_s: float
@@ -84,7 +84,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault that was made. met: how much work was in flight at its target; 0: none."""
+    """A fault was injected; `met` is the amount of work in flight at its target."""
 
     at_s: float
     instance: str  # empty: it affects all of them
@@ -97,7 +97,7 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class InputAborted:
-    """An input (`which`: its id) in an aborted transaction."""
+    """An input was written in an aborted transaction; `which` is the id of the input."""
 
     at_s: float
     which: str

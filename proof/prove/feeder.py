@@ -1,9 +1,9 @@
-"""The feeder: unique inputs at a rate, each exactly once, by our idempotent client.
+"""The feeder, which sends unique inputs at a rate, each exactly once, by our idempotent client.
 
-It connects to the cluster directly, not through the proxy, so faults hit only the application. An
-input has its id in its key, in the header `oncelog-id` and as "id" in its value, a JSON object,
-unless a function of the user makes key and value. Some further inputs are aborted: see
-`aborted_inputs.py`.
+The feeder connects to the cluster directly, not through the proxy, so faults affect only the
+application. An input has its id in its key, in the header `oncelog-id` and as "id" in its value, a
+JSON object, unless a function of the user creates key and value. Some further inputs are aborted
+(see `aborted_inputs.py`).
 """
 
 import itertools
@@ -26,7 +26,10 @@ Feed = Callable[[int, str], Any]
 
 
 class Feeder(threading.Thread):
-    """Runs until `stop`; `fed` counts the sent inputs. aborts: some inputs are aborted."""
+    """The feeder, which runs until `stop`; `fed` counts the sent inputs.
+
+    aborts: some inputs are aborted.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Feeder(threading.Thread):
             self._aborted.start()
 
     def stop(self) -> None:
-        """Feed no more, and wait until all inputs are acknowledged, or aborted."""
+        """Send no more inputs, and wait until all inputs are acknowledged or aborted."""
         self._aborted.close()
         self._over.set()
         if self.is_alive():
@@ -67,7 +70,7 @@ class Feeder(threading.Thread):
             raise Failure("A transaction of inputs could not be aborted.")
 
     def close(self) -> None:
-        """Stop at once, without checking the last inputs."""
+        """Stop immediately, without checking the last inputs."""
         self._aborted.close()
         self._over.set()
 
@@ -78,7 +81,7 @@ class Feeder(threading.Thread):
 
     @property
     def aborted_ids(self) -> frozenset[str]:
-        """Return the ids of inputs that must stay invisible, even those that no log has."""
+        """Return the ids of inputs that must stay invisible, even of inputs in no log."""
         return frozenset(self._aborted.ids)
 
     @property

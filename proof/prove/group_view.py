@@ -1,6 +1,6 @@
 """The view of a group without the proxy, from repeated answers of Describe and List APIs.
 
-Pure; `cli/observe.py` sends the requests. An open transaction lists its partitions. So a few
+Pure; `cli/observe.py` sends the requests. An open transaction lists its partitions. Therefore a few
 answers connect a group (by its partition of `__consumer_offsets`) with the ids that commit its
 offsets, and with their output.
 """
@@ -14,7 +14,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupLook:
-    """An answer. open: the partitions of each open transaction; offsets: of the group."""
+    """An answer, with the partitions of each open transaction, and the group's offsets."""
 
     open: Mapping[str, frozenset[Partition]]
     offsets: Mapping[Partition, int]
@@ -24,8 +24,8 @@ class GroupLook:
 class WatchedGroup:
     """A watched group.
 
-    offsets_partitions: of `__consumer_offsets`; min_insync: by topic; open: in all answers; first,
-    last: offsets.
+    offsets_partitions: the number of partitions of `__consumer_offsets`. min_insync: by topic.
+    open: the open transactions in all answers. first, last: the first and last offsets.
     """
 
     group: str
@@ -49,7 +49,7 @@ class WatchedGroup:
 
 
 def group_partition(group: str, partitions: int) -> int:
-    """Return the partition of `__consumer_offsets` of a group: Java's hash of its name."""
+    """Return a group's partition of `__consumer_offsets`, by Java's hash of its name."""
     code = 0
     for unit in _units(group):
         code = (code * 31 + unit) & 0xFFFFFFFF
@@ -62,7 +62,7 @@ def _units(text: str) -> list[int]:
 
 
 def transactional_ids(facts: WatchedGroup) -> set[str]:
-    """Return the ids with transactions that had the group's offsets partition in them."""
+    """Return the ids with transactions that included the group's offsets partition."""
     return {name for name, places in facts.open.items() if facts.place in places}
 
 

@@ -28,7 +28,7 @@ Wanted = tuple[str | None, str]  # topic (None if any is right); id
 
 @dataclass(frozen=True, slots=True)
 class WrongFinal:
-    """A key with a wrong last value; None: there is none, or must be none."""
+    """A key with a wrong last value, where None means no value."""
 
     key: str
     expected: str | None
@@ -39,8 +39,9 @@ class WrongFinal:
 class Judgement:
     """The judgement of a run.
 
-    doubled, lost: ids, and how many too many or too few. stray: outputs of no known input; aborted:
-    ids of inputs in aborted transactions, and how many outputs they have.
+    doubled, lost: ids, each with the number of surplus or missing outputs. stray: outputs of no
+    known input. aborted: ids of inputs in aborted transactions, each with the number of its
+    outputs.
     """
 
     inputs: int = 0
@@ -83,8 +84,8 @@ def judge_ids(
 ) -> Judgement:
     """Judge outputs by ids.
 
-    inputs: with their ids. is_passed: whether the application has finished an input. aborted: ids
-    of inputs in aborted transactions.
+    inputs: the inputs by id. is_passed: tells whether the application has finished an input.
+    aborted: ids of inputs in aborted transactions.
     """
     ids = {each for each, _ in inputs}
     wanted = _wanted(inputs, ids, fanout, expect)
@@ -149,7 +150,10 @@ def judge_finals(
     final: Final,
     is_passed: Callable[[LogRecord], bool] = lambda record: True,
 ) -> Judgement:
-    """Judge the last value of each key; a tombstone is no value. Pending inputs prove nothing."""
+    """Judge the last value of each key, where a tombstone is no value.
+
+    Pending inputs prove nothing.
+    """
     pending = [each for each, record in inputs if not is_passed(record)]
     found = {text_of(output.key) or "": text_of(output.value) for output in outputs}
     made = final([record for _, record in inputs])
@@ -201,8 +205,8 @@ def verdict_of(
     """Return the verdict.
 
     stands_still: why inputs are pending, as text. restless: a sentence about an instance that never
-    came to rest. It is added to a violation; without a violation the run proves nothing.
-    is_faultless: no fault was requested.
+    came to rest, which is added to a violation. Without a violation a run with such an instance
+    proves nothing. is_faultless: no fault was requested.
     """
     j = judgement
     parts = [
@@ -239,7 +243,7 @@ def verdict_of(
 
 
 def inputs_are(count: int) -> str:
-    """Return a subject and verb for a sentence."""
+    """Return subject and verb for a sentence about a number of inputs."""
     return "1 input is" if count == 1 else f"{count} inputs are"
 
 
@@ -253,5 +257,5 @@ def through(committed: Mapping[tuple[str, int], int]) -> Callable[[LogRecord], b
 
 
 def last_words(lines: Iterable[str], most: int = 10) -> list[str]:
-    """Return the last lines of a log that are not empty."""
+    """Return the last non-empty lines of a log."""
     return [line.rstrip() for line in lines if line.strip()][-most:]

@@ -1,8 +1,8 @@
 """The proxy's listener, which observes an application by its requests while it runs.
 
-It records the facts of a record's story (its fetches, its outputs' producers, its commits), the
-open work, and the progress of other instances during a pause. Called in the proxy's loop, read from
-other threads.
+The listener records the facts of a record's story (its fetches, its outputs' producers, its
+commits), the open work, and the progress of other instances during a pause. The proxy's loop calls
+it, and other threads read it.
 """
 
 import threading
@@ -32,8 +32,9 @@ TRIES_MIN = 5  # without progress; a client retries by itself while a coordinato
 
 @dataclass(slots=True)
 class Tries:
-    """The attempts of an instance since its last commit: refused requests, aborted transactions and
-    new producers. error: the last one.
+    """The attempts of an instance since its last commit, with the last `error`.
+
+    Attempts are refused requests, aborted transactions and new producers.
     """
 
     count: int = 0
@@ -52,7 +53,7 @@ class Tries:
 
 
 class Observed:
-    """The observations so far. inputs, outputs: topics."""
+    """The observations so far; `inputs` and `outputs` are topics."""
 
     def __init__(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
         self._inputs, self._outputs = frozenset(inputs), frozenset(outputs)
@@ -93,7 +94,7 @@ class Observed:
             return dict(self._fetched)
 
     def open_work(self, instance: str | None = None) -> int:
-        """Return the amount of work in flight: unanswered requests and open transactions.
+        """Return the amount of work in flight, which is unanswered requests and open transactions.
 
         Inputs that were fetched and are not committed count as 1.
         """
@@ -105,22 +106,28 @@ class Observed:
         return requests + transactions + behind
 
     def is_in_transaction(self, instance: str) -> bool:
-        """Return whether it is in a transaction that may time out: one without two-phase commit."""
+        """Return whether the instance is in a transaction without two-phase commit.
+
+        Only such a transaction may time out.
+        """
         with self._lock:
             return any(i == instance for t, i in self._transactions.items() if t not in self._2pc)
 
     def has_finished(self, instance: str, since_s: float) -> bool:
-        """Return whether it has ended its work since; work without visible ends counts as done."""
+        """Return whether an instance has ended its work since this time.
+
+        Work without visible ends counts as done.
+        """
         with self._lock:
             return self._apis.isdisjoint(ENDS) or self._ended_s.get(instance, 0.0) > since_s
 
     def has_committed(self, transactional_id: str, since_s: float) -> bool:
-        """Return whether a transaction of this id was committed since."""
+        """Return whether a transaction of this id was committed since this time."""
         with self._lock:
             return self._committed_s.get(transactional_id, float("-inf")) > since_s
 
     def has_gone_through(self, instance: str, since_s: float) -> bool:
-        """Return whether an instance has committed since, after an abort as well.
+        """Return whether an instance has committed since this time, also after an abort.
 
         Without visible commits its work counts as done.
         """
@@ -128,7 +135,7 @@ class Observed:
             return self._apis.isdisjoint(ENDS) or self._through_s.get(instance, 0.0) > since_s
 
     def in_vain(self, instance: str, since_s: float) -> str:
-        """Describe repeated attempts without a commit that continued since; empty without them."""
+        """Describe attempts since this time without a commit, or return an empty text."""
         with self._lock:
             tries = self._tries.get(instance)
             if tries is None or tries.count < TRIES_MIN or tries.at_s < since_s:
@@ -139,16 +146,18 @@ class Observed:
     def open_transactions(self) -> dict[str, str]:
         """Return the ids of open transactions, the oldest first, and the instance of each.
 
-        The transaction of a dead instance may still be listed, since coordinators end it silently.
+        The transaction of a dead instance may still be listed, since the coordinator ends it
+        without a visible request.
         """
         with self._lock:
             return dict(self._transactions)
 
     def silent_since_s(self, instance: str) -> float | None:
-        """Return since when a group member has sent no request and waits for no answer.
+        """Return the time since which a group member has been silent.
 
-        None while it waits for an answer, as a JoinGroup is answered when all others have joined.
-        None, too, for an instance that was in no group, as only members send heartbeats.
+        Returns None while the member waits for an answer, as a JoinGroup is answered when all
+        others have joined. Returns None, too, for an instance that was in no group, as only members
+        send heartbeats.
         """
         with self._lock:
             if instance not in self._members or any(instance == i for i, _ in self._open.values()):
@@ -156,7 +165,7 @@ class Observed:
             return self._heard_s[instance]
 
     def had(self, instance: str, at_s: float) -> frozenset[tuple[str, int]]:
-        """Return the partitions of inputs that it had in hand then."""
+        """Return the input partitions that the instance had at that time."""
         with self._lock:
             return frozenset(
                 (f.topic, f.partition)
@@ -165,9 +174,9 @@ class Observed:
             )
 
     def has_gone_on(self, without: str, since_s: float, had: frozenset[tuple[str, int]]) -> bool:
-        """Return whether another instance has committed offsets of its partitions since.
+        """Return whether another instance has committed offsets of its partitions since then.
 
-        Where positions are kept elsewhere, a fetch counts.
+        If positions are stored elsewhere, a fetch counts.
         """
         with self._lock:
             recent = list(self._recent)
@@ -186,7 +195,7 @@ class Observed:
             return any(True for _ in self._batches(answer.body))
 
     def committed_at_s(self, instance: str, since_s: float) -> list[float]:
-        """Return when an instance has committed offsets since."""
+        """Return the times at which an instance has committed offsets since this time."""
         with self._lock:
             found = list(self._commits_s.get(instance, ()))
         return sorted(at_s for at_s in found if at_s > since_s)
@@ -194,9 +203,7 @@ class Observed:
     # --- what it is told
 
     def __call__(self, event: Event) -> None:
-        """Process an event. Malformed bodies and batches are ignored, since the broker refuses
-        them.
-        """
+        """Process an event; ignore malformed bodies and batches, which the broker refuses."""
         try:
             if isinstance(event, Request):
                 self._request(event)

@@ -17,10 +17,10 @@ REPR_MAX = 230  # pytest shows 240 characters
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class ProveOutcome:
-    """The outcome of a run. Its repr is shown by pytest for a failed `assert`.
+    """The outcome of a run, whose repr pytest shows for a failed `assert`.
 
-    Times are monotonic seconds. exits: of instances that ended by themselves. rest: all came to
-    rest when the faults were over.
+    Times are monotonic seconds. exits: the exits of instances that ended by themselves. rest: all
+    instances came to rest after the faults.
     """
 
     settings: ProveSettings
@@ -57,11 +57,11 @@ class ProveOutcome:
 
     @property
     def met(self) -> int:
-        """Return how many faults met work in flight."""
+        """Return the number of faults that met work in flight."""
         return sum(struck.met > 0 for struck in self.made)
 
     def lines(self) -> list[str]:
-        """Return the outcome in words, the verdict last."""
+        """Return the outcome in words, with the verdict last."""
         j, s = self.judgement, self.settings
         lines: list[str] = []
         for kind, found in (("doubled", j.doubled), ("lost", j.lost)):

@@ -1,4 +1,4 @@
-"""The files of a run's directory: outcome.json, its report, the logs of the application."""
+"""The files of a run's directory, with outcome.json, its report, and the application's logs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ MARKS_A_ROW_MAX = 800  # more cannot be told apart on the axis
 
 
 def keep_outcome(outcome: ProveOutcome, directory: Path) -> Path:
-    """Write all of it; return the page."""
+    """Write all files, and return the page."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     (directory / "outcome.json").write_text(outcome.as_json())
     (directory / "settings.json").write_text(outcome.settings.as_json())
@@ -23,9 +23,10 @@ def keep_outcome(outcome: ProveOutcome, directory: Path) -> Path:
 
 
 def junit_of(outcome: ProveOutcome) -> str:
-    """Return JUnit XML of the run: violated is a failure, and a run that proves nothing an error.
+    """Return JUnit XML of the run.
 
-    An error, because a test that was not made must not pass.
+    A violation is a failure. A run that proves nothing is an error, because a test that was not
+    made must not pass.
     """
     case = JunitCase(
         suite="oncelog.prove", name=f"{' '.join(outcome.settings.command)}, seed "
@@ -37,7 +38,7 @@ def junit_of(outcome: ProveOutcome) -> str:
 
 
 def report_of(outcome: ProveOutcome) -> RunReport:
-    """Return the report of an outcome; its times begin with the run."""
+    """Return the report of an outcome, whose times begin with the run."""
     j, s, begun = outcome.judgement, outcome.settings, outcome.begun_s
     times = [f.at_s for f in outcome.facts] + [x.until_s for x in outcome.struck]
     settings = {
@@ -104,7 +105,7 @@ def report_of(outcome: ProveOutcome) -> RunReport:
 
 
 def _marks(outcome: ProveOutcome, seconds: float) -> list[WorkMark]:
-    """Return when each instance wrote a batch or ended a transaction, as far as it can be drawn."""
+    """Return when each instance wrote a batch or ended a transaction, limited for drawing."""
     found: dict[tuple[str, int], WorkMark] = {}
     for fact in outcome.facts:
         if isinstance(fact, (Wrote, TransactionEnded)):

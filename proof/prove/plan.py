@@ -1,11 +1,11 @@
-"""The plan: which faults are made, in which order.
+"""The plan, which decides the faults of a run and their order.
 
-Pure. It depends on the seed and on the observed requests, and never on which application it is. A
-fault at a random time proves little, since the application may be waiting. So faults are aimed at
-the next requests of an application, by the APIs that it uses. The plan begins with the faults that
-break most applications: answers that are lost after the request was executed, and a kill, or a
-pause beyond the session, at the commit of offsets. Between these come requests that are only slow,
-or refused: the sure ones, which a run makes in any case.
+Pure. The plan depends on the seed and on the observed requests, and never on which application is
+tested. A fault at a random time proves little, since the application may be waiting. Therefore
+faults are aimed at the next requests of an application, by the APIs that it uses. The plan begins
+with the faults that break most applications. These are answers that are lost after the request was
+executed, and a kill, or a pause beyond the session, at the commit of offsets. Between these come
+requests that are only slow or refused. These are the sure faults, which a run injects in any case.
 """
 
 import random
@@ -56,11 +56,12 @@ IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFT
 class AimedFault:
     """A kind of fault and its aim.
 
-    apis: it is made at a request of one of them; none: whenever work is open. unless: not for an
-    application that uses one of these; needs: only for one that uses all of these. needs_brokers:
-    of our own cluster. seconds: how long it lasts; side: the late message; refusal: name of an
-    error code. Values that are not given are drawn. sure_tries: how often it is tried until a
-    request matches, also when the time for faults is over.
+    apis: the fault is injected at a request of one of these APIs, or without APIs whenever work is
+    open. unless: the fault is not for an application that uses one of these APIs. needs: the fault
+    is only for an application that uses all of these. needs_brokers: the fault needs brokers of our
+    own cluster. seconds: its duration. side: the late message. refusal: the name of an error code.
+    Missing values are drawn. sure_tries: how often the fault is tried until a request matches, even
+    after the time for faults.
     """
 
     act: Act
@@ -96,7 +97,7 @@ class AimedFault:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The properties of the application that its requests have shown so far."""
+    """The properties of the application, as its requests have shown so far."""
 
     apis: frozenset[str] = frozenset()
     instances: int = 1  # that run
@@ -185,7 +186,8 @@ SETTLE_S = 2.0  # the time of a rebalance by a new instance
 class Timeouts:
     """The timeouts of the application's clients, as the proxy forwards them to brokers.
 
-    start_s: how long it took to begin its work, and may take again after each end.
+    start_s: the time that the application needed to begin its work, and may need again after each
+    end.
     """
 
     session_s: float = SHORT_SESSION_S
@@ -194,11 +196,11 @@ class Timeouts:
 
     @property
     def pause_max_s(self) -> float:
-        """Return the longest pause; a replacing instance may have to start first."""
+        """Return the longest pause, after which a replacing instance may have to start first."""
         return 2 * self.session_s + 4 + self.start_s
 
     def least_s(self, fault: AimedFault) -> float:
-        """Return the least duration of a fault; 0: negligible."""
+        """Return the least duration of a fault, where 0 is negligible."""
         if fault.act is Act.PAUSE_LONG:
             return self.transaction_s + SETTLE_S + AWAKE_S
         if fault.act in LASTING:
@@ -222,9 +224,9 @@ class Timeouts:
 
     @property
     def longer_s(self) -> float:
-        """Return the time added to the end of a run with longer sessions.
+        """Return the time by which longer sessions extend the end of a run.
 
-        Dead members are waited for, and then those of a restart.
+        The end waits for dead members, and then for the members of a restart.
         """
         return 4 * max(0.0, self.session_s - SHORT_SESSION_S)
 
@@ -237,13 +239,13 @@ class Timeouts:
 def lowered_timeouts(seconds: float) -> Timeouts:
     """Return the timeouts of a run.
 
-    A whole plan has Produces that are 15 s late, and their transactions have to outlast that.
+    A whole plan has Produces that are 15 s late, and their transactions have to outlast that delay.
     """
     return Timeouts(transaction_s=20.0 if seconds >= ALL_FROM_S else 10.0)
 
 
 def draw(seed: int) -> Iterator[AimedFault]:
-    """Yield all faults again and again, each time in another order; without end."""
+    """Yield all faults repeatedly, each time in another order, without end."""
     chance = random.Random(f"oncelog prove {seed}")
     yield from in_turn(chance.sample(FIRST, len(FIRST)))
     yield from chance.sample(THEN, len(THEN))
@@ -256,7 +258,7 @@ def draw(seed: int) -> Iterator[AimedFault]:
 def plan(
     seed: int, sure: list[list[AimedFault]], is_over: Callable[[], bool]
 ) -> Iterator[AimedFault]:
-    """Yield the drawn faults with the sure ones between them while there is time, then the rest.
+    """Yield drawn faults with the sure faults between them while there is time, then the rest.
 
     `sure` is emptied meanwhile. A caller appends the sure faults that found no request, so that
     they are tried again.
@@ -278,9 +280,10 @@ def plan(
 def sure_ones(
     seed: int, seconds: float, traits: Traits, instances_wanted: int = 1
 ) -> list[list[AimedFault]]:
-    """Return the slow and refused requests, in groups that are made together.
+    """Return the slow and refused requests, in groups that are injected together.
 
-    From `ALL_FROM_S` on they are all that match the application, else a few that the seed chooses.
+    From `ALL_FROM_S` on the groups have all that match the application, else a few that the seed
+    chooses.
     """
     chance = random.Random(f"oncelog prove sure {seed}")
     kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
@@ -303,10 +306,10 @@ def sure_ones(
 def _several(
     kind: AimedFault, seconds: float, chance: random.Random, is_short: bool
 ) -> list[AimedFault]:
-    """Return the faults of a kind that a plan has: one in a short plan.
+    """Return the faults of a kind in a plan, only one in a short plan.
 
-    A whole plan has answers to Produce that are later than the usual timeouts of ten, four and two
-    seconds, both sides of EndTxn, and Produces that are refused in two ways.
+    A whole plan has late answers to Produce, beyond the usual timeouts of ten, four and two
+    seconds. It also has both sides of EndTxn, and Produces that are refused in two ways.
     """
     if kind is STALL:
         most_s = STALL_MIN_S + 3 if is_short else min(STALL_MAX_S, max(15.0, seconds / 5))
@@ -338,10 +341,10 @@ def _slow(
 
 
 def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
-    """Yield the faults, those at work right after a kill.
+    """Yield the faults, those at work immediately after a kill.
 
-    While a group waits for the session of a killed member, input piles up, so that all of it is at
-    work afterwards. A pause at a commit is followed by one where a transaction begins.
+    While a group waits for the session of a killed member, input piles up, so all of it is
+    processed afterwards. A pause at a commit is followed by a pause at the begin of a transaction.
     """
     at_work = [fault for fault in deck if fault is AT_WORK]
     for fault in deck:
@@ -355,7 +358,7 @@ def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
 
 
 def named(text: str) -> list[AimedFault]:
-    """Return the faults of a list with commas. Raise Failure for an unknown fault."""
+    """Return the faults of a list with commas; raise Failure for an unknown fault."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in FAULTS]:
         raise Failure(
@@ -366,7 +369,7 @@ def named(text: str) -> list[AimedFault]:
 
 
 def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> bool:
-    """Return whether it can be made in this application now."""
+    """Return whether the fault can be injected in this application now."""
     if fault.needs_brokers and not traits.has_brokers:
         return False
     if fault.act is Act.ADD and traits.instances >= instances_wanted + INSTANCES_MORE_MAX:

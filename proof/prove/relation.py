@@ -1,7 +1,8 @@
-"""How outputs belong to inputs: the feeder gives an id, and the application copies it.
+"""The relation of outputs to inputs, by the id that the feeder gives and the application copies.
 
-Pure. `--match` says where an output has the id of its input: `key`, `header:NAME`, `json:FIELD` (of
-the value, dots are nested fields) or `regex:RE` (in the value; its first group, if it has one).
+Pure. `--match` tells where an output has the id of its input. The choices are `key`, `header:NAME`,
+`json:FIELD` (a field of the value, with dots for nested fields) and `regex:RE` (a match in the
+value, or its first group).
 """
 
 import importlib
@@ -20,7 +21,7 @@ Matcher = Callable[["LogRecord"], str | None]
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A committed record as it was read back; producer_id is -1 for a producer without one."""
+    """A committed record that was read back; producer_id is -1 without a producer id."""
 
     topic: str
     partition: int
@@ -34,7 +35,7 @@ class LogRecord:
 
     @property
     def place(self) -> str:
-        """Return the position of the record: `orders/0@17`."""
+        """Return the position of the record, such as `orders/0@17`."""
         return f"{self.topic}/{self.partition}@{self.offset}"
 
     def header(self, name: str) -> str | None:
@@ -43,13 +44,14 @@ class LogRecord:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Decode bytes, escaping any that are no text (such as a long from Java)."""
+    """Decode bytes, and escape bytes that are no text (such as a long from Java)."""
     return None if data is None else data.decode(errors="backslashreplace")
 
 
 def matcher(how: str) -> Matcher:
-    """Return a function from an output to its input's id or None. Raise Failure for an unknown
-    form.
+    """Return a function from an output to its input's id or None.
+
+    Raises Failure for an unknown form.
     """
     kind, colon, rest = how.partition(":")
     if kind == "key" and not colon:
@@ -98,7 +100,7 @@ have; None: it has none."""
 
 
 def function(option: str, text: str) -> Callable[..., Any]:
-    """Import the function that `module:function` names, from this directory, too."""
+    """Import the function of `module:function`, also from the current directory."""
     name, _, attribute = text.partition(":")
     if not name or not attribute:
         raise Failure(f"{option} {text} names no function. Write module:function.", exit_code=2)

@@ -1,4 +1,4 @@
-"""One run: a cluster, inputs, the application behind the proxy, faults, and the outcome.
+"""One run, with a cluster, inputs, the application behind the proxy, faults, and the outcome.
 
     cluster ── feeder: inputs ──▶ topics ◀── proxy ◀── the application's instances
                                     │
@@ -77,7 +77,10 @@ T = TypeVar("T")
 
 
 class Run:
-    """One run; see the top of the file. out: the directory for its files; temporary without it."""
+    """One run (see the top of the file).
+
+    out: the directory for its files, or None for a temporary directory.
+    """
 
     def __init__(self, settings: ProveSettings, out: Path | None, say: Say) -> None:
         self.settings, self._say = settings, say
@@ -100,10 +103,10 @@ class Run:
         self._prefix = f"r{secrets.token_hex(2)}"
 
     def go(self) -> ProveOutcome:
-        """Run it.
+        """Run the application under faults.
 
-        Raise Failure with exit code 2 when there is no verdict: the application did not work before
-        the first fault, or a part of ours failed.
+        Raises Failure with exit code 2 when there is no verdict, because the application did not
+        work before the first fault, or a part of ours failed.
         """
         if self._out is None:
             guardian.keep("directory", self.directory)
@@ -252,7 +255,7 @@ class Run:
         return cluster
 
     def _topics(self, admin: BlockingAdmin, cluster: Cluster | None) -> dict[TopicPartition, int]:
-        """Return all partitions, with the offsets at which this run begins."""
+        """Return all partitions, with their offsets at the beginning of this run."""
         s, wanted = self.settings, [*self.settings.inputs, *self.settings.outputs]
         there = {p.topic for p in admin.describe_topics(None)}
         for topic in wanted:
@@ -316,7 +319,7 @@ class Run:
         )
 
     def _defaults(self) -> str:
-        """Name the topics that were not given, as the application may read and write others."""
+        """Name the missing topics, as the application may read and write other topics."""
         s = self.settings
         named = [
             f"{option} was not given: {variable} is {given[0]}"
@@ -406,7 +409,7 @@ class Run:
         """Return the pace of the drain.
 
         An instance that was killed at the end has to start once more, and to work. The run ends in
-        time, but for a longer --drain, or an application that takes long to start.
+        time, except with a longer --drain, or an application that needs long to start.
         """
         silence_s, start_s = self._timeouts.silence_s, self._timeouts.start_s
         wanted_s = max(self.settings.drain_timeout_s, 2 * silence_s) + self._timeouts.longer_s
@@ -437,7 +440,7 @@ class Run:
 
 
 class _Time:
-    """The time for faults: some seconds, and the time of the sure ones, within a limit."""
+    """The time for faults, some seconds and the time of the sure faults, within a limit."""
 
     def __init__(self, seconds: float) -> None:
         self._end_s = time.monotonic() + seconds
@@ -451,7 +454,7 @@ class _Time:
         return time.monotonic() + seconds < end_s
 
     def lasts(self, act: Callable[[], T], is_extra: bool = True) -> T:
-        """Run a fault; extend the time by its duration if it is extra."""
+        """Run a fault; a fault that is extra extends the time by its duration."""
         begun_s = time.monotonic()
         done = act()
         if is_extra:

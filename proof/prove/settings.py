@@ -1,6 +1,6 @@
-"""The settings of a run, made by the command line and by `oncelog.prove`.
+"""The settings of a run, from the command line and from `oncelog.prove`.
 
-All of them are checked here, and an error is a sentence.
+All settings are checked here, and an error is a sentence.
 """
 
 import json
@@ -21,8 +21,8 @@ RATE_MAX, SECONDS_MAX, INSTANCES_MAX, PARTITIONS_MAX = 5_000.0, 3_600.0, 16, 64
 class ProveSettings:
     """The settings.
 
-    expect, final, feed: module:function. faults: their names separated by commas, instead of a
-    plan.
+    expect, final, feed: functions in the form module:function. faults: names of faults separated by
+    commas, instead of a plan.
     """
 
     command: tuple[str, ...]
@@ -98,5 +98,5 @@ class ProveSettings:
 
 
 def again(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert values of JSON to keywords."""
+    """Convert values of JSON to keywords, to repeat a run."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}

@@ -16,7 +16,7 @@ AGAIN_S = 1.0  # a batch may come twice in a row where a fetch began within it
 def candidates(judgement: Judgement) -> list[tuple[str, str]]:
     """Return ids and their anomalies, the most telling first.
 
-    Those are outputs of aborted inputs, else lost ids, else ids with the fewest extra copies.
+    First come outputs of aborted inputs, then lost ids, then the ids with the fewest extra copies.
     """
     if judgement.aborted:
         return [(i, "whose transaction was aborted") for i in judgement.aborted][:STORIES_MAX]
@@ -36,7 +36,7 @@ def shortest(
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> tuple[str, list[Line]]:
-    """Return the id and lines of the shortest story; empty where no id is doubled or lost."""
+    """Return the id and lines of the shortest story, empty if no id is doubled or lost."""
     made: dict[str, list[LogRecord]] = {}
     for output in outputs:
         made.setdefault(match(output) or "", []).append(output)
@@ -56,7 +56,10 @@ def tell(
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> list[Line]:
-    """Return the lines in the order of time; lines without a time (read back only) come first."""
+    """Return the lines in the order of time, where lines without a time come first.
+
+    Lines of records that were only read back have no time.
+    """
     places = [record for each, record in inputs if each == which]
     made = [output for output in outputs if match(output) == which]
     lines: list[Line] = [(None, "", f"input {which} stands at {r.place}") for r in places]
@@ -88,8 +91,8 @@ def _what_struck(
 ) -> list[Line]:
     """Return faults and ends that concern the story's instances, and brokers.
 
-    They are from the first line to the last; for a lost record also the first fault behind it,
-    which lost it.
+    They lie between the first line and the last. For a lost record there is also the first fault
+    behind the record, which lost it.
     """
     times = [at for at, *_ in lines if at is not None]
     if not times:

@@ -1,4 +1,4 @@
-"""Make faults, each aimed at a request that the proxy holds meanwhile.
+"""The faults, each aimed at a request that the proxy holds meanwhile.
 
 A fault that never found its request is reported as missed, and does not count.
 """
@@ -61,7 +61,7 @@ JUST_NOW_S, STALL_S = 2.0, 1.0
 
 
 class Striker:
-    """Makes faults; see the top of the file. cluster: None for another cluster than ours."""
+    """The striker, which injects faults; `cluster` is None for a cluster that is not ours."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Striker:
         }
 
     def strike(self, fault: AimedFault) -> Struck:
-        """Make a fault; return when it is over, and a restarted instance runs."""
+        """Inject a fault; return when it is over, and a restarted instance runs."""
         self._brokers.mend()
         if fault.act is not Act.SLOW:
             self.late.wait_until_over()
@@ -176,7 +176,7 @@ class Striker:
     def _held(
         self, fault: AimedFault, act: Callable[[AimedFault, Request], tuple[Ending, str]]
     ) -> Struck:
-        """Hold the next matching request, and act meanwhile."""
+        """Hold the next matching request, and execute the fault meanwhile."""
         if fault.needs_rebalance:
             self._provoke_rebalance()
         found: list[Struck] = []
@@ -300,9 +300,7 @@ class Striker:
         return None, self._paused(request.instance, where, least_s)
 
     def _paused(self, name: str, where: str, least_s: float = 0.0) -> str:
-        """Pause an instance until the others have its work. Then resume it, and its held request
-        arrives.
-        """
+        """Pause an instance until the others have its work, then resume it with its request."""
         self._application.pause(name)
         at_s = time.monotonic()
         had = self._observed.had(name, at_s)
@@ -340,9 +338,9 @@ class Striker:
     def _kill_at_work(self, fault: AimedFault) -> Struck:
         """Kill an instance between two commits, while input has piled up.
 
-        An application that mostly waits for input would be killed while it waits. So input piles up
-        first, by a kill just before, or by a pause of one instance. Two commits then show how long
-        the work between them takes.
+        An application that mostly waits for input would be killed during a wait. Therefore input
+        piles up first, by a kill just before, or by a pause of one instance. Two commits then show
+        how long the work between them takes.
         """
         names, since_s = sorted(self._application.instances), self._killed_s
         if time.monotonic() - since_s > JUST_NOW_S:
@@ -372,7 +370,7 @@ class Striker:
         return Struck(at_s, name, fault.name, what, met)
 
     def _pause_at_work(self, fault: AimedFault) -> Struck:
-        """Pause an instance shortly after it got inputs; the answer is not held."""
+        """Pause an instance shortly after it got inputs, without holding the answer."""
 
         def freeze(_: AimedFault, request: Request) -> tuple[Ending, str]:
             time.sleep(self._chance.uniform(0, WORK_S))
@@ -410,6 +408,6 @@ class Striker:
 
 
 def after_a_stall(times_s: list[float]) -> list[float]:
-    """Return the times after the last gap in which input has piled up; none without a gap."""
+    """Return the times after the last gap in which input has piled up, none without a gap."""
     gaps = [n for n, (a, b) in enumerate(pairwise(times_s), 1) if b - a > STALL_S]
     return times_s[gaps[-1] :] if gaps else []

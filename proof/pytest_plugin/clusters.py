@@ -1,7 +1,7 @@
-"""The clusters of one pytest process: shared ones by size, and others that end with a test.
+"""The clusters of one pytest process, shared ones by size, and others that end with a test.
 
-Nothing outlives the process. All clusters are in one temporary directory. The guardian of this
-process (guardian.py) removes it with them, even after `kill -9` or a second Ctrl-C.
+All clusters end with the process. They are in one temporary directory. The guardian of this process
+(guardian.py) removes the directory with its clusters, even after `kill -9` or a second Ctrl-C.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Clusters:
         return self._shared[kind]
 
     def start(self, nodes: int, **settings: Any) -> Cluster:
-        """Start a new cluster. Raise Failure with the log of the node, and leave nothing behind."""
+        """Start a new cluster; after a failure, remove it and raise Failure with the node's log."""
         if settings.pop("data", None) is not None:
             raise Failure("Clusters of tests lie in a directory of their own: leave `data` out.")
         if not self.is_kept:
@@ -55,7 +55,7 @@ class Clusters:
         return cluster
 
     def end(self, cluster: Cluster) -> None:
-        """End its nodes and remove its directory, which `is_kept` keeps."""
+        """End the nodes of a cluster and remove its directory, unless `is_kept`."""
         if cluster not in self._living:
             return
         try:

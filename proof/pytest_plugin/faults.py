@@ -1,11 +1,11 @@
 """Faults in a cluster while a test runs, one after another, drawn from a seed.
 
-Only one node has a fault at a time, and the next fault waits until every replica is in sync again,
-so the cluster can always continue: acknowledged records must be there afterwards. A fault counts
-when it is proved (a kill: the pid is gone and the port refuses; a pause: the process is in state T;
-a link: the node has confirmed it). A fault that cannot be proved, or a cluster that does not become
-whole again, fails the test. The same seed and test draw the same faults; their times depend on
-processes.
+Only one node has a fault at a time, and the next fault waits until every replica is in sync again.
+Therefore the cluster can always continue, and acknowledged records must be there afterwards. A
+fault counts when it is proved. A kill is proved if the pid is gone and the port refuses, a pause if
+the process is in state T, and a link if the node has confirmed the fault. A fault that cannot be
+proved, or a cluster that does not become whole again, fails the test. The same seed and test draw
+the same faults, but their times depend on processes.
 """
 
 import time
@@ -42,7 +42,7 @@ def read_kinds(text: str) -> tuple[str, ...]:
 
 
 class ScheduledFaults(FaultContext[Cluster]):
-    """Faults made one by one until `stop`, in a thread of their own; `ended` counts."""
+    """Faults injected one by one until `stop`, in their own thread; `ended` counts them."""
 
     def __init__(
         self,
@@ -52,8 +52,9 @@ class ScheduledFaults(FaultContext[Cluster]):
         note: Callable[[str], None],
         lock: AbstractContextManager[object],
     ) -> None:
-        """Prepare the thread. `lock` is held during each change to a node, since the test changes
-        nodes, too.
+        """Prepare the thread; `lock` is held during each change to a node.
+
+        The test changes nodes, too.
         """
         super().__init__(cluster)
         self._note, self._lock = note, lock
@@ -62,9 +63,10 @@ class ScheduledFaults(FaultContext[Cluster]):
         self._to_mend: set[tuple[int, int]] = set()  # node, its peer
 
     def stop(self, *, undo: bool = True) -> None:
-        """Make no more faults; `undo` those in effect, however long that takes.
+        """Inject no more faults; `undo` those in effect, however long that takes.
 
-        Without `undo` it does not wait for silent nodes, as all are about to be killed.
+        Without `undo` the method does not wait for silent nodes, as all nodes are about to be
+        killed.
         """
         self._undoes = undo
         self.stopping.set()
@@ -74,7 +76,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             self.changed.notify_all()
 
     def wait(self, count: int, timeout_s: float) -> None:
-        """Return when `count` faults were made and are over; raise Failure if they were not."""
+        """Return when `count` faults were injected and are over; raise Failure otherwise."""
         with self.changed:
             self.changed.wait_for(
                 lambda: self.ended >= count or self.problem is not None or self._is_over, timeout_s
@@ -104,7 +106,7 @@ class ScheduledFaults(FaultContext[Cluster]):
                 self.undo(fault)
 
     def _make(self, fault: Fault) -> bool:
-        """Make the fault; return False if the test changed a node since the cluster was whole."""
+        """Inject the fault; return False if the test changed a node since the cluster was whole."""
         node_id = _node_of(self.cluster, fault)
         with self._lock:
             if not self.is_running():
@@ -134,7 +136,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             return True
 
     def undo(self, fault: Fault) -> None:
-        """Undo only this fault, since the test may have made others."""
+        """Undo only this fault, since the test may have injected other faults."""
         node_id = _node_of(self.cluster, fault)
         state = self.cluster.node(node_id).status().state
         if fault.kind in ("kill", "stop"):
@@ -154,7 +156,10 @@ class ScheduledFaults(FaultContext[Cluster]):
             self._note(f"mended the links of node {node_id}")
 
     def _mend(self) -> None:
-        """Restore our links if a node answers; a node that the test has paused comes later."""
+        """Restore our links if a node answers.
+
+        A node that the test has paused is restored later.
+        """
         states = {status.node_id: status.state for status in self.cluster.status()}
         for node_id, peer in sorted(self._to_mend):
             if states[node_id] == "running":
@@ -163,7 +168,7 @@ class ScheduledFaults(FaultContext[Cluster]):
                 self._to_mend.discard((node_id, peer))
 
     def wait_until_whole(self) -> None:
-        """Return when all nodes run and every replica is in sync, or when it is over."""
+        """Return when all nodes run and every replica is in sync, or when the test is over."""
         deadline: float | None = None
         while not self.stopping.is_set():
             if not self.is_running():  # the test has stopped one itself and is responsible for it

@@ -1,8 +1,8 @@
-"""The fixture `oncelog`: one test's use of a cluster that other tests use, too.
+"""The fixture `oncelog`, with which one test uses a cluster that other tests use, too.
 
-Before the test the cluster is made whole. Afterwards it is made whole again, transactions that the
-test left open are found and ended, and its topics are removed. Names are fresh, so nothing else
-remains. Every action on a node is in a timeline, which a failure shows.
+Before the test the cluster is made whole. Afterwards the cluster is made whole again, transactions
+that the test left open are found and ended, and its topics are removed. Names are fresh, so nothing
+else remains. Every action on a node is in a timeline, which a failure shows.
 """
 
 import shlex
@@ -97,8 +97,9 @@ class ClusterInTest:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> str:
-        """Create a topic with a fresh name, and return the name; the topic is deleted after the
-        test.
+        """Create a topic with a fresh name and return the name.
+
+        The topic is deleted after the test.
         """
         name = self.name(text)
         self.ask(
@@ -152,7 +153,7 @@ class ClusterInTest:
         return self._do(word, target, lambda t: self.cluster.slow(t, delay_ms))
 
     def partition(self, one: Iterable[int], other: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut the links between two groups of nodes. `one_way`: only from `one` to `other`."""
+        """Cut the links between two groups of nodes; with `one_way` only from `one` to `other`."""
         left, right = list(one), list(other)
         with self._verbs:
             self.cluster.partition(left, right, one_way=one_way)
@@ -165,7 +166,7 @@ class ClusterInTest:
             self.note("healed: all nodes serve, all links are whole")
 
     def wait_for_faults(self, count: int, timeout_s: float = 60.0) -> None:
-        """Return when so many faults of the marker's schedule have struck and are over."""
+        """Wait until this number of faults of the marker's schedule has occurred and is over."""
         if self._faults is None:
             raise Failure("This test has no faults: give them with the marker `oncelog`.")
         self._faults.wait(count, timeout_s)
@@ -200,7 +201,7 @@ class ClusterInTest:
             self._end(self._faults)
 
     def finish(self, *, has_failed: bool) -> list[str]:
-        """Leave the cluster whole and without traces; return reasons to fail the test."""
+        """Leave the cluster whole and unchanged; return reasons to fail the test."""
         problems: list[str] = []
         if self._faults is not None:
             over_s = self._end(self._faults)
@@ -234,7 +235,7 @@ class ClusterInTest:
         return problems
 
     def sections(self) -> list[tuple[str, str]]:
-        """Return the sections of a failure report: (heading, text)."""
+        """Return the sections of a failure report, as pairs of heading and text."""
         found = [("oncelog timeline", "\n".join(self._timeline()))]
         try:
             opened = self._opened_in_words()
@@ -256,7 +257,7 @@ class ClusterInTest:
     # --- inner
 
     def _end(self, faults: ScheduledFaults) -> float:
-        """End and undo the faults; return when that was noted, since the start."""
+        """End and undo the faults; return the time of that since the start."""
         if self._over_s is None:
             self._over_s = time.monotonic() - self._began
             self.note("the test is over")

@@ -1,7 +1,7 @@
-"""Transactions that a test left open: found, described, and ended.
+"""Transactions that a test left open, which are found, described, and ended.
 
-A decided transaction (Prepare*) ends by itself, so the plugin waits for its markers. One that is
-Ongoing after the test blocks every reader of committed data until its timeout.
+A decided transaction (Prepare*) ends by itself, so the plugin waits for its markers. A transaction
+that is Ongoing after the test blocks every reader of committed data until its timeout.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True, order=True)
 class OpenTransaction:
-    """One transaction of an id; its start distinguishes it from the next one."""
+    """One transaction of an id, which its start distinguishes from the next transaction."""
 
     transactional_id: str
     producer_id: int
@@ -35,7 +35,7 @@ class OpenTransaction:
 async def open_transactions(
     admin: "Admin", *, needs_all_brokers: bool = True
 ) -> frozenset[OpenTransaction]:
-    """Return all undecided transactions; see `list_transactions`."""
+    """Return all undecided transactions (see `list_transactions`)."""
     listed = await admin.transactions.list_transactions(
         states=[UNDECIDED], needs_all_brokers=needs_all_brokers
     )
@@ -52,7 +52,7 @@ async def wait_for_decided(
 ) -> list[OpenTransaction]:
     """Wait for the markers of decided transactions; return the undecided ones except `known`.
 
-    Raise Failure when they are not written in time.
+    Raises Failure when the markers are not written in time.
     """
     deadline = time.monotonic() + DECIDED_TIMEOUT_S
     while waiting := await admin.transactions.list_transactions(states=DECIDED):

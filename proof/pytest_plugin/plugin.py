@@ -123,7 +123,7 @@ def pytest_runtest_makereport(
 
 
 def _outcomes(problem: pytest.ExceptionInfo[BaseException]) -> list[tuple[str, str]]:
-    """Return the outcomes of `oncelog.prove` in a failed test: verdict, story and seed, in full."""
+    """Return the outcomes of `oncelog.prove` in a failed test, with verdict, story and seed."""
     module = sys.modules.get("oncelog.proof.prove.outcome")
     if module is None:
         return []
@@ -135,7 +135,7 @@ def _outcomes(problem: pytest.ExceptionInfo[BaseException]) -> list[tuple[str, s
 
 @pytest.fixture(scope="session")
 def oncelog_clusters(request: pytest.FixtureRequest) -> Iterator["Clusters"]:
-    """Return the clusters of this process, by size; started at the first use."""
+    """Return the clusters of this process, by size, which start at their first use."""
     from .clusters import Clusters
 
     clusters = Clusters(
@@ -175,7 +175,7 @@ def oncelog_factory(oncelog_clusters: "Clusters") -> Iterator[Callable[..., "Clu
 def oncelog(
     request: pytest.FixtureRequest, oncelog_clusters: "Clusters"
 ) -> Iterator["ClusterInTest"]:
-    """Return this test's handle of a shared cluster; see `ClusterInTest`."""
+    """Return this test's handle of a shared cluster (see `ClusterInTest`)."""
     from ...deploy.cluster.failure import Failure
     from .handle import ClusterInTest, read_marker
 

@@ -1,4 +1,4 @@
-"""Find the mistakes of an application in its requests.
+"""The search for mistakes of an application in its requests.
 
-Begin with `diagnosis.py`; `catalogue.py` has the findings, `seen.py` their inputs.
+Begin with `diagnosis.py`. `catalogue.py` has the findings, and `seen.py` their inputs.
 """

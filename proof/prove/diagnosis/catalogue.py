@@ -1,7 +1,7 @@
-"""The findings: their meaning, and their remedy. docs/findings.md has a section for each.
+"""The findings, with their meaning and their remedy; docs/findings.md has a section for each.
 
-"wrong" breaks exactly once by itself. "exposed" breaks it only in unlucky cases of the cluster, and
-is reported for correct applications, too.
+A finding is "wrong" if the mistake alone breaks exactly once. A finding is "exposed" if the mistake
+breaks it only in rare cases of the cluster. Correct applications may have exposed findings, too.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ PAGE = "docs/findings.md"
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """A kind of finding. name: also the anchor of its section."""
+    """A kind of finding, whose name is also the anchor of its section."""
 
     name: str
     title: str
@@ -29,8 +29,8 @@ class FindingKind:
 class ApplicationFinding:
     """A finding.
 
-    instance: where it was seen first; subject: the topic, group or id; evidence: the observation as
-    a sentence.
+    instance: the instance in which the finding was first seen. subject: the topic, group or id.
+    evidence: the observation as a sentence.
     """
 
     kind: FindingKind
@@ -40,7 +40,7 @@ class ApplicationFinding:
     at_s: float
 
     def lines(self) -> list[str]:
-        """Return the finding in lines for people."""
+        """Return the finding as readable lines."""
         where = f" ({self.instance})" if self.instance else ""
         return [
             f"{self.kind.name}{where}: {self.kind.title}",

@@ -1,4 +1,4 @@
-"""Rules about topics and producers that the cluster cannot protect, and about how input is read."""
+"""Rules about topics and producers that the cluster cannot protect, and about reading inputs."""
 
 from .rule import FindingRule, Tell
 from .seen import (
@@ -14,10 +14,10 @@ from .seen import (
 
 
 class ReadUncommitted(FindingRule):
-    """A consumer reads batches of transactions uncommitted, and its instance uses them.
+    """The rule that a consumer must not read batches of transactions uncommitted.
 
-    The instance uses them if it writes, or commits offsets. Input without transactions gives no
-    finding.
+    A finding needs an instance that uses the batches, because it writes or commits offsets. Input
+    without transactions gives no finding.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ TRANSACTIONS_V2_FROM = 5  # version of EndTxn (KIP-890)
 
 
 class LateRequests(FindingRule):
-    """EndTxn has a version below 5, on brokers that are known to have no fence."""
+    """The rule that EndTxn has version 5 or later on brokers without a fence for late requests."""
 
     def __init__(self) -> None:
         self._has_fence: bool | None = None
@@ -66,7 +66,7 @@ class LateRequests(FindingRule):
 
 
 class MinInsync(FindingRule):
-    """A topic that the application writes has a low min.insync.replicas."""
+    """The rule that a topic that the application writes has min.insync.replicas of at least two."""
 
     def __init__(self) -> None:
         self._topics = dict[str, SeenTopic]()

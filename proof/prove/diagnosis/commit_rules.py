@@ -1,4 +1,4 @@
-"""Offsets that are committed beside the transactions, by a timer, or before the output."""
+"""Rules about offsets committed outside of transactions, by a timer, or before the output."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ LATE_MIN = 5
 
 @dataclass(slots=True)
 class _Commits:
-    """The commits of a group, from an instance."""
+    """The commits of a group, by one instance."""
 
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
     outside: int = 0
@@ -37,9 +37,9 @@ class _Commits:
 class PlainCommits(FindingRule):
     """The rules offsets-outside-transaction and auto-commit.
 
-    offsets-outside-transaction: each commit moved offsets, and transactional output came before it.
-    auto-commit: the commits follow a clock while output is written all the time: at equal intervals
-    within a stay in the group, or by `commit_ticks`.
+    offsets-outside-transaction: each commit moved offsets, and transactional output came before the
+    commit. auto-commit: the commits follow a clock while output is written all the time. They
+    follow a clock if they come at equal intervals within a stay in the group, or by `commit_ticks`.
     """
 
     def __init__(self) -> None:
@@ -118,10 +118,10 @@ class PlainCommits(FindingRule):
 
 
 class CommitBeforeOutput(FindingRule):
-    """An instance wrote the key of an input after the input was committed.
+    """The rule that an instance must not write the key of an input after its commit.
 
-    Keys that occur twice prove nothing, nor do those before a batch with unknown keys, since they
-    may have occurred again. An output before the commit counts against the finding.
+    Keys that occur twice prove nothing. Keys before a batch with unknown keys prove nothing either,
+    since they may have occurred again. An output before the commit counts against the finding.
     """
 
     def __init__(self) -> None:

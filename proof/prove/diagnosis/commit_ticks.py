@@ -1,7 +1,7 @@
-"""Detect a timer of commits that continues through rebalances.
+"""The detection of a timer of commits that continues through rebalances.
 
-A tick is a commit at a multiple of the default 5 s after another one of its instance, or after the
-start of its client. Commits of a rebalance prove nothing, tick or not.
+A tick is a commit at a multiple of the default 5 s after another commit of its instance, or after
+the start of its client. Commits of a rebalance prove nothing, whether or not they are ticks.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ class _Counts:
 
 
 class CommitTicks:
-    """The commits of all observed groups. Times are seconds of one clock."""
+    """The commits of all observed groups, with times in seconds of one clock."""
 
     def __init__(self) -> None:
         # The last commits of an instance, across rebalances; by instance and group.
@@ -45,19 +45,19 @@ class CommitTicks:
         self._started_s = dict[str, float]()
 
     def opened(self, instance: str, at_s: float) -> None:
-        """Note a new connection; the first one is the start of a client."""
+        """Record a new connection, of which the first is the start of a client."""
         if not self._connections[instance]:
             self._started_s[instance] = at_s
         self._connections[instance] += 1
 
     def closed(self, instance: str, at_s: float) -> None:
-        """Note a closed connection; the last one ends its client, like a rebalance."""
+        """Record a closed connection, of which the last ends the client, like a rebalance."""
         self._connections[instance] = max(0, self._connections[instance] - 1)
         if not self._connections[instance]:
             self.rebalanced(instance, at_s)
 
     def rebalanced(self, instance: str, at_s: float) -> None:
-        """Note that it joins or leaves a group, so its commits just before were part of that."""
+        """Record that an instance joins or leaves a group, which causes the commits just before."""
         for group, commits in self._commits[instance].items():
             for commit in reversed(commits):
                 if commit.is_revoked or at_s - commit.at_s > REVOKED_S:
@@ -68,9 +68,9 @@ class CommitTicks:
     def committed(
         self, instance: str, group: str, at_s: float, written_since_s: float | None = None
     ) -> str:
-        """Return evidence of a timer as a sentence; empty as long as there is none.
+        """Return evidence of a timer as a sentence, or an empty text.
 
-        written_since_s: when the first output covered by this commit was written.
+        written_since_s: the time of the first output that this commit covers.
         """
         commits, counts = self._commits[instance].get(group, []), self._counts[group]
         oldest_s = at_s - BEHIND_MAX * DEFAULT_S - JITTER_S

@@ -1,4 +1,4 @@
-"""A diagnosis: it takes sightings and returns findings. Pure: no clock, no sockets.
+"""A diagnosis, which takes sightings and returns findings; pure, without clock and sockets.
 
     diagnosis = Diagnosis()
     for one in diagnosis.see(sighting): ...
@@ -22,7 +22,7 @@ FINDINGS_MAX = 1_000
 
 
 class Diagnosis:
-    """Reports each kind once for each subject (topic, group, transactional id), when first seen.
+    """Reports each kind once for each subject (topic, group, transactional id), at its first sight.
 
     is_aggregate: outputs are sums or similar, so state has to survive.
     """
@@ -41,7 +41,7 @@ class Diagnosis:
 
     @property
     def findings(self) -> list[ApplicationFinding]:
-        """Return all findings in the order of the catalogue: the most useful comes first."""
+        """Return all findings in the order of the catalogue, the most useful first."""
         return sorted(self._told.values(), key=lambda found: ORDER[found.kind.name])
 
     @property

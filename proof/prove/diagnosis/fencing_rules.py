@@ -1,4 +1,4 @@
-"""Rules about fencing: group metadata in transactions, transactional ids, and ignored refusals."""
+"""Rules about fencing, with group metadata, transactional ids, and ignored refusals."""
 
 import re
 from collections import defaultdict
@@ -35,10 +35,10 @@ LAST_NUMBER = re.compile(r"(\d+)\D*$")
 class GroupFencing(FindingRule):
     """The rules no-group-fencing and unstable-offset-fetch.
 
-    Excluded are ids that belong to one input partition each (the method before KIP-447): there the
-    new owner of the partition fences the old one, and ends its transaction, by InitProducerId. Also
-    excluded are instances that have not joined the group: a consumer that assigns partitions itself
-    has no generation.
+    Two cases are excluded. If each id belongs to one input partition (the method before KIP-447),
+    InitProducerId of the partition's new owner fences the old owner, and ends its transaction. A
+    consumer that assigns partitions itself has no generation, so instances that have not joined the
+    group are excluded.
     """
 
     def __init__(self) -> None:
@@ -101,9 +101,10 @@ class GroupFencing(FindingRule):
 
 
 class RefusedOffsets(FindingRule):
-    """A client commits a transaction after its offsets were visibly refused.
+    """The rule that a client must not commit a transaction after its offsets were refused.
 
-    A client that sends them again, or aborts, has handled the refusal.
+    The refusal must be visible to the client. A client that sends the offsets again, or aborts, has
+    handled the refusal.
     """
 
     def __init__(self) -> None:
@@ -127,7 +128,7 @@ class RefusedOffsets(FindingRule):
 
 
 class SharedIds(FindingRule):
-    """Two live instances use an id alternately, twice.
+    """The rule that two live instances must not use a transactional id alternately, twice.
 
     A zombie, which was silent meanwhile or waited for a silent broker, is excluded.
     """
@@ -190,14 +191,14 @@ class SharedIds(FindingRule):
 
 @dataclass(slots=True)
 class _Names:
-    """The ids of one instance, and the connections of its current life."""
+    """The ids of one instance, and the connections since its last start."""
 
     lives: list[str] = field(default_factory=list[str])  # an id of each life
     connections: set[int] = field(default_factory=set[int])
 
 
 class RandomIds(FindingRule):
-    """An instance has a new id after each end of its producer, without KIP-447."""
+    """The rule that an instance without KIP-447 must not use a new id after each producer's end."""
 
     def __init__(self) -> None:
         self._names = defaultdict[str, _Names](_Names)
@@ -227,7 +228,7 @@ class RandomIds(FindingRule):
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
-        """Judge when work is done, when another way of fencing would be known."""
+        """Judge after work is done, when another way of fencing would be known."""
         lives = self._names[seen.instance].lives
         random = [name for name in lives if LOOKS_RANDOM.search(name)]
         restarts = max(len(lives) - 1, 0)

@@ -1,4 +1,4 @@
-"""Rules that need the judgement of the outputs; they apply only to wrong outputs."""
+"""Rules that need the judgement of the outputs, and apply only to wrong outputs."""
 
 from collections import defaultdict
 
@@ -22,7 +22,11 @@ PASSED_MIN = 3
 
 
 class StateNotRebuilt(FindingRule):
-    """Final values are wrong, and a new owner of offsets read only records behind them."""
+    """The rule that state is rebuilt.
+
+    The rule is violated if final values are wrong, and a new owner of offsets read only records
+    behind these offsets.
+    """
 
     def __init__(self) -> None:
         self._joined = set[tuple[str, str]]()
@@ -58,11 +62,12 @@ class StateNotRebuilt(FindingRule):
 
 
 class PassedOver(FindingRule):
-    """An instance committed an offset behind a lost input that it fetched and never wrote.
+    """The rule that an instance must not commit an offset behind a lost input.
 
-    This was in a transaction, between two rebalances. The finding is abort-without-seek if the
-    instance has aborted, and otherwise commits only what it writes: an abort cannot be seen if no
-    record of the transaction had been sent.
+    The instance has fetched the input and never written an output, in a transaction between two
+    rebalances. If the instance has aborted, the finding is abort-without-seek. Otherwise the
+    finding is that it commits only what it writes, because an abort of a transaction without
+    records cannot be seen.
     """
 
     def __init__(self) -> None:
@@ -131,7 +136,8 @@ class PassedOver(FindingRule):
 class OffsetsApart(FindingRule):
     """The rule offsets-outside-transaction, for an application without transactions.
 
-    Outputs are wrong, it writes to Kafka, and each of its groups commits by plain OffsetCommits.
+    The rule is violated if outputs are wrong, the application writes to Kafka, and each of its
+    groups commits by plain OffsetCommits.
     """
 
     def __init__(self) -> None:
@@ -160,7 +166,11 @@ class OffsetsApart(FindingRule):
 
 
 class SinkNotAtomic(FindingRule):
-    """Rows are wrong, the application writes nothing to Kafka, and its offsets are committed."""
+    """The rule that rows and offsets are committed together.
+
+    The rule is violated if rows are wrong, the application writes nothing to Kafka, and its offsets
+    are committed.
+    """
 
     def __init__(self) -> None:
         self._groups = set[str]()

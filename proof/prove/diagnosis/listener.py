@@ -1,4 +1,4 @@
-"""The diagnosis as a listener of the proxy, and the questions to the cluster."""
+"""The diagnosis as a listener of the proxy, and its requests to the cluster."""
 
 import threading
 import time
@@ -16,7 +16,10 @@ FENCE_KEY = "oncelog.transaction.connection.fence"
 
 
 class DiagnosisListener:
-    """Called in the proxy's loop, read from other threads. on_finding: called with each new one."""
+    """The listener, which the proxy's loop calls, and other threads read.
+
+    on_finding: called with each new finding.
+    """
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class DiagnosisListener:
         wrong_finals: int,
         is_sink: bool,
     ) -> None:
-        """Add the judgement of the outputs, since some mistakes are visible only then."""
+        """Add the judgement of the outputs, without which some mistakes are not visible."""
         self.see(
             SeenVerdict(
                 at_s=time.monotonic(),
@@ -73,7 +76,7 @@ class DiagnosisListener:
 
     @property
     def requests(self) -> int:
-        """Return how many requests were seen."""
+        """Return the number of observed requests."""
         return self._requests
 
     @property

@@ -1,6 +1,4 @@
-"""Rules about writing output: acks, idempotence, outside of transactions, repeated by a new
-producer.
-"""
+"""Rules about writing output, such as acks, idempotence, transactions, and new producers."""
 
 from collections import defaultdict
 
@@ -51,10 +49,10 @@ class ProducerSettings(FindingRule):
 
 
 class PlainProducer(FindingRule):
-    """An instance writes batches outside of transactions.
+    """The rule that an instance must not write batches outside of transactions.
 
-    Either to a topic that transactions write, too, or all its output, with transactions for offsets
-    only.
+    The rule is violated for a topic that transactions write, too. It is also violated if all output
+    is outside, with transactions for offsets only.
     """
 
     def __init__(self) -> None:
@@ -94,10 +92,10 @@ class PlainProducer(FindingRule):
 
 
 class FreshProducer(FindingRule):
-    """Another producer of the same process sends unanswered records again.
+    """The rule that another producer of the same process must not send unanswered records again.
 
-    It is the same process if a connection that was open before is still open. Otherwise it is a
-    restart.
+    The process is the same if a connection that was open before is still open. Otherwise it was
+    restarted.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The common part of the rules: the form of a finding, and limited memories."""
+"""The common part of the rules, with the form of a finding, and limited memories."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class FindingRule(Protocol):
 
 
 class Recent(Generic[K, V]):
-    """A dictionary that forgets the oldest."""
+    """A dictionary that forgets its oldest entries."""
 
     def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
         self._items = OrderedDict[K, V]()

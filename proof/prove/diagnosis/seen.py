@@ -1,8 +1,8 @@
-"""The sightings of an application: small facts, in the order in which they happened.
+"""The sightings of an application, which are small facts, in the order in which they happened.
 
-at_s: monotonic; instance: the instance of the proxy's address. A record is identified by a hash of
-its key (of its value without a key), and by one of key and value: `Keyed`. Timeouts are those that
-the client requested, before any change by a proxy.
+at_s is monotonic, and instance is the instance of the proxy's address. A record is identified by a
+hash of its key (of its value without a key), and by a hash of key and value (`Keyed`). Timeouts are
+those that the client requested, before any change by a proxy.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NO_ERROR = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A sighting. connection: its number in the proxy."""
+    """A sighting; `connection` is the number of its connection in the proxy."""
 
     at_s: float
     instance: str = ""
@@ -24,16 +24,16 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRequest(Sighting):
-    """A client sent a request; it comes before the request's own sightings."""
+    """A request was sent; this sighting comes before the request's own sightings."""
 
     api: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWait(Sighting):
-    """A client waited for more than a moment until an answer came, or a fault released its request.
+    """A client waited for an answer, or until a fault released its request.
 
-    Waits for records or for other members are left out.
+    Waits of a moment, for records, or for other members are left out.
     """
 
     api: str
@@ -52,7 +52,7 @@ class SeenClosed(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInit(Sighting):
-    """InitProducerId has succeeded. transactional_id: empty for an idempotent producer."""
+    """InitProducerId has succeeded; `transactional_id` is empty for an idempotent producer."""
 
     transactional_id: str = ""
     producer_id: int
@@ -73,7 +73,7 @@ class SentBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduce(Sighting):
-    """A Produce is sent to a broker. number: of the request on its connection."""
+    """A Produce was sent to a broker; `number` is that of the request on its connection."""
 
     number: int = 0
     acks: int = -1
@@ -85,8 +85,8 @@ class SeenProduce(Sighting):
 class SeenProduced(Sighting):
     """A Produce was answered.
 
-    is_known: the client knows that it was written. has_error: it was not written, or not certainly.
-    is_refused: no broker has seen it, and the client knows.
+    is_known: the client knows that the batch was written. has_error: the batch was not written, or
+    not certainly. is_refused: no broker has seen the batch, and the client knows.
     """
 
     number: int = 0
@@ -97,14 +97,14 @@ class SeenProduced(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFetch(Sighting):
-    """A consumer asks for records from these offsets on."""
+    """A consumer has requested records from these offsets on."""
 
     positions: Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRecords(Sighting):
-    """A consumer got a batch. keys: offset and hash of the key of each record."""
+    """A consumer got a batch; `keys` has offset and hash of the key of each record."""
 
     partition: Partition
     is_transactional: bool = False
@@ -129,7 +129,7 @@ class SeenHeartbeat(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetFetch(Sighting):
-    """A group's offsets were requested. is_stable: waits for pending ones (KIP-447)."""
+    """A group's offsets were requested; with `is_stable` after pending commits (KIP-447)."""
 
     group: str
     is_stable: bool
@@ -146,7 +146,7 @@ class SeenOffsetCommit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTxnOffsetCommit(Sighting):
-    """A TxnOffsetCommit is sent. is_fenced: with generation or member epoch (KIP-447)."""
+    """A TxnOffsetCommit was sent; `is_fenced` if it has a generation or member epoch (KIP-447)."""
 
     group: str
     transactional_id: str
@@ -156,7 +156,7 @@ class SeenTxnOffsetCommit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetsRefused(Sighting):
-    """A TxnOffsetCommit has failed, and the client knows. error: Kafka's name for it."""
+    """A TxnOffsetCommit has failed, and the client knows; `error` is Kafka's name of the error."""
 
     group: str
     transactional_id: str
@@ -165,7 +165,7 @@ class SeenOffsetsRefused(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdd(Sighting):
-    """AddPartitionsToTxn or AddOffsetsToTxn is sent, the first request of a V1 transaction."""
+    """AddPartitionsToTxn or AddOffsetsToTxn was sent, the first request of a V1 transaction."""
 
     transactional_id: str
 
@@ -196,7 +196,10 @@ class SeenEndRefused(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCluster(Sighting):
-    """A cluster's settings. has_connection_fence: it refuses late V1 requests (KAFKA-17754)."""
+    """A cluster's settings.
+
+    With `has_connection_fence` it refuses late V1 requests (KAFKA-17754).
+    """
 
     has_connection_fence: bool
 

@@ -28,17 +28,17 @@ BatchKey = tuple[int, int, Partition, int]  # producer id, epoch, partition, bas
 
 
 def key_of(batch: SentBatch) -> BatchKey | None:
-    """Return the identity of a batch for brokers; None without one."""
+    """Return the identity of a batch for brokers, or None without one."""
     if batch.producer_id < 0 or batch.base_sequence < 0:
         return None
     return batch.producer_id, batch.epoch, batch.partition, batch.base_sequence
 
 
 class CommitBeforeProduce(FindingRule):
-    """A commit is sent while a batch of its transaction has no answer.
+    """The rule that a commit must not be sent before all batches of its transaction are answered.
 
-    A batch counts as answered when any attempt was answered, since the connection of an earlier one
-    may still be open. A zombie may write under the same id.
+    A batch counts as answered when any attempt was answered, since the connection of an earlier
+    attempt may still be open. A zombie may write under the same id.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class CommitBeforeProduce(FindingRule):
 
 
 class OtherBytes(FindingRule):
-    """A retry has the same producer id, epoch and sequence number, with other records.
+    """The rule that a retry with the same id, epoch and sequence number has the same records.
 
     There is no finding after an error, since a refused batch has not used its number. The records
     of both must be known, since the same records may be encoded in another way.
@@ -118,10 +118,11 @@ class OtherBytes(FindingRule):
 class FreshTransaction(FindingRule):
     """The rule retry-in-fresh-producer.
 
-    Records of a transaction with an unanswered commit are written again under a transactional id
-    that the same process did not have then. Its other producers may write equal records, and a
-    restarted process does not know of the commit. There is no finding if offsets were fetched in
-    between, as they show what was committed.
+    The rule is violated if records of a transaction with an unanswered commit are written again
+    under another transactional id. The same process must not have had that id before, because its
+    other producers may write equal records. A restarted process does not know of the commit. There
+    is no finding if offsets were fetched in between, as they show whether the transaction was
+    committed.
     """
 
     def __init__(self) -> None:
@@ -173,7 +174,7 @@ class FreshTransaction(FindingRule):
 class _Ending(NamedTuple):
     """An unanswered commit.
 
-    number: its position among the first uses of transactional ids; others: the other connections of
+    number: its position among the first uses of transactional ids. others: the other connections of
     its process at that time.
     """
 

@@ -1,4 +1,4 @@
-"""Transactions that stay open too long, and aborts that lose their input."""
+"""Rules about transactions that stay open too long, and aborts that lose their input."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ ABORTS_MAX = 20  # that are watched, of an instance
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction. is_excused: the suspicion may have another cause."""
+    """A transaction, with `is_excused` if the suspicion may have another cause."""
 
     since_s: float
     is_excused: bool = False
@@ -46,7 +46,7 @@ class _Open:
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
 
     def wait(self, begun_s: float, ended_s: float) -> None:
-        """Note a wait for an answer; waits are noted at their ends, and may overlap."""
+        """Record a wait for an answer; waits are recorded at their ends, and may overlap."""
         begun_s = max(begun_s, self.since_s)
         while self.waits and self.waits[-1][1] >= begun_s:
             begun_s = min(begun_s, self.waits.pop()[0])
@@ -55,9 +55,9 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Aborted:
-    """An aborted transaction; delivered_to: behind the last record that had come before it.
+    """An aborted transaction; `delivered_to` is behind the last record that had come before.
 
-    lost_from: an offset committed at or beyond this one passes over aborted inputs.
+    lost_from: a commit of this offset, or a later one, passes over aborted inputs.
     """
 
     keys: set[int]
@@ -75,12 +75,12 @@ class _Instance:
 
 
 class TooLong(FindingRule):
-    """A transaction is open too long, twice.
+    """The rule that a transaction must not be open too long, twice.
 
-    It is open longer than its timeout, than its consumer may go without a poll, or than a session
-    without a heartbeat. Waits for a broker do not count. A transaction is excused if its instance
-    was silent or lost a connection meanwhile, since it may have been paused, or have waited for
-    another broker.
+    Too long means longer than its timeout, than its consumer may go without a poll, or than a
+    session without a heartbeat. Waits for a broker do not count. A transaction is excused if its
+    instance was silent or lost a connection meanwhile, since the instance may have been paused, or
+    have waited for another broker.
     """
 
     def __init__(self) -> None:
@@ -155,11 +155,13 @@ class TooLong(FindingRule):
 
 
 class AbortWithoutSeek(FindingRule):
-    """After an abort a later transaction commits offsets behind inputs that were not read again.
+    """The rule that after an abort the inputs are read again before a later commit of offsets.
 
-    None of their keys was written again either. Commits of another partition with available records
-    prove nothing. If none of the keys is known from the input, there is no finding, since the
-    values written again may be others. A rebalance, or offsets fetched again, end the watch.
+    The rule is violated if a later transaction commits offsets behind inputs that were not read
+    again. None of the keys of these inputs may have been written again. Commits of another
+    partition with available records prove nothing. If none of the keys is known from the input,
+    there is no finding, since the values written again may be others. A rebalance, or another fetch
+    of offsets, ends the watch.
     """
 
     def __init__(self) -> None:
@@ -220,7 +222,7 @@ class AbortWithoutSeek(FindingRule):
             read_to[partition] = offset
 
     def _excuse(self, instance: str) -> None:
-        """Excuse open transactions, whose abort loses no input."""
+        """Excuse open transactions, since their abort loses no input."""
         for (own, _), each in self._open.items():
             each.is_excused |= own == instance
 

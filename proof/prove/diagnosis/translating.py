@@ -1,6 +1,7 @@
-"""Translate the proxy's requests and answers to sightings. Pure, except for a decoder's state.
+"""The translation of the proxy's requests and answers to sightings.
 
-Records are decoded as far as a budget allows, as an observer must not slow down the application.
+Pure, except for a decoder's state. Records are decoded as far as a budget allows, as an observer
+must not slow down the application.
 """
 
 from collections.abc import Iterator
@@ -36,9 +37,7 @@ class Translator:
         self._second, self._budget = -1, 0
 
     def sightings(self, event: Event) -> Iterator[s.Sighting]:
-        """Yield sightings in order; a body that cannot be decoded gives none: the broker refuses
-        it.
-        """
+        """Yield sightings in order, none for a body that the broker will refuse as malformed."""
         try:
             if isinstance(event, Request):
                 yield s.SeenRequest(**_place(event, event.at_s), api=event.api)
@@ -249,7 +248,7 @@ class Translator:
 
 
 def _generation(body: Any) -> int:
-    """Return the generation of a TxnOffsetCommit; versions below 3 have none, 6 renames it."""
+    """Return the generation of a TxnOffsetCommit, which versions before 3 lack and 6 renames."""
     if hasattr(body, "generation_id_or_member_epoch"):
         return body.generation_id_or_member_epoch
     return getattr(body, "generation_id", NO_MEMBER_GENERATION)
@@ -273,7 +272,7 @@ class Keyed(Protocol):
 
 
 def key_hash(record: Keyed) -> int:
-    """Return the hash by which a record is known."""
+    """Return the hash that identifies a record."""
     return hash(record.value if record.key is None else record.key)
 
 

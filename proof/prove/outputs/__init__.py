@@ -1,1 +1,1 @@
-"""The outputs of an application: topics or a table, read until they no longer change."""
+"""The outputs of an application, topics or a table, which are read until they no longer change."""

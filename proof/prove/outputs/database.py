@@ -1,6 +1,8 @@
-"""A database in place of a topic of outputs: `--sink sqlite:///F?table=T&id=COLUMN`, or
-`postgresql://USER@HOST/DB?table=T&id=COLUMN`. The column holds the id of the input; a row is an
-output."""
+"""A database in place of a topic of outputs, for `--sink`.
+
+The sink is `sqlite:///F?table=T&id=COLUMN`, or `postgresql://USER@HOST/DB?table=T&id=COLUMN`. The
+column has the id of the input, and a row is an output.
+"""
 
 import re
 import sqlite3
@@ -21,7 +23,7 @@ USAGE = "sqlite:///FILE?table=T&id=COLUMN or postgresql://USER@HOST/DB?table=T&i
 
 
 class DatabaseOutputs(threading.Thread):
-    """The rows added after `start`, read repeatedly until `close`, as records keyed by their id."""
+    """The rows added after `start`, as records with their ids as keys, until `close`."""
 
     def __init__(self, url: str) -> None:
         super().__init__(name="prove-sink", daemon=True)
@@ -77,7 +79,7 @@ class DatabaseOutputs(threading.Thread):
             self.join(10)
 
     def check(self) -> None:
-        """Do not fail for a missing table, since the application may create it."""
+        """Check the table; a missing table is allowed, since the application may create it."""
 
     @property
     def problem(self) -> str:

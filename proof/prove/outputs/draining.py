@@ -1,4 +1,4 @@
-"""After the faults, wait until nothing changes any more, then report which inputs are finished."""
+"""The wait after the faults, until nothing changes any more, and the list of finished inputs."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +38,8 @@ Judge = Callable[[Inputs, list[LogRecord], Callable[[LogRecord], bool]], Judgeme
 class Pace:
     """The times of a drain.
 
-    silence_s: without any change for so long, the application counts as stalled. rest_s: an
-    instance that has not ended by itself, nor tried without success, for so long is at rest.
+    silence_s: an application without any change for this time counts as stalled. rest_s: an
+    instance that has neither ended by itself, nor tried without success, for this time is at rest.
     """
 
     timeout_s: float
@@ -50,8 +50,8 @@ class Pace:
 class Drain:
     """The wait for the end of the work.
 
-    `why`: what prevents the end, as text; empty if nothing. `unrest`: the instance that had not
-    come to rest at the deadline.
+    why: the reason that prevents the end, as text, or empty. unrest: the instance that had not come
+    to rest at the deadline.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Drain:
         self.notes: list[str] = []
 
     def wait(self) -> None:
-        """Return when nothing moves, at the latest at the deadline."""
+        """Return when nothing changes any more, at the latest at the deadline."""
         begun = moved_s = told_s = self._begun_s = time.monotonic()
         last = (0, 0)
         was_restarted = False
@@ -125,7 +125,7 @@ class Drain:
             self.why = self._stands_still()
 
     def _restless(self, now: float) -> Unrest | None:
-        """Return an instance that ends by itself, or tries again and again without a commit."""
+        """Return an instance that ends by itself, or tries repeatedly without a commit."""
         application, since_s = self._application, now - self._pace.rest_s
         for name in application.instances:
             ended = [at for at, who, _ in application.exits if who == name and at > self._begun_s]
@@ -136,10 +136,10 @@ class Drain:
         return None
 
     def _end_restless(self, restless: Unrest | None, *, is_quiet: bool) -> None:
-        """Note at the deadline which part has not come to rest.
+        """Record at the deadline which part has not come to rest.
 
         If outputs still change, transactions are open at any moment. If a broker does not answer,
-        that proves nothing about them.
+        nothing is proved about its transactions.
         """
         if restless is None and not is_quiet:
             restless = Unrest("the application", "outputs or offsets still moved")
@@ -182,11 +182,14 @@ class Drain:
 
     @property
     def restless(self) -> str:
-        """Name the instance that never came to rest, as a sentence; empty without one."""
+        """Return a sentence about the instance that never came to rest, or an empty text."""
         return "" if self.unrest is None else f"{self.unrest.who} never came to rest"
 
     def judged(self, is_last: bool = False) -> tuple[Judgement, Inputs, list[LogRecord]]:
-        """Judge now. is_last: after the application's end, with all of its last commits."""
+        """Judge now.
+
+        is_last: the application has ended, and all of its last commits are known.
+        """
         if is_last:
             self._read_to_the_end()
         outputs = in_order(self._reader.records)
@@ -225,7 +228,7 @@ class Drain:
                         self._committed[partition] = max(self._committed.get(partition, 0), offset)
 
     def _passed(self) -> Mapping[TopicPartition, int]:
-        """Return the committed offsets, or the fetched ones where offsets are kept elsewhere."""
+        """Return the committed offsets, or fetched offsets if positions are stored elsewhere."""
         return self._committed or self._observed.fetched
 
     def _is_passed(self, record: LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Read the committed records of topics from the beginning of the run."""
+"""The reading of the committed records of topics from the beginning of the run."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ POLL_MS = 200
 
 
 class OutputReader(threading.Thread):
-    """Reads until `close`; `records` are all records committed so far."""
+    """A reader that runs until `close`; `records` are all records committed so far."""
 
     def __init__(self, config: Mapping[str, Any], begin: Mapping[TopicPartition, int]) -> None:
         super().__init__(name="prove-reader", daemon=True)
@@ -42,7 +42,7 @@ class OutputReader(threading.Thread):
             raise Failure(f"More than {RECORDS_MAX} records came back: too many to be judged.")
 
     def is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Return whether it has read all before these ends."""
+        """Return whether the reader has read everything before these ends."""
         self.check()
         return all(self._positions[p] >= end for p, end in ends.items())
 

@@ -1,1 +1,1 @@
-"""Kinds of faults that need more than a line of the striker."""
+"""Kinds of faults that are too long for the striker."""

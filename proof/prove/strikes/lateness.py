@@ -1,7 +1,7 @@
-"""Faults that break nothing: slow or held requests, and a paused leader.
+"""Faults that break nothing, which are slow or held requests, and a paused leader.
 
 A slow request keeps one instance busy, and other instances get further slow requests meanwhile. All
-other faults wait until it is over, and its sender has had time to react.
+other faults wait until the slow request is over, and its sender has had time to react.
 """
 
 import random
@@ -36,8 +36,8 @@ Wait = Callable[[Callable[[], bool], float], bool]
 class LateStrikes:
     """Late requests.
 
-    wait: until a condition holds, or the time is up; instances: the running ones; aim_s: how long
-    to wait for a request.
+    wait: a function that waits until a condition holds, or a deadline. instances: the running
+    instances. aim_s: how long to wait for a request.
     """
 
     def __init__(
@@ -90,9 +90,7 @@ class LateStrikes:
         )
 
     def stall(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """Pause the broker while its request is held; then forward the request, which waits at the
-        broker.
-        """
+        """Pause the broker while its request is held, then forward the request to it."""
         broker = broker_of(request)
         assert self._cluster is not None
         seconds = fault.seconds or self._chance.uniform(STALL_MIN_S, STALL_MAX_S)
@@ -120,7 +118,7 @@ class LateStrikes:
         return None, f"{request.api} of {instance} was held for {held_s:.1f} s, {end}"
 
     def wait_until_over(self) -> None:
-        """Wait until lateness is over, and its instances had time to react and commit."""
+        """Wait until all late requests are over, and instances had time to react and commit."""
         if not (self._stalled or self._has_stalled or self._busy_until_s):
             return
         self._watched(lambda: self._stalled is None and not self._busy(), STALL_MAX_S)
@@ -134,7 +132,7 @@ class LateStrikes:
             self._cluster.wait_for_isr()
 
     def end(self) -> None:
-        """Resume the broker at once."""
+        """Resume the broker immediately."""
         if self._stalled is not None and self._cluster is not None:
             broker, self._stalled, self._has_stalled = self._stalled[0], None, True
             self._cluster.resume(broker)
@@ -149,7 +147,7 @@ class LateStrikes:
             self._busy_until_s[instance] = until_s
 
     def _watched(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait, and resume the broker when its time is over."""
+        """Wait, and resume the broker at the end of its time."""
 
         def looks() -> bool:
             if self._stalled is not None and time.monotonic() > self._stalled[1]:
@@ -160,5 +158,5 @@ class LateStrikes:
 
 
 def later(struck: Struck, now_s: float) -> Struck:
-    """Return the fault with an end of now, or its own later end."""
+    """Return the fault with the present as its end, or with its own later end."""
     return replace(struck, until_s=max(struck.until_s, now_s))
