@@ -153,7 +153,7 @@ def main(
         set_format(config.log_format)
         uvloop.run(_serve(config, make))
     except _REPORTED_IN_WORDS as problem:
-        logging.getLogger(__name__).debug("the end", exc_info=True)
+        logging.getLogger(__name__).debug("the broker process ends with an error", exc_info=True)
         first, *more = f"oncelog: this node stops: {problem}".split("\n")
         print(
             printable(first),

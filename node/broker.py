@@ -187,7 +187,7 @@ class Broker:
         self.liveness.start(self._isolated_leader.on_heartbeat_answered)
         await self.liveness.until_unfenced()
         port = self.server.port
-        words = f"node {config.node_id} serves on port {port}, broker epoch {broker_epoch}"
+        words = f"node {config.node_id} serves on port {port} with broker epoch {broker_epoch}"
         self.events.tell(
             "node",
             f"node {config.node_id}",
@@ -211,12 +211,12 @@ class Broker:
         """Hand over leaderships, answer the requests in flight, and close the logs cleanly."""
         if self.config.controlled_shutdown_enable and len(self.config.voter_ids) > 1:
             handed_over = await self.liveness.shut_down(CONTROLLED_SHUTDOWN_S)
-            words = "done" if handed_over else "timed out"
+            words = "has ended" if handed_over else "has timed out"
             self.events.tell(
                 "node",
                 f"node {self.config.node_id}",
                 "shut down",
-                f"node {self.config.node_id}: controlled shutdown {words}",
+                f"node {self.config.node_id}: the controlled shutdown {words}",
                 node=self.config.node_id,
             )
             await self._transactions.hand_over()

@@ -106,4 +106,8 @@ class ControlledClock:
                 except Exception:  # the next periodic run checks again
                     logger.exception("a check after an advance of the clock failed")
             self._looked_ms = advanced_ms
-            logger.info("timeouts and expiries are checked: the clock is %d ms ahead", advanced_ms)
+            logger.info(
+                "timeouts and expiry were checked after an advance of the clock, which "
+                "is %d ms ahead",
+                advanced_ms,
+            )

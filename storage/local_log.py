@@ -254,7 +254,9 @@ class LocalLog:
         if active.size_bytes == 0:  # empty, but the gap in the offsets is too wide for it
             self.segments.remove(active)
             active.delete()
-        logger.info("%s: rolled a new segment at offset %d", self.directory.name, base_offset)
+        logger.info(
+            "%s: the log rolled a new segment at offset %d", self.directory.name, base_offset
+        )
         self.fault_point("log.roll.after-create")
         self.producer_state.skip_to(base_offset)
         self.snapshot_soon(is_roll=True)

@@ -347,7 +347,8 @@ class _Recovery:
             return False
         self._check_tail(segment, end)
         logger.warning(
-            "%s: %d bytes without a whole batch are removed, the log ends at offset %d",
+            "%s: recovery removed %d bytes without a complete batch, and the log now "
+            "ends at offset %d",
             segment.file.path,
             end - segment.size_bytes,
             segment.next_offset,

@@ -80,7 +80,7 @@ class LogRetention:
             yield
         if count:
             logger.info(
-                "%s: removed %d segments, the log starts at offset %d",
+                "%s: retention removed %d segments, and the log now starts at offset %d",
                 log.directory.name,
                 count,
                 log.log_start_offset,

@@ -88,4 +88,4 @@ def _run_hooks(bound: Any) -> None:
         try:
             hook()
         except Exception:
-            logger.exception("on_commit: %r failed, after a block that counts", hook)
+            logger.exception("the on_commit hook %r failed after its block was committed", hook)

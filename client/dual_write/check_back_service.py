@@ -97,7 +97,7 @@ class CheckBack:
         except KafkaError as problem:
             if not problem.retriable:
                 raise
-            logger.warning("check-back: the cluster cannot be asked: %s", problem)
+            logger.warning("check-back: a request to the cluster failed: %s", problem)
         return doubt
 
     async def run(
@@ -109,9 +109,9 @@ class CheckBack:
                 for each in await self.sweep():
                     (report or _log)(each)
             except KafkaError as problem:
-                logger.warning("check-back: the cluster cannot be asked: %s", problem)
+                logger.warning("check-back: a request to the cluster failed: %s", problem)
             except Exception:  # readers wait for the next sweep, whatever failed
-                logger.exception("check-back: a sweep failed")
+                logger.exception("check-back: the check of the open transactions failed")
             await asyncio.sleep(every_ms / 1000)
 
     async def sweep(self) -> list[Checked]:

@@ -68,7 +68,9 @@ class CheckBackTask:
         """Log the end of the task, because consumers may wait for ever without a check-back."""
         if self._task is task:  # not by close
             reason = "it was cancelled" if task.cancelled() else repr(task.exception())
-            logger.error("check-back: ended, and ends no transaction any more: %s", reason)
+            logger.error(
+                "the check-back has stopped, so abandoned transactions stay open: %s", reason
+            )
 
     async def close(self) -> None:
         """Cancel the task, and close the resolver."""

@@ -124,7 +124,9 @@ class ConnectionFlow:
             raise UnsafeDatabase(BUSY)
         if self._connect is not None and is_busy is not False:
             if is_busy:
-                logger.warning("%s: what came after the end of a block is rolled back", self.name)
+                logger.warning(
+                    "%s: the statements after the end of a block are rolled back", self.name
+                )
             yield from self._roll_back()
 
     def _begin(self) -> Flow[None]:

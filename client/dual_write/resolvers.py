@@ -121,7 +121,7 @@ class DatabaseResolver:
             try:
                 yield connection.close
             except Exception as problem:
-                logger.debug("while a connection was closed: %s", problem)
+                logger.debug("closing a connection failed: %s", problem)
 
 
 def resolver_of(url: str) -> Resolver:

@@ -74,10 +74,17 @@ class ShieldedWork:
                     task.cancel()
                     await asyncio.wait([task], timeout=LAST_S)
         if not is_done:
-            logger.warning("%s: given up after %g s, for the next start", self._name, timeout_s)
+            logger.warning(
+                "%s: the work did not end within %g s, and the next start of this writer "
+                "will finish it",
+                self._name,
+                timeout_s,
+            )
         return is_done
 
     def _log(self, task: asyncio.Task[None]) -> None:
         problem = None if task.cancelled() else task.exception()
         if problem is not None:
-            logger.warning("%s: a block whose caller was cancelled: %s", self._name, problem)
+            logger.warning(
+                "%s: a block failed after its caller was cancelled: %s", self._name, problem
+            )

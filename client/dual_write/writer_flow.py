@@ -145,13 +145,17 @@ class WriterFlow(ConnectionFlow):
             if not self._is_forked:
                 yield from self._settle()
         except Exception as problem:
-            logger.warning("%s: left open, for the next start to end: %s", self.name, problem)
+            logger.warning(
+                "%s: a block stays open, and the next start of this writer will end it: %s",
+                self.name,
+                problem,
+            )
 
     def _block_failed(self, problem: BaseException) -> Flow[None]:
         try:
             yield from self._advance(steps.BlockFailed(problem))
         except Exception as another:  # the first error counts
-            logger.warning("%s: while a block was undone: %s", self.name, another)
+            logger.warning("%s: undoing a block failed: %s", self.name, another)
 
     def _block_done(self) -> Flow[None]:
         self._raise_undone((yield from self._advance(steps.BlockDone())))
@@ -201,7 +205,11 @@ class WriterFlow(ConnectionFlow):
                 effect = self._protocol.resume(problem)
             else:
                 if isinstance(event, steps.EndUnanswered):
-                    logger.warning("%s: not ended in Kafka yet: %s", self.name, event.reason)
+                    logger.warning(
+                        "%s: the transaction has not ended in Kafka yet: %s",
+                        self.name,
+                        event.reason,
+                    )
                 effect = self._protocol.step(event)
         if interruption is not None:
             raise interruption

@@ -144,7 +144,7 @@ class Positions:
                 f"{state.topic}/{state.partition} has no offset {state.position}{begins}"
             )
         logger.warning(
-            "%s/%d has no offset %d: on with auto.offset.reset=%s",
+            "%s/%d has no offset %d, so the consumer continues with auto.offset.reset=%s",
             state.topic,
             state.partition,
             state.position,
@@ -163,7 +163,8 @@ class Positions:
                 f"(epoch {end.leader_epoch}): seek to go on"
             )
         logger.warning(
-            "%s/%d was read up to offset %d (leader epoch %d), its new leader's log ends at %d",
+            "%s/%d was read up to offset %d (leader epoch %d), but the log of its "
+            "new leader ends at %d",
             state.topic,
             state.partition,
             state.position,

@@ -191,7 +191,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         if member.state is not _S.RECONCILING:
             return
         wanted = {place: (names[place[0]], place[1]) for place in target if place[0] in names}
-        logger.info("%s: assigned %s", self, named(set(wanted.values())))
+        logger.info("%s: the member is assigned %s", self, named(set(wanted.values())))
         await self._give_up(gone)
         if member.state is not _S.RECONCILING:
             return  # fenced meanwhile, or leaving
@@ -235,7 +235,9 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
             try:
                 await self._view.refresh_by_id(wanted - names.keys())
             except KafkaError as problem:
-                logger.info("%s: topics of its assignment are not known yet: %s", self, problem)
+                logger.info(
+                    "%s: the metadata of assigned topics is not available yet: %s", self, problem
+                )
             names = self._known_names(wanted)
         return names
 
@@ -252,7 +254,11 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
             self._due.clear()
             left_ms = self._polled_ms + self._settings.max_poll_interval_ms - now_ms()
             if left_ms <= 0 and (heartbeat := member.too_slow()) is not None:
-                logger.warning("%s: no poll for max.poll.interval.ms, so it leaves", self)
+                logger.warning(
+                    "%s: the application did not poll within max.poll.interval.ms, so "
+                    "the member leaves the group",
+                    self,
+                )
                 await self.requests.leave(heartbeat)
             heartbeat = member.heartbeat()
             if heartbeat is None:
@@ -281,7 +287,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         if group_reaction_to(GroupRequest.HEARTBEAT, code) is GroupReaction.FIND_COORDINATOR:
             self.requests.mark_coordinator_unknown()
         member.refused(heartbeat, code, is_retriable=problem.retriable)
-        logger.info("%s: %s after: %s", self, member.state.name, problem)
+        logger.info("%s: the member is %s after an error: %s", self, member.state.name, problem)
         if member.state is _S.FAILED:
             self._problem = problem
         self._tell()

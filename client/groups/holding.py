@@ -71,7 +71,7 @@ class Holding:
         """Revoke partitions with a commit and the callback, while no other member has them."""
         if not partitions:
             return
-        logger.info("%s: gives up %s", self._member, named(partitions))
+        logger.info("%s: the member revokes %s", self._member, named(partitions))
         self.will_go(self.going | partitions)
         try:
             await self._before_revoking()
@@ -87,7 +87,11 @@ class Holding:
         """Lose all partitions without a commit, because other members may have them already."""
         lost = self.partitions
         if lost:
-            logger.warning("%s: the group went on without it; lost %s", self._member, named(lost))
+            logger.warning(
+                "%s: the group continued without this member, which lost %s",
+                self._member,
+                named(lost),
+            )
             await self._lose(lost)
 
     async def forget(self, partitions: Partitions) -> None:
@@ -96,7 +100,11 @@ class Holding:
         Committed offsets would count for the new topic of the same name.
         """
         if partitions:
-            logger.warning("%s: topics made anew; lost %s", self._member, named(partitions))
+            logger.warning(
+                "%s: topics were deleted and created again, so the member lost %s",
+                self._member,
+                named(partitions),
+            )
             await self._lose(partitions)
 
     async def _lose(self, lost: Partitions) -> None:

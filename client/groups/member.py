@@ -144,7 +144,7 @@ class GroupMember(PolledMember[GroupRequests]):
             except KafkaError as problem:
                 if not problem.retriable:
                     raise
-                logger.info("%s: joins again after: %s", self, problem)
+                logger.info("%s: the member joins again after an error: %s", self, problem)
                 await backoff.pause()
 
     async def _give_up(self, *, everything: bool = False) -> None:
@@ -222,7 +222,7 @@ class GroupMember(PolledMember[GroupRequests]):
 
     async def _take(self, assignment: set[TopicPartition]) -> None:
         self.requests.joined()
-        logger.info("%s: assigned %s", self, named(assignment))
+        logger.info("%s: the member is assigned %s", self, named(assignment))
         if revoked := self.owned - assignment:
             await self.holding.revoke(revoked)
             self._must_join = True  # join again, so that other members get them
@@ -245,7 +245,8 @@ class GroupMember(PolledMember[GroupRequests]):
                     # a static member only stops heartbeats: its session may end (KIP-345)
                     continue
                 logger.warning(
-                    "%s: no poll for max.poll.interval.ms=%d, so it leaves the group",
+                    "%s: the application did not poll within "
+                    "max.poll.interval.ms=%d, so the member leaves the group",
                     self,
                     self._settings.max_poll_interval_ms,
                 )

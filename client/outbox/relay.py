@@ -80,7 +80,9 @@ class OutboxRelay(ConnectionFlow):
                 except (RelaySuperseded, OtherDatabase):
                     raise
                 except Exception as problem:
-                    logger.warning("outbox %s: begins again: %s", self.name, problem)
+                    logger.warning(
+                        "outbox %s: the relay starts again after an error: %s", self.name, problem
+                    )
                     await self.close()
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, AGAIN_LAST_S)
@@ -146,7 +148,7 @@ class OutboxRelay(ConnectionFlow):
             if producer is not None:
                 await producer.close()
         except KafkaError as problem:  # the next start ends its transaction
-            logger.debug("outbox %s: while the producer was closed: %s", self.name, problem)
+            logger.debug("outbox %s: closing the producer failed: %s", self.name, problem)
         finally:
             await drive_async(self._close_connection())
 

@@ -114,7 +114,7 @@ class Outcome:
             try:
                 listener()
             except Exception:  # the application's error must not stop the others
-                logger.exception("a callback of a delivery failed")
+                logger.exception("a delivery callback raised an exception")
 
 
 class Delivery:

@@ -318,7 +318,9 @@ class Sender:
             first, last = self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
             batch.problem = problem
             self._batches.retry(batch, now_ms(), min(first << min(batch.attempts - 1, 6), last))
-            logger.info("%r is sent again, after attempt %d: %s", batch, batch.attempts, problem)
+            logger.info(
+                "%r is sent again after attempt %d failed: %s", batch, batch.attempts, problem
+            )
             return
         if fate is Fate.SPLIT:
             self._batches.replace(batch, halves(batch), now_ms())
@@ -357,7 +359,7 @@ class Sender:
 
     def _identity_is_lost(self, problem: KafkaError) -> None:
         if self._identity.state is not ProducerState.FATAL_ERROR:
-            logger.error("the producer is at its end: %s", problem)
+            logger.error("the producer has failed and cannot be used any more: %s", problem)
             self._identity.move_to(ProducerState.FATAL_ERROR, problem)
 
     async def _refresh(self, topics: set[str]) -> None:
@@ -379,7 +381,10 @@ class Sender:
             for where, first in self._refused.items():
                 self._batches.renumber(where, first)
             self._refused.clear()
-            logger.info("a new producer id after a gap in the sequence numbers (KIP-360)")
+            logger.info(
+                "the producer requests a new producer id after a gap in its sequence "
+                "numbers (KIP-360)"
+            )
             identity.move_to(ProducerState.UNINITIALIZED)
         if identity.state is ProducerState.READY or not self._batches:
             return True

@@ -271,11 +271,15 @@ class TransactionSession:
         if problem.fatal:
             if state is not _S.FATAL_ERROR:
                 logger.error(
-                    "%s: fenced or at its end: %s", self._settings.transactional_id, problem
+                    "%s: the producer was fenced or has failed, and cannot be used any more: %s",
+                    self._settings.transactional_id,
+                    problem,
                 )
                 self.identity.move_to(_S.FATAL_ERROR, problem)
         elif state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
-            logger.warning("%s: must be aborted: %s", self._settings.transactional_id, problem)
+            logger.warning(
+                "%s: the transaction must be aborted: %s", self._settings.transactional_id, problem
+            )
             self.identity.move_to(_S.ABORTABLE_ERROR, as_abortable(problem))
 
     async def _end(self, scope: TransactionScope, *, is_commit: bool) -> None:

@@ -148,4 +148,4 @@ class BlockingWriterPool(PoolOfWriters):
         try:
             writer.close()
         except Exception as problem:
-            logger.warning("%s: while it was closed: %s", slot.name, problem)
+            logger.warning("%s: closing the writer failed: %s", slot.name, problem)

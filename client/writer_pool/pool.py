@@ -195,7 +195,7 @@ class WriterPool(PoolOfWriters):
             try:
                 await old.close()
             except Exception as problem:
-                logger.warning("%s: while it was closed: %s", slot.name, problem)
+                logger.warning("%s: closing the writer failed: %s", slot.name, problem)
         writer = DualWriter(self._source, slot.name, self._connect, **self._options)
         await writer.start()
         if self._is_closed:  # meanwhile
@@ -216,4 +216,4 @@ class WriterPool(PoolOfWriters):
             try:
                 await writer.close()
             except Exception as problem:
-                logger.warning("%s: while it was closed: %s", slot.name, problem)
+                logger.warning("%s: closing the writer failed: %s", slot.name, problem)

@@ -201,7 +201,7 @@ class ConsumerGroups:
 
         if not gone:
             return self.append(group, (), settled, turn)
-        turn.note(group_id, "left", f"{len(leaving)} members are to leave, by LeaveGroup")
+        turn.note(group_id, "left", f"{len(leaving)} members leave by LeaveGroup")
         return self._remove_members(group, gone, settled, turn)
 
     def _group_for(
@@ -305,7 +305,7 @@ class ConsumerGroups:
                 for key, value in first.records:
                     self.replay(key, value)
                 if first.records:
-                    words = f"becomes a consumer group, with {len(group.members)} members"
+                    words = f"the group becomes a consumer group with {len(group.members)} members"
                     later.note(group.group_id, "migration", words)
                 became = self._groups.get(group.group_id)
                 for member_id in group.members if first.records else ():
@@ -390,7 +390,7 @@ class ConsumerGroups:
             return
         if kind == REJOIN and group.members[member_id].classic is None:
             return
-        words = f"member {member_id} is removed, its {kind} time is over"
+        words = f"member {member_id} is removed, because its {kind} timeout has passed"
         turn.note(group_id, "timeout", words)
 
         def settled(error: int, later: Turn) -> None:

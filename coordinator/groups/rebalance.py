@@ -46,7 +46,8 @@ def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
         group.new_member_added = False
         turn.set_deadline(JOIN, group.group_id, "", delay_ms)
     group.move_to(GroupState.PREPARING_REBALANCE, turn.wall_ms)
-    turn.note(group.group_id, "rebalance", f"rebalances, generation {group.generation}: {reason}")
+    words = f"the group rebalances after generation {group.generation}. Reason: {reason}"
+    turn.note(group.group_id, "rebalance", words)
     if is_first:
         return
     if group.have_all_joined:
@@ -91,7 +92,8 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
         turn.cancel_deadline(HEARTBEAT, group.group_id, member.member_id)
     if absent:
         gone = ", ".join(member.member_id for member in absent)
-        turn.note(group.group_id, "timeout", f"goes on without {gone}: did not rejoin in time")
+        words = f"the group continues without {gone}, which did not rejoin in time"
+        turn.note(group.group_id, "timeout", words)
     if group.state is GroupState.DEAD:
         return
     if group.members and not _has_leader_who_joined(group):
@@ -105,7 +107,7 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
         group.protocol_name = None
         group.read_subscriptions(turn)
         group.move_to(GroupState.EMPTY, turn.wall_ms)
-        turn.note(group.group_id, "empty", f"is empty, generation {group.generation}")
+        turn.note(group.group_id, "empty", f"the group is empty in generation {group.generation}")
         # If this record is lost, the log has the previous generation, which has no members left.
         turn.store(group.group_id, group.to_store({}), lambda error, later: None)
         return
@@ -113,7 +115,9 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
     group.read_subscriptions(turn)
     took_ms = max(0, turn.wall_ms - group.state_since_ms)
     count = len(group.members)
-    words = f"generation {group.generation}: {count} member{'s' * (count != 1)}, after {took_ms} ms"
+    words = (
+        f"generation {group.generation} has {count} member{'s' * (count != 1)} after {took_ms} ms"
+    )
     turn.note(group.group_id, "generation", words)
     group.move_to(GroupState.COMPLETING_REBALANCE, turn.wall_ms)
     for member in group.members.values():

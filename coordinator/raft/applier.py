@@ -263,7 +263,9 @@ class Applier:
             try:
                 return (yield from cut)
             except Exception:
-                self._logger.exception("the snapshot of the state machine failed; the log is kept")
+                self._logger.exception(
+                    "the snapshot of the state machine failed, so the log is not truncated"
+                )
                 return None
 
         def taken(pieces: list[bytes] | None) -> None:

@@ -201,10 +201,12 @@ class RaftEngine:
         try:
             messages = decode_frame(payload)
         except MalformedMessage as error:
-            self._logger.warning("frame from node %s dropped: %s", peer, error)
+            self._logger.warning("a frame from node %s was dropped: %s", peer, error)
             return
         if peer not in self._outbox:
-            self._logger.warning("frame from node %s dropped: it is not a voter", peer)
+            self._logger.warning(
+                "a frame from node %s was dropped, because the node is not a voter", peer
+            )
             return
         now_ms = self.now_ms()
         self._up_since_ms.setdefault(peer, now_ms)
@@ -277,7 +279,7 @@ class RaftEngine:
         """Stop the engine, because Raft's guarantees can no longer be kept."""
         if self._is_running:
             self._logger.critical(
-                "Raft stops on this node, since its guarantees are broken: %s",
+                "Raft stops on this node, because its guarantees are broken: %s",
                 error,
                 exc_info=error,
             )

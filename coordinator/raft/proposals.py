@@ -88,6 +88,6 @@ class Proposals:
             try:
                 waiting.on_done(result, error)
             except Exception:
-                self._logger.exception("a submitter's callback raised")
+                self._logger.exception("the callback of a proposal raised an exception")
 
         self._after_turn(call)

@@ -122,7 +122,7 @@ def read(data: Path) -> ClusterFile | None:
 def write(data: Path, cluster: ClusterFile) -> None:
     """Replace cluster.json atomically. Only the owner may enter a cluster's directory."""
     if close_to_others(data):
-        say(f"{data} was open to other users; it is its owner's alone now")
+        say(f"Other users had access to {data}. Now only its owner has access.")
     part = data / PART_FILE
     try:
         with open(part, "w", encoding="utf-8", opener=opener) as file:

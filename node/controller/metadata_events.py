@@ -62,13 +62,13 @@ class MetadataEvents:
         if new is None or (old is not None and old.is_active == new.is_active):
             return
         if new.is_active:
-            reason, words = "unfenced", "serves"
+            reason, words = "unfenced", "serves clients"
         elif new.is_shutting_down:
-            reason, words = "shutting down", "shuts down, and hands over what it leads"
+            reason, words = "shutting down", "shuts down, and transfers its leaderships"
         elif old is None or old.broker_epoch != new.broker_epoch:
-            reason, words = "registered", "has registered, and leads nothing yet"
+            reason, words = "registered", "has registered, and leads no partition yet"
         else:
-            reason, words = "fenced", "is fenced: it did not answer within its session, or is gone"
+            reason, words = "fenced", "is fenced, because its session has ended"
         node = new.node_id
         words = f"node {node} {words} (broker epoch {new.broker_epoch})"
         self._events.tell(
@@ -107,12 +107,12 @@ class MetadataEvents:
         reason = _why_away(brokers.get(old.leader)) if old.leader != NO_LEADER else "no leader"
         if new.leader == NO_LEADER:
             why = _IN_WORDS.get(reason, "cannot lead it")
-            words = f"{name}: without a leader, as node {old.leader} {why}"
+            words = f"{name} has no leader, because node {old.leader} {why}"
         elif old.leader == NO_LEADER:
-            words = f"{name}: led by node {new.leader}, after none"
+            words = f"node {new.leader} leads {name}, which had no leader"
         else:
             because = f", which {_IN_WORDS[reason]}" if reason in _IN_WORDS else ""
-            words = f"{name}: led by node {new.leader}, from node {old.leader}{because}"
+            words = f"node {new.leader} leads {name} instead of node {old.leader}{because}"
         self._events.tell(
             "election",
             name,
@@ -141,7 +141,7 @@ class MetadataEvents:
                 reason = _why_away(brokers.get(node))
                 reason = "fell behind" if reason == "moved" else reason
             verb = "left" if has_left else "joined"
-            words = f"node {node} {verb} the ISR of {name}, which is {_listed(new.isr)} now"
+            words = f"node {node} {verb} the ISR of {name}, which is now {_listed(new.isr)}"
             self._events.tell(
                 "isr",
                 name,

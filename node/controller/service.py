@@ -162,9 +162,9 @@ class ControllerService:
         result = None
         try:
             result = await self._submit(encode_command(command))
-            self._log.info("%s: %s", command, result.message or "done")
+            self._log.info("the command %s ended: %s", command, result.message or "done")
         except (DefinitelyNot, OutcomeUnknown) as error:
-            self._log.info("%s: %s", command, error)
+            self._log.info("the command %s failed: %s", command, error)
         finally:
             self.controller.settled(command, result)
 

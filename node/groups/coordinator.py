@@ -297,7 +297,11 @@ class GroupCoordinator:
         self._replay(shard, at_once=False)
 
     def _unload(self, shard: GroupShard) -> None:
-        logger.info("%r resigns with %d groups", shard, len(shard.groups))
+        logger.info(
+            "%r: this broker is no longer the coordinator of its %d groups",
+            shard,
+            len(shard.groups),
+        )
         shard.state = ShardState.CLOSED
         shard.partition.observer = None
         del self._shards[shard.index]
@@ -378,7 +382,9 @@ class GroupCoordinator:
             if shard.state is ShardState.CLOSED:
                 return
         shard.state = ShardState.SERVING
-        logger.info("%r serves %d groups", shard, len(shard.groups))
+        logger.info(
+            "%r: this broker is now the coordinator of its %d groups", shard, len(shard.groups)
+        )
         for turn in (*turns, shard.turn()):
             self.execute(shard, turn)
         shard.free_waiters()
@@ -416,7 +422,9 @@ class GroupCoordinator:
             try:
                 left -= self._meet_deadlines(shard, now_ms, left)
             except Exception:
-                logger.exception("%r failed at a deadline and is loaded again", shard)
+                logger.exception(
+                    "%r: handling a deadline failed, so the shard is loaded again", shard
+                )
                 self.load_anew(shard)
             next_ms = shard.next_look_ms(now_ms)
             if shard.state is not ShardState.CLOSED and next_ms is not None:
@@ -427,7 +435,10 @@ class GroupCoordinator:
         if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
             # The record may or may not be committed later, so the shard is loaded again from its
             # log.
-            logger.warning("%r: a group's record was not replicated in time; loading again", shard)
+            logger.warning(
+                "%r: a record of a group was not replicated in time, so the shard is loaded again",
+                shard,
+            )
             self.load_anew(shard)
             return 0
         if shard.state is not ShardState.SERVING:

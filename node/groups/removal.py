@@ -129,9 +129,9 @@ class OffsetExpiry:
             try:
                 await self.look_at(shard)
             except KafkaError as error:
-                logger.info("%r: offsets cannot expire now: %s", shard, error)
+                logger.info("%r: expired offsets cannot be removed now: %s", shard, error)
             except Exception:
-                logger.exception("%r: offsets cannot expire", shard)
+                logger.exception("%r: expired offsets cannot be removed", shard)
 
     async def look_at(self, shard: GroupShard) -> None:
         """Remove the expired offsets of one shard; raise errors of `GroupCoordinator.append`."""
@@ -141,7 +141,9 @@ class OffsetExpiry:
             except KafkaError:
                 raise
             except Exception:  # an error of one group must not affect the others
-                logger.exception("%r: offsets of group %s cannot expire", shard, group_id)
+                logger.exception(
+                    "%r: expired offsets of group %s cannot be removed", shard, group_id
+                )
             if shard.state is not ShardState.SERVING:
                 return
 

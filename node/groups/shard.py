@@ -168,7 +168,9 @@ class GroupShard:
         try:
             records = yield from decoding_batch(data, position)
         except InvalidRecord as error:
-            logger.error("%r: a batch at %d is skipped: %s", self, header.base_offset, error)
+            logger.error(
+                "%r: the batch at offset %d is skipped: %s", self, header.base_offset, error
+            )
             records = []
         for start in range(0, len(records), RECORDS_A_STEP):
             some = records if len(records) <= RECORDS_A_STEP else records[start:][:RECORDS_A_STEP]
@@ -199,9 +201,13 @@ class GroupShard:
             try:
                 self._replay_group(record, is_loading=is_loading)
             except InvalidRecord as error:
-                logger.error("%r: the record at %d is skipped: %s", self, record.offset, error)
+                logger.error(
+                    "%r: the record at offset %d is skipped: %s", self, record.offset, error
+                )
             except Exception:  # an error of one group must not affect the others
-                logger.exception("%r: the record at %d is skipped", self, record.offset)
+                logger.exception(
+                    "%r: the record at offset %d is skipped after an error", self, record.offset
+                )
 
     def _replay_group(self, record: Record, *, is_loading: bool) -> None:
         key = decode_key(record.key) or decode_consumer_key(record.key or b"")

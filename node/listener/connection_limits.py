@@ -54,5 +54,5 @@ def _limit(given: Mapping[str, str], name: str, otherwise: Any) -> Any:
     try:
         return BROKER_KEYS[name].parse(given[name])
     except InvalidConfig as problem:
-        logger.error("the dynamic %s is invalid and is ignored: %s", name, problem)
+        logger.error("the dynamic config %s is invalid and is ignored: %s", name, problem)
         return otherwise

@@ -398,7 +398,7 @@ class Dispatcher:
         except CloseConnection:
             raise
         except Exception as failure:
-            self._report(header, "cannot say an error", failure)
+            self._report(header, "failed, and its error could not be answered", failure)
             raise CloseConnection(f"API {header.api_key} failed: {error}") from failure
 
     def _report(self, header: RequestHeader, trouble: str, error: BaseException) -> None:

@@ -86,14 +86,14 @@ class PendingAnswer:
         answer, the connection is closed.
         """
         if not isinstance(error, KafkaError):
-            logger.error("a request that had waited failed: %r", error, exc_info=error)
+            logger.error("a waiting request failed: %r", error, exc_info=error)
             error = UnknownServerError()
         if self.is_done:
             return
         try:
             body = refuse(error)
         except Exception:
-            logger.exception("a request that had waited cannot be refused")
+            logger.exception("a waiting request could not be refused")
             self.abort(f"a request failed: {error}")
             return
         if not isinstance(body, PendingAnswer):

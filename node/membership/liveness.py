@@ -100,11 +100,13 @@ class Liveness:
             try:
                 result = await self._controller.submit(command, timeout_ms=REGISTRATION_ATTEMPT_MS)
             except RequestTimedOut as error:
-                logger.warning("registration failed: %s Trying again.", error)
+                logger.warning("the registration failed and is retried: %s", error)
                 continue
             if result.error != ErrorCode.STALE_BROKER_EPOCH:
                 break
-            logger.debug("registration refused: %s Trying again.", result.message)
+            logger.debug(
+                "the controller refused the registration, which is retried: %s", result.message
+            )
             command = replace(command, expected_broker_epoch=result.broker_epoch)
         if result.error:
             raise error_for(result.error, result.message)
@@ -123,9 +125,10 @@ class Liveness:
                     await asyncio.sleep(0.005)
                 return True
         logger.warning(
-            "node %d serves, but does not vote in the Raft groups %s: it started without a journal"
-            " and not every other voter has answered it. Until all have run at the same time, the"
-            " cluster tolerates one failure less.",
+            "node %d serves clients, but does not vote in the Raft groups %s. It "
+            "started without a journal, and not every other voter has answered it. "
+            "Until all voters have run at the same time, the cluster tolerates one "
+            "failure less.",
             self._config.node_id,
             [raft_group.group_id for raft_group in raft_groups if not raft_group.status().is_voter],
         )
@@ -191,7 +194,7 @@ class Liveness:
                     on_answered()
                 is_due = reply.is_fenced or self._wants_shutdown or is_behind
             except KafkaError as error:
-                logger.debug("heartbeat: %s", error)
+                logger.debug("a heartbeat failed: %s", error)
                 # This broker may be isolated, so only a later answer counts.
                 self._awaited_index = None
             self._beat_now.clear()

@@ -90,7 +90,7 @@ class DamagedLogs:
                     remove_derived_files(opening.directory)
             if not problem:
                 logger.warning(
-                    "%s: all batches are intact; the other files are rebuilt from them", name
+                    "%s: all batches are intact, and the other files are rebuilt from them", name
                 )
                 return replace(
                     opening,

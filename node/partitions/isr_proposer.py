@@ -145,7 +145,7 @@ class IsrProposer(InSyncReplicas):
                 raised = leader.isr_change_succeeded(change, item.isr, item.partition_epoch, now_ms)
                 self._replicas.raise_high_watermark(partition, raised)
                 partition.partition_epoch = max(partition.partition_epoch, item.partition_epoch)
-                logger.debug("%r: ISR is now %s", partition, list(item.isr))
+                logger.debug("%r: the ISR is now %s", partition, list(item.isr))
                 self.isr_may_change(partition)
             else:
                 logger.info(

@@ -119,7 +119,7 @@ class LogMaintenance:
                 now_ms = self._replicas.clock.monotonic_ms()
                 if now_ms >= silent_until_ms:
                     silent_until_ms = now_ms + REPEAT_ERROR_MS
-                    logger.error("maintenance failed, and is tried again: %s", error)
+                    logger.error("the maintenance of logs failed and will be retried: %s", error)
 
     async def _look_at_written(self) -> None:
         """Flush logs that need it, and write back data before the kernel throttles dirty pages.
@@ -194,7 +194,7 @@ class LogMaintenance:
         log, segment = partition.log, partition.log.aborted_transactions.damaged
         assert segment is not None
         path = segment.transaction_index.path
-        logger.error("%s cannot be read, and is made again from the log", path)
+        logger.error("%s cannot be read, and is rebuilt from the log", path)
         steps = log.aborted_transactions.mending()
         mending = await self._replicas.work.run("transaction index", steps)
         if mending is not None:

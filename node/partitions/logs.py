@@ -219,7 +219,7 @@ class Logs:
         log = run_to_end(self.directory.open(opening))
         if log.log_end_offset:
             logger.info(
-                "%s-%d: loaded %d segments with offsets %d to %d in %d ms",
+                "%s-%d: the log with %d segments and offsets %d to %d was loaded in %d ms",
                 log.topic,
                 log.partition,
                 len(log.segments),

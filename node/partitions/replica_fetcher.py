@@ -205,7 +205,7 @@ class ReplicaFetcher:
             response = decode_fetch_response(*outcome)  # type: ignore[arg-type]
             self._take(self._session.on_response(request, response))
         except (PeerError, MalformedPeerMessage) as error:
-            logger.debug("poll at broker %d: %s", self.leader_id, error)
+            logger.debug("a fetch from broker %d failed: %s", self.leader_id, error)
             if self._session.on_failure(request):
                 self._back_off()
         finally:
@@ -295,10 +295,10 @@ class ReplicaFetcher:
             if partition.log.is_failed:
                 self._fail(slot, partition)
             else:  # the disk is full, or the process has too many open files
-                self._log_limited("cannot follow for now", partition, error)
+                self._log_limited("the replica cannot follow for now", partition, error)
                 self._move(slot, partition, NO_ROOM_BACKOFF_MS)
         elif isinstance(error, KafkaError | UnexpectedAppendOffset):
-            self._log_limited("the leader's answer does not fit", partition, error)
+            self._log_limited("the leader's answer does not fit the log", partition, error)
             self._move(slot, partition, self._config.replica_fetch_backoff_ms)
         else:
             logger.error("%r: the replica failed to follow its leader", partition, exc_info=error)
@@ -438,8 +438,8 @@ class ReplicaFetcher:
         log = partition.log
         logger.log(
             logging.ERROR if is_below_high_watermark else logging.INFO,
-            "%r: truncating from %d to %d, where the log of leader %d (epoch %d) parts;"
-            " high watermark %d",
+            "%r: the log is truncated from offset %d to %d, where the log of leader "
+            "%d (epoch %d) differs; the high watermark is %d",
             partition,
             log.log_end_offset,
             offset,

@@ -319,7 +319,9 @@ class ReplicaManager:
             return  # the log was removed, not failed
         if (failure := partition.log.disk_failure) is not None:
             self.disk.note(failure, is_log_lost=True)
-        logger.error("storage of %r failed; this broker steps down from it", partition)
+        logger.error(
+            "the storage of %r failed, so this broker stops serving the replica", partition
+        )
         partition.leader_id = -2
         partition.leader = partition.follower = None
         self.release_waiters(partition, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -31,8 +31,8 @@ TROUBLES = {
     errno.EROFS: "is read-only",
     errno.EIO: "fails",
 }
-ENDS = {FULL: "there is room again"}
-OTHER_END = "the disk is mended and this node restarted"
+ENDS = {FULL: "there is space again"}
+OTHER_END = "the disk is repaired and this node is restarted"
 
 
 class StorageFailures(FailedLogs):
@@ -70,7 +70,11 @@ class StorageFailures(FailedLogs):
                     FailReplicas(self._node_id, self._broker_epoch, tuple(sent))
                 )
             except KafkaError as error:
-                logger.warning("failed replicas could not be reported; retrying: %s", error)
+                logger.warning(
+                    "failed replicas could not be reported to the controller, which will "
+                    "be retried: %s",
+                    error,
+                )
                 await asyncio.sleep(RETRY_S)
                 continue
             if result.error:
@@ -107,7 +111,7 @@ class DiskTrouble(DiskReport):
         self._end = end
         self.words = f"the disk {what} ({reason})"
         logger.error(
-            "the disk of %s %s (%s): writes are answered with KAFKA_STORAGE_ERROR until %s",
+            "the disk of %s %s (%s), so writes get KAFKA_STORAGE_ERROR until %s",
             self._directory,
             what,
             reason,
@@ -131,7 +135,7 @@ class DiskTrouble(DiskReport):
                 takes_writes = await loop.run_in_executor(self._executor, self._takes_writes)
                 is_over = takes_writes and not self._is_noted  # no write failed in the meantime
         self.words, self._task = "", None
-        logger.warning("the disk of %s takes writes again", self._directory)
+        logger.warning("the disk of %s accepts writes again", self._directory)
 
     def _takes_writes(self) -> bool:
         path = self._directory / TRIAL

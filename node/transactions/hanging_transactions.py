@@ -213,7 +213,8 @@ class HangingTransactionReaper:
         if verdict is HangingDecision.LEAVE or partition.leader is None or not unchanged:
             return
         logger.warning(
-            "%r: transaction of %r, open since offset %d, is unknown to its coordinator: %s",
+            "%r: the coordinator does not know the transaction of %r that is open "
+            "since offset %d. Decision: %s",
             partition,
             transactional_id,
             open_one.first_offset,

@@ -277,7 +277,7 @@ class MarkerSender:
             return failed
         if [len(errors) for errors in reply.errors] != [len(group) for group in groups]:
             self._log.warning(
-                "node %d answered with another number of markers than were sent", node
+                "node %d answered for a different number of markers than it was sent", node
             )
             return failed
         return list(reply.errors)
@@ -301,8 +301,8 @@ class MarkerSender:
             if item.attempts == 0:
                 marker = item.task.marker
                 self._log.error(
-                    "the marker of producer %d, epoch %d is refused by %s-%d with error %d; "
-                    "it will be retried",
+                    "the marker of producer %d, epoch %d is refused by %s-%d with "
+                    "error %d, and will be retried",
                     marker.producer_id,
                     marker.producer_epoch,
                     *item.partition,

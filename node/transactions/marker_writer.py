@@ -134,7 +134,12 @@ class MarkerWriter:
             else:
                 partition.log.producer_state.drop_guard(marker.producer_id)
         except KafkaError as error:
-            logger.info("%r: marker of producer %d: %s", partition, marker.producer_id, error)
+            logger.info(
+                "%r: the marker of producer %d was not written: %s",
+                partition,
+                marker.producer_id,
+                error,
+            )
             return error.number
         return _Written(partition, leader, offset)
 

@@ -93,8 +93,8 @@ class ProducerExpiry:
                         logger.info("%d silent producers expired", count)
                 if count := await self.make_room():
                     logger.warning(
-                        "%d producers are forgotten before their time: more than "
-                        "oncelog.producer.ids.max=%d were known",
+                        "%d producers expired early, because there were more than "
+                        "oncelog.producer.ids.max=%d",
                         count,
                         self._producers_max,
                     )

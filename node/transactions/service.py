@@ -248,7 +248,7 @@ class TransactionCoordinators:
         had_open = old.state is TransactionState.ONGOING
         aborted = ", whose transaction was aborted" if had_open else ""
         words = (
-            f"{name}: a new session{asked_by and f' of {asked_by}'} fences the producer before it"
+            f"{name}: a new session{asked_by and f' of {asked_by}'} fences the previous producer"
             f"{aborted} (producer {old.producer_id} epoch {old.producer_epoch} to"
             f" producer {new.producer_id} epoch {new.producer_epoch})"
         )
@@ -275,7 +275,7 @@ class TransactionCoordinators:
             return
         words = (
             f"{name}: {api} of producer {identity[0]} epoch {identity[1]} is refused,"
-            f" as the id is at producer {current.producer_id} epoch {current.producer_epoch}"
+            f" because the id is at producer {current.producer_id} epoch {current.producer_epoch}"
         )
         self._events.tell(
             "fence",
@@ -323,7 +323,12 @@ class TransactionCoordinators:
         except MalformedPeerMessage as error:
             now_s = asyncio.get_running_loop().time()
             self._limited_log.log(
-                logging.WARNING, f"verifications from {peer}", now_s, "node %d: %s", peer, error
+                logging.WARNING,
+                f"verifications from {peer}",
+                now_s,
+                "a verification request from node %d is invalid: %s",
+                peer,
+                error,
             )
             reply(encode_message(VerifyTransactionReply(ErrorCode.INVALID_REQUEST)), ())
             return
@@ -337,7 +342,10 @@ class TransactionCoordinators:
         try:
             answer = await self.verify(request)
         except Exception:
-            self._log.exception("a verification of %r failed", request.transactional_id)
+            self._log.exception(
+                "the verification of a transaction of transactional id %r failed",
+                request.transactional_id,
+            )
             answer = VerifyTransactionReply(ErrorCode.UNKNOWN_SERVER_ERROR)
         reply(encode_message(answer), ())
 

@@ -89,7 +89,11 @@ class ShardLimits:
         now_s = self._loop.time()
         if now_s >= self._logged_s.get(key, 0) + LOG_INTERVAL_S:
             self._logged_s[key] = now_s
-            self._log.warning("requests are refused: too many %s; %s allows more", what, key)
+            self._log.warning(
+                "requests are refused, because there are too many %s. Raise %s to allow more.",
+                what,
+                key,
+            )
 
 
 WRITE_TIMEOUT_MS = 5_000
@@ -286,7 +290,7 @@ class ShardLeader:
                     )
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             elif applied is not None and not applied.is_done:
-                self._log.error("the state machine refused a decision: %s", applied)
+                self._log.error("the Raft state machine refused a decision: %s", applied)
                 code = ErrorCode.CONCURRENT_TRANSACTIONS
             try:
                 if error is None or isinstance(error, DefinitelyNot):
@@ -346,7 +350,9 @@ class ShardLeader:
             if self.is_current:
                 action(name)
         except Exception:
-            self._log.exception("an action for %r failed and will be retried", name)
+            self._log.exception(
+                "an action for transactional id %r failed and will be retried", name
+            )
             self._loop.call_later(RETRY_PAUSE_MS / 1_000, self._attempt, action, name)
 
     def _refresh(self, transactional_id: str) -> TransactionRecord | None:

@@ -146,8 +146,8 @@ class ShardLeaders:
         )
         self._leaders[number] = leader
         words = (
-            f"node {self.node_id} leads transaction shard {number} in term {term}:"
-            f" {len(shard)} ids, {len(shard.prepared_ids)} ends to finish"
+            f"node {self.node_id} leads transaction shard {number} in term {term}, with"
+            f" {len(shard)} ids and {len(shard.prepared_ids)} prepared transactions"
         )
         self.events.tell(
             "election",
@@ -172,7 +172,9 @@ class ShardLeaders:
 
         def done(_result: Any, error: Exception | None) -> None:
             if error is not None:
-                self._log.info("the number of shards could not be written; retrying: %s", error)
+                self._log.info(
+                    "the number of shards could not be written and will be retried: %s", error
+                )
                 self._loop.call_later(1, self._propose_shard_count, leader)
 
         if leader.is_current and not leader.shard.shard_count:
@@ -232,7 +234,7 @@ class ShardLeaders:
         try:
             return question(*about)
         except Exception:
-            self._log.exception("a transactional id is skipped")
+            self._log.exception("a transactional id is skipped after an error")
             return False
 
     async def _abort_each(self, found: Sequence[tuple[ShardLeader, Sequence[str]]]) -> None:
@@ -300,11 +302,11 @@ class ShardLeaders:
         known = {ErrorCode.NONE: "aborted", ErrorCode.INVALID_TXN_STATE: "ended by itself"}
         outcome = known.get(error, error.name)
         if error:
-            self._log.info("transaction of %r timed out: %s", transactional_id, outcome)
+            self._log.info("the transaction of %r timed out. Result: %s", transactional_id, outcome)
         elif judged:
             record = judged[0]
             seconds = record.timeout_ms / 1_000
-            words = f"aborted after its timeout of {seconds:g} s, its producer fenced"
+            words = f"its transaction was aborted after {seconds:g} s, and its producer fenced"
             self.events.tell(
                 "abort",
                 transactional_id,

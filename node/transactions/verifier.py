@@ -156,7 +156,9 @@ class TransactionVerifier:
         try:
             reply = await self._ask(request)
         except Exception:
-            self._log.exception("the verification of a transaction of %r failed", transactional_id)
+            self._log.exception(
+                "the verification of a transaction of transactional id %r failed", transactional_id
+            )
             reply = VerifyTransactionReply(ErrorCode.NETWORK_EXCEPTION)
         if reply.error:
             question.finish(reply.error)

@@ -75,9 +75,9 @@ class BatchListener(StreamingQueryListener):
                 self._exposition.ended(query)
             self._write()
         if event.exception is None:
-            log.info("query %s: ended", query)
+            log.info("query %s has ended", query)
         else:
-            log.error("query %s: failed: %s", query, sentence_of(RuntimeError(event.exception)))
+            log.error("query %s has failed: %s", query, sentence_of(RuntimeError(event.exception)))
 
     def _write(self) -> None:
         if self._file is None:
@@ -85,4 +85,4 @@ class BatchListener(StreamingQueryListener):
         try:
             self._exposition.write(self._file)
         except OSError as problem:
-            log.warning("figures cannot be written: %s", problem)
+            log.warning("the file with the figures of queries cannot be written: %s", problem)

@@ -286,7 +286,7 @@ async def _broker_configs(admin: Admin, node_id: int, *, must_see: bool) -> dict
     except ClusterAuthorizationFailed:
         if must_see:
             raise
-        log.info("broker %s does not let us see its configuration: it is not checked", node_id)
+        log.info("the configuration of broker %s may not be read, so it is not checked", node_id)
         return None
 
 

@@ -142,7 +142,12 @@ class ChildIds:
             try:
                 self._table = SharedTable(file)
             except Exception as problem:
-                log.warning("transactional ids are this process' own: %s: %s", file, problem)
+                log.warning(
+                    "this process does not share transactional ids, because the file %s "
+                    "cannot be opened: %s",
+                    file,
+                    problem,
+                )
 
     def take(
         self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
@@ -173,9 +178,11 @@ class ChildIds:
 
     def _failed(self, problem: Exception) -> None:
         if getattr(problem, "sqlite_errorcode", 0) & 0xFF in BUSY:
-            log.info("a transactional id is not used again: %s", problem)
+            log.info("a transactional id could not be returned for reuse: %s", problem)
             return
-        log.warning("transactional ids are this process' own from here on: %s", problem)
+        log.warning(
+            "this process no longer shares transactional ids with other processes: %s", problem
+        )
         self._table.close()
         self._table = OwnTable()
 

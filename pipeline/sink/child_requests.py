@@ -51,7 +51,7 @@ class ChildRequests:
         except KafkaError as problem:
             if not problem.retriable:
                 raise
-            log.info("sink %s: some broker lists no transactions: %s", self._sink_id, problem)
+            log.info("sink %s: a broker does not list its transactions: %s", self._sink_id, problem)
             found = await self._admin.transactions.list_transactions(
                 **wanted, needs_all_brokers=False
             )
@@ -71,7 +71,12 @@ class ChildRequests:
                 except KafkaError as problem:
                     if not problem.retriable:
                         raise
-                    log.warning("sink %s: %s waits: %s", self._sink_id, name, problem)
+                    log.warning(
+                        "sink %s: a request for the transaction of %s is retried: %s",
+                        self._sink_id,
+                        name,
+                        problem,
+                    )
                     continue
                 else:
                     found[name] = standing(child, described, int(time.time() * 1000))
@@ -102,7 +107,8 @@ class ChildRequests:
         """Abort all uncommitted children, for as long as necessary."""
         names = tuple(child.transactional_id for child in children)
         log.warning(
-            "sink %s: a part of a decided batch has timed out, and none is committed: aborted: %s",
+            "sink %s: transactions of a decided batch timed out before one was "
+            "committed, so the others are aborted: %s",
             self._sink_id,
             shown(names) or "nothing more",
         )
@@ -135,7 +141,12 @@ class ChildRequests:
                         return
                     if not problem.retriable:
                         raise
-                    log.warning("sink %s: %s waits: %s", self._sink_id, name, problem)
+                    log.warning(
+                        "sink %s: a request for the transaction of %s is retried: %s",
+                        self._sink_id,
+                        name,
+                        problem,
+                    )
                 else:
                     return
 

@@ -308,6 +308,6 @@ async def _commit(control: Producer) -> None:
         except KafkaError as problem:
             if control.state is not ProducerState.COMMITTING_TRANSACTION:
                 raise
-            log.warning("the end of a control transaction is not known yet: %s", problem)
+            log.warning("the outcome of a control transaction is not known yet: %s", problem)
         else:
             return

@@ -50,7 +50,16 @@ class IdleSweep:
             names = self._leftovers.among((await self._children.list_open()).names)
             if names:
                 self._swept += names
-                log.warning("sink %s: attempts came too late; ended: %s", sink, shown(names))
+                log.warning(
+                    "sink %s: late task attempts left transactions open, which are aborted: %s",
+                    sink,
+                    shown(names),
+                )
                 await self._children.abort(names)
         except Exception as problem:  # no error may fail the query's next batch
-            log.info("sink %s: what attempts left open is not known now: %s", sink, problem)
+            log.info(
+                "sink %s: the open transactions of task attempts cannot be listed or "
+                "aborted now: %s",
+                sink,
+                problem,
+            )

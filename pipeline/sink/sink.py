@@ -230,7 +230,7 @@ class ExactlyOnceSink:
         self.record_count = self.record_count if effect.was_written else 0
         note_written(given.query_id, batch_id, self.record_count)
         log.info(
-            "sink %s: batch %s %s, %s records",
+            "sink %s: batch %s %s with %s records",
             self.sink_id,
             batch_id,
             "is written" if effect.was_written else "was written before",
@@ -273,8 +273,8 @@ class ExactlyOnceSink:
             case _:
                 if self.protocol.phase is Phase.UNDECIDING:
                     log.warning(
-                        "sink %s: the transactions of a decided batch were aborted before one was "
-                        "committed (a timeout, after an outage): it is written again",
+                        "sink %s: the transactions of a decided batch timed out "
+                        "before one was committed, so the batch is written again",
                         self.sink_id,
                     )
                 return self._run(lambda cluster: cluster.perform(effect))

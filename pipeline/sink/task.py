@@ -222,7 +222,7 @@ class Attempt:
                 if not producer.lost_answers:
                     await producer.begin_transaction()
                     return producer
-                log.info("an answer about %s was lost; another id is taken", name)
+                log.info("an answer about %s was lost, so another transactional id is used", name)
                 problem = None
             except KafkaError as caught:
                 problem = caught

@@ -72,7 +72,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     chosen = parser.parse_args(given)
     is_live = bool(chosen.bootstrap or chosen.command_config)
     if sum(bool(place) for place in (is_live, chosen.logs, chosen.cluster)) != 1:
-        parser.error("say one of --bootstrap (or --command-config), --logs, --cluster")
+        parser.error("Give exactly one of --bootstrap (or --command-config), --logs and --cluster.")
     if is_live and not chosen.topic:
         parser.error("--bootstrap needs --topic")
     chosen.needs_login = is_live

@@ -183,7 +183,7 @@ class PeerHandlers:
             logging.WARNING if is_malformed else logging.ERROR,
             message,
             asyncio.get_running_loop().time(),
-            "node %d: %s: %r",
+            "node %d: %s failed: %r",
             self.node_id,
             message,
             error,
@@ -202,7 +202,8 @@ class PeerHandlers:
                 callback(peer, is_up)
             except Exception:
                 log.exception(
-                    "node %d: a callback failed on a change of the link to node %d (up: %s)",
+                    "node %d: a callback for a change of the link to node %d raised "
+                    "an exception (the link is up: %s)",
                     self.node_id,
                     peer,
                     is_up,

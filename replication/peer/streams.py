@@ -269,7 +269,7 @@ class PeerStreams:
         if not isinstance(error, OSError):
             now_s = asyncio.get_running_loop().time()
             self._limited_log.log(
-                logging.ERROR, attempt, now_s, "%s: %r", attempt, error, error=error
+                logging.ERROR, attempt, now_s, "%s failed: %r", attempt, error, error=error
             )
 
     async def stop(self) -> None:

@@ -197,10 +197,10 @@ class LogDirectory:
             stray = self._removed.rename(topic, partition, "stray")
         if stray is not None:
             logger.warning(
-                "%s is of no topic that this cluster knows%s: it is %s now. Delete it if nobody "
-                "misses what is in it",
+                "The directory %s belongs to no topic of this cluster%s. It was "
+                "renamed to %s. Delete it if its records are not needed.",
                 path,
-                "" if meta is not None else ", since it lost its topic id before its first sync",
+                "" if meta is not None else ", because its topic id was lost before the first sync",
                 stray.name,
             )
 
@@ -326,8 +326,10 @@ class LogDirectory:
         # Other programs may use a directory of another cluster.
         if is_ours and is_open_to_others(self.path):
             is_closed = close_to_others(self.path)
-            now = "it is its owner's alone now" if is_closed else "and cannot be closed to them"
-            logger.warning("%s was open to other users; %s", self.path, now)
+            now = (
+                "Now only its owner has access." if is_closed else "Their access cannot be removed."
+            )
+            logger.warning("Other users had access to %s. %s", self.path, now)
         if meta is None:
             meta = MetaProperties(
                 cluster_id=cluster_id, node_id=node_id, directory_id=new_directory_id, boot_id=None

@@ -43,7 +43,8 @@ def load_producers(
     newest = snapshots.newest(at_most=end_offset)
     if newest is not None:
         logger.info(
-            "%s: loading producer state from the snapshot at offset %d, and batches up to %d",
+            "%s: the producer state is loaded from the snapshot at offset %d and the "
+            "batches up to offset %d",
             segments.first.directory.name,
             newest[0],
             end_offset,

@@ -106,4 +106,4 @@ def test_follower_with_a_freed_disk_rejoins_the_isr_without_a_restart(tmp_path: 
         assert cluster.leader(TOPIC, 0) == leader
         until(lambda: not disk_trouble(cluster, follower))
         log = cluster.node(follower).log.read_text()
-        assert log.count(" is full ") == log.count(" takes writes again") == 1
+        assert log.count(" is full ") == log.count(" accepts writes again") == 1

@@ -28,4 +28,7 @@ def test_log_line_is_written_for_each_position_reset(caplog: pytest.LogCaptureFi
     state = FetchState("t", 0, 7)
     positions.states[("t", 0)] = state
     positions.out_of_range(state, state.fetch_offset)
-    assert "t/0 has no offset 7: on with auto.offset.reset=latest" in caplog.text
+    assert (
+        "t/0 has no offset 7, so the consumer continues with auto.offset.reset=latest"
+        in caplog.text
+    )

@@ -75,7 +75,7 @@ class AutoCreation:
 
     def _log_limited(self, topics: object, reason: object) -> None:
         now_s = asyncio.get_running_loop().time()
-        message = "cannot create %s: %s"
+        message = "the automatic creation of %s failed: %s"
         self._log.log(logging.INFO, "auto-creation", now_s, message, topics, reason)
 
     def _settled(self, names: Sequence[str]) -> None:

@@ -114,7 +114,7 @@ class ProduceQueue:
         try:
             return await _measured(large, large.parts())
         except Exception as error:
-            logger.exception("a produce of many partitions failed")
+            logger.exception("a Produce request for many partitions failed")
             large.pending.abort(f"a produce failed: {error!r}")
             return []
 
@@ -187,7 +187,9 @@ class ProduceQueue:
                 transactional_id, producer_id, epoch, names, adds=adds
             )
         except Exception:  # the requests in the queue must still be answered
-            logger.exception("the verification of a transaction of %r failed", transactional_id)
+            logger.exception(
+                "the verification of a transaction of transactional id %r failed", transactional_id
+            )
             errors, ongoing_index = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(names), 0
         verifications: dict[HostedPartition, Verification] = {}
         for (partition, guard), error in zip(guards.items(), errors, strict=True):

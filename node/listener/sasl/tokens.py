@@ -81,7 +81,7 @@ class TokenVerifier:
         try:
             self._keys = read_keys(self._read())
         except InvalidConfig as problem:
-            self._log.error("the keys for tokens cannot be loaded: %s", problem)
+            self._log.error("the keys that verify tokens cannot be loaded: %s", problem)
             if self._file is None:
                 self._again_s = time.monotonic() + AGAIN_S
                 return

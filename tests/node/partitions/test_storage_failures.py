@@ -122,8 +122,8 @@ async def test_full_disk_is_reported_once_and_its_end_once(
         await until(lambda: not disk.words)
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in lines] == ["ERROR", "WARNING"]
-    assert "is full" in lines[0][1] and "until there is room again" in lines[0][1]
-    assert "takes writes again" in lines[1][1]
+    assert "is full" in lines[0][1] and "until there is space again" in lines[0][1]
+    assert "accepts writes again" in lines[1][1]
     assert list((tmp_path / "missing").iterdir()) == []
 
 

@@ -445,4 +445,4 @@ def test_metadata_of_a_topic_that_cannot_be_created_logs_the_reason(
     broker = FakeBroker(default_replication_factor="5")
     (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert "cannot create new: " in caplog.text
+    assert "the automatic creation of new failed: " in caplog.text
