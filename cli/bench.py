@@ -65,7 +65,7 @@ HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page wi
 def register(app: App) -> None:
     """Add this file's commands."""
     app.command(demo)
-    about = "The cost of guarantees and of faults."
+    about = "Measure the cost of guarantees and of faults."
     add_family(app, "bench", about, replication, txn, failover)
 
 
@@ -74,20 +74,24 @@ def demo(
     job: Annotated[
         Literal["flights", "transfers"],
         Parameter(
-            help="flights are enriched and summed; transfers are rows of a database and events."
+            help="The job. flights enriches and sums flights. transfers writes rows to a "
+            "database and events to Kafka."
         ),
     ] = "flights",
-    seed: Annotated[int | None, Parameter(help="Repeat the faults of another run.")] = None,
+    seed: Annotated[
+        int | None, Parameter(help="Repeat the faults of the run with this seed.")
+    ] = None,
     database: Annotated[
         str | None,
         Parameter(
             help=(
-                "For --job transfers: postgresql://USER@HOST/DATABASE, or postgresql:// for a "
-                "server that is started, and killed like the nodes. Default: sqlite."
+                "The database of --job transfers, as "
+                "postgresql://USER@HOST/DATABASE. With postgresql:// the demo starts "
+                "a server, and kills it like the nodes. The default is SQLite."
             )
         ),
     ] = None,
-    seconds: Annotated[float, Parameter(help="Duration of --job transfers.")] = 60.0,
+    seconds: Annotated[float, Parameter(help="The duration of --job transfers in seconds.")] = 60.0,
     engine: Annotated[
         Literal["spark", "workers"] | None,
         Parameter(help="The engine: a Spark job, or two processes of one consumer group."),
@@ -99,13 +103,14 @@ def demo(
     keep: Keep = None,
     format: Format = "table",
 ) -> int:
-    """Run the main job on a cluster, kill nodes and workers meanwhile, and judge the results.
+    """Run the main job on a cluster while nodes and workers are killed, and judge the results.
 
     The job reads real flights and writes enriched flights and sums. With --job transfers, it writes
     rows to a database and events to Kafka, and compares both.
 
-    The engine is Spark if its extra is installed and no --break is given, else two workers. Exit
-    code 0: exactly once. 1: violated. 3: no kill hit work in flight, so nothing is proved.
+    The engine is Spark if its extra is installed and no --break is given. Otherwise it is two
+    worker processes. The exit code is 0 if the results are exactly once, 1 if they are not, and 3
+    if no kill hit work in progress, which proves nothing.
     """
     require("demo", "confluent_kafka")
     from ..deploy.cluster.local_cluster import Cluster
@@ -233,22 +238,39 @@ def _engine(broken: str) -> Literal["spark", "workers"]:
 def replication(
     *,
     rf: Annotated[
-        str, Parameter(name=["--rf", "--replication-factor"], help="Replication factors.")
+        str,
+        Parameter(
+            name=["--rf", "--replication-factor"], help="The replication factors to measure."
+        ),
     ] = "1,3",
-    acks: Annotated[str, Parameter(help="acks of the producer: 0, 1, all.")] = "1,all",
-    min_isr: Annotated[str, Parameter(help="min.insync.replicas; only with acks=all.")] = "2",
-    record_size: Annotated[str, Parameter(help="Size of a record's value in bytes.")] = "100,1000",
-    batch_size: Annotated[str, Parameter(help="batch.size in bytes.")] = "16384,1000000",
+    acks: Annotated[
+        str, Parameter(help="The acks settings of the producer to measure: 0, 1, all.")
+    ] = "1,all",
+    min_isr: Annotated[
+        str, Parameter(help="The min.insync.replicas of the topics. It is used only with acks=all.")
+    ] = "2",
+    record_size: Annotated[
+        str, Parameter(help="The size of a record's value in bytes.")
+    ] = "100,1000",
+    batch_size: Annotated[
+        str, Parameter(help="The batch.size of the producer in bytes.")
+    ] = "16384,1000000",
     repetitions: Annotated[
-        int, Parameter(name=["--repetitions", "-r"], help="Repetitions of each measurement.")
+        int,
+        Parameter(
+            name=["--repetitions", "-r"], help="The number of repetitions of each measurement."
+        ),
     ] = 2,
-    seconds: Annotated[float, Parameter(help="Seconds of load for each figure.")] = 3.0,
-    rate: Annotated[float, Parameter(help="Records/s of the latency run.")] = 1_000.0,
+    seconds: Annotated[
+        float, Parameter(help="The duration of the load for each figure in seconds.")
+    ] = 3.0,
+    rate: Annotated[float, Parameter(help="The records per second in the latency run.")] = 1_000.0,
     against_floor: Annotated[
         bool,
         Parameter(
-            help="CPU also as a multiple of the elementary steps on this machine: receive, "
-            "checksum, a write for each replica, a hop to each follower."
+            help="Also print the CPU time as a multiple of the minimum on this machine. "
+            "The minimum is receiving, a checksum, a write for each replica, and a "
+            "transfer to each follower."
         ),
     ] = False,
     secure: Secure = False,
@@ -257,7 +279,7 @@ def replication(
     keep: Keep = None,
     html_file: HtmlFile = None,
 ) -> None:
-    """Measure the cost of replication: throughput, latency, CPU, memory, traffic between nodes."""
+    """Measure throughput, latency, CPU, memory and traffic of replication."""
     require("bench", "confluent_kafka", "hdrh")
     from ..proof.bench.floor import measure_floor
     from ..proof.bench.load import perf_line
@@ -290,26 +312,37 @@ def replication(
 
 def txn(
     *,
-    records: Annotated[str, Parameter(help="Records in a transaction.")] = "1,10,100,1000",
-    partitions: Annotated[str, Parameter(help="Partitions in a transaction.")] = "1,3,10",
-    record_size: Annotated[int, Parameter(help="Size of a record's value in bytes.")] = 100,
+    records: Annotated[
+        str, Parameter(help="The numbers of records in a transaction.")
+    ] = "1,10,100,1000",
+    partitions: Annotated[
+        str, Parameter(help="The numbers of partitions in a transaction.")
+    ] = "1,3,10",
+    record_size: Annotated[int, Parameter(help="The size of a record's value in bytes.")] = 100,
     rf: Annotated[
         int,
-        Parameter(name=["--rf", "--replication-factor"], help="Replication factor of the topics."),
+        Parameter(
+            name=["--rf", "--replication-factor"], help="The replication factor of the topics."
+        ),
     ] = 3,
-    min_isr: Annotated[int, Parameter(help="min.insync.replicas.")] = 2,
+    min_isr: Annotated[int, Parameter(help="The min.insync.replicas of the topics.")] = 2,
     repetitions: Annotated[
-        int, Parameter(name=["--repetitions", "-r"], help="Repetitions of each measurement.")
+        int,
+        Parameter(
+            name=["--repetitions", "-r"], help="The number of repetitions of each measurement."
+        ),
     ] = 2,
-    seconds: Annotated[float, Parameter(help="Seconds of transactions for each figure.")] = 3.0,
-    seed: Annotated[int, Parameter(help="Of the bytes that are written.")] = 0,
+    seconds: Annotated[
+        float, Parameter(help="The duration of the transactions for each figure in seconds.")
+    ] = 3.0,
+    seed: Annotated[int, Parameter(help="The seed of the written bytes.")] = 0,
     secure: Secure = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     json_file: JsonFile = None,
     keep: Keep = None,
     html_file: HtmlFile = None,
 ) -> None:
-    """Measure the cost of transactions: commit latency and rate, beside idempotent writes."""
+    """Measure commit latency and rate of transactions, and compare with idempotent writes."""
     require("bench", "confluent_kafka")
     from ..proof.bench.pages import transactions_report
     from ..proof.bench.transactions import TransactionGrid, rows
@@ -333,7 +366,7 @@ def txn(
 
 def failover(
     *,
-    kills: Annotated[int, Parameter(name=["--kills", "-n"], help="Number of kills.")] = 10,
+    kills: Annotated[int, Parameter(name=["--kills", "-n"], help="The number of kills.")] = 10,
     secure: Secure = False,
     data: Data = DEFAULT_DATA,
     json_file: JsonFile = None,

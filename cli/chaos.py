@@ -12,30 +12,42 @@ from .common import Format, add_family, print_report, require
 
 DID_NOT_HIT = 3
 ASSIGNORS = ("range", "cooperative-sticky")  # by the seed, as which group is of KIP-848
-Out = Annotated[Path | None, Parameter(help="The run's directory; it must be empty.")]
+Out = Annotated[Path | None, Parameter(help="The directory for the run, which must be empty.")]
 
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    add_family(app, "chaos", "Faults under load, and the judge.", run, replay, report)
+    add_family(
+        app,
+        "chaos",
+        "Inject faults into a cluster under load, and judge the results.",
+        run,
+        replay,
+        report,
+    )
 
 
 def run(
     *,
-    seconds: Annotated[float, Parameter(help="Seconds during which faults are made.")] = 90.0,
-    seed: Annotated[int, Parameter(help="Seed of the schedule and of the load.")] = 1,
+    seconds: Annotated[
+        float, Parameter(help="The time during which faults are injected, in seconds.")
+    ] = 90.0,
+    seed: Annotated[int, Parameter(help="The seed of the schedule and of the load.")] = 1,
     out: Out = None,
     nodes: Annotated[
-        int, Parameter(name=["--nodes", "-n"], help="Number of nodes: 3, 4 or 5.")
+        int, Parameter(name=["--nodes", "-n"], help="The number of nodes: 3, 4 or 5.")
     ] = 3,
     faults: Annotated[
-        str | None, Parameter(help="Make only these kinds, separated by commas; `help` lists them.")
+        str | None,
+        Parameter(
+            help="Inject only these kinds of faults, separated by commas. `help` lists the kinds."
+        ),
     ] = None,
-    rate: Annotated[float, Parameter(help="Intended number of faults a minute.")] = 24.0,
-    workers: Annotated[int, Parameter(help="Number of processes with oncelog's client.")] = 2,
-    confluent: Annotated[int, Parameter(help="Number of processes with confluent-kafka.")] = 1,
+    rate: Annotated[float, Parameter(help="The intended number of faults in a minute.")] = 24.0,
+    workers: Annotated[int, Parameter(help="The number of processes with oncelog's client.")] = 2,
+    confluent: Annotated[int, Parameter(help="The number of processes with confluent-kafka.")] = 1,
     pause: Annotated[
-        int, Parameter(help="Average time between a client's operations, in ms.")
+        int, Parameter(help="The average time between two operations of a client in ms.")
     ] = 20,
     secure: Annotated[
         bool, Parameter(help="Use a cluster with TLS and logins, as `up --secure`.", negative=())
@@ -43,9 +55,10 @@ def run(
     keep: Annotated[bool, Parameter(help="Keep the nodes' data.", negative=())] = False,
     format: Format = "table",
 ) -> int:
-    """Start a cluster, load it, make faults by a schedule drawn from the seed, repair it, judge it.
+    """Start a cluster with a load, inject the faults of a seed, and judge the recorded run.
 
-    Exit code 1: a promise was broken. 3: most faults had no visible effect, so nothing is proved.
+    The exit code is 1 if a promise was broken. It is 3 if most faults had no visible effect, which
+    proves nothing.
     """
     from ..deploy.faults.schedule import ALL_KINDS, KINDS, SECURED_KINDS
     from ..proof.chaos.load.settings import GROUPS, LoadSettings
@@ -107,10 +120,10 @@ def report(
     /,
     *,
     html: Annotated[
-        Path | None, Parameter(help="File to write; by default DIR/report.html.")
+        Path | None, Parameter(help="The file to write. The default is DIR/report.html.")
     ] = None,
 ) -> None:
-    """Judge a run again and write its page: the verdict, rates and latency, the faults."""
+    """Judge a run again, and write its page with the verdict, rates, latency and faults."""
     require("check", "numpy", "pyarrow")
     from ..proof.chaos.report import write_report
 

@@ -22,7 +22,8 @@ def register(app: App) -> None:
 
 def check(
     target: Annotated[
-        str | None, Parameter(help="A run's directory, a cluster's directory, or a topic.")
+        str | None,
+        Parameter(help="The directory of a run, the directory of a cluster, or a topic."),
     ] = None,
     /,
     *,
@@ -31,15 +32,15 @@ def check(
         Parameter(help="Run only these checks (--catalogue lists them).", negative=()),
     ] = None,
     evidence: Annotated[
-        bool, Parameter(help="Print everything that is known about each case.", negative=())
+        bool, Parameter(help="Print all details of each case.", negative=())
     ] = False,
     catalogue: Annotated[bool, Parameter(help="List all anomalies.", negative=())] = False,
     query: Query = QUERY,
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
 
-    Exit code 1: a promise was broken. If the logs are too large for the memory of this machine, use
-    the audit on Spark: python -m oncelog.proof.audit (docs/audit.md).
+    The exit code is 1 if a promise was broken. If the logs are too large for the memory of this
+    machine, run the audit on Spark by python -m oncelog.proof.audit (docs/audit.md).
     """
     require("check", "numpy", "pyarrow")
     if catalogue:

@@ -19,24 +19,28 @@ def check_back(
     *,
     resolver: Annotated[
         str,
-        Parameter(help="postgresql://..., sqlite:///FILE, or http(s)://... of an endpoint."),
+        Parameter(
+            help="The database as postgresql://... or sqlite:///FILE, or an endpoint as "
+            "http(s)://..."
+        ),
     ],
     older_than: Annotated[
-        float, Parameter(help="Seconds; leave younger transactions alone.")
+        float, Parameter(help="Skip transactions that are younger than this, in seconds.")
     ] = 30.0,
-    every: Annotated[float, Parameter(help="Seconds between two rounds.")] = 1.0,
+    every: Annotated[float, Parameter(help="The time between two rounds in seconds.")] = 1.0,
     once: Annotated[
-        bool, Parameter(help="Run one round; exit code 1 if an outcome is unknown.")
+        bool, Parameter(help="Run one round. The exit code is 1 if an outcome is unknown.")
     ] = False,
-    writer: Annotated[str | None, Parameter(help="Only transactions of this writer.")] = None,
+    writer: Annotated[str | None, Parameter(help="End only transactions of this writer.")] = None,
     query: Query = QUERY,
 ) -> int:
-    """End transactions of dual writes that their writers abandoned, as a resolver decides.
+    """End the abandoned transactions of dual writes, as a resolver decides.
 
-    If the resolver is a database, its decision table is read. Without a row, the row `aborted` is
-    inserted first. An endpoint gets GET URL?transactional_id=..., and answers {"outcome":
-    "commit"}, "abort" (which must be final) or "unknown". The resolver is tested at the start. The
-    command runs until it is stopped; several may run at the same time.
+    If the resolver is a database, the command reads its decision table. If there is no row for a
+    transaction, it inserts the row `aborted` first. An endpoint gets GET URL?transactional_id=...
+    It answers {"outcome": "commit"}, "abort" or "unknown". An abort must be final. The command
+    tests the resolver at the start, and runs until it is stopped. Several such commands may run at
+    the same time.
     """
     from ..wire.errors import KafkaError
 

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 def register(app: App) -> None:
     """Add this file's commands."""
     about = (
-        "Advance the clock of a controlled cluster: timeouts, expiries and retention happen now."
+        "Advance the clock of a controlled cluster, which triggers timeouts, expiry and retention."
     )
     add_family(app, "clock", about, advance, show)
 
 
 def advance(
-    by: Annotated[str, Parameter(help="The time to advance: 15m, 1h30m, 8d.")],
+    by: Annotated[str, Parameter(help="The time to advance, e.g. 15m, 1h30m or 8d.")],
     /,
     *,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """Advance the cluster's clock; returns when every node has checked for expired items."""
+    """Advance the cluster's clock, and wait until every node has checked for expired items."""
     _print(open_cluster(data).clock.advance(by), format)
 
 

@@ -79,29 +79,37 @@ def up(
     *,
     nodes: Annotated[
         int | None,
-        Parameter(name=["--nodes", "-n"], help="1, 3, 4 or 5; default: 3, or the existing ones."),
+        Parameter(
+            name=["--nodes", "-n"],
+            help="The number of nodes: 1, 3, 4 or 5. The default is 3, or the existing nodes.",
+        ),
     ] = None,
     first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
     data: Data = DEFAULT_DATA,
     port: Annotated[int | None, Parameter(help="Node i listens on PORT+i-1.")] = None,
     rf: Annotated[
         int | None,
-        Parameter(name=["--rf", "--replication-factor"], help="default.replication.factor"),
+        Parameter(
+            name=["--rf", "--replication-factor"], help="The cluster's default.replication.factor."
+        ),
     ] = None,
     min_isr: Annotated[int | None, Parameter(help="min.insync.replicas")] = None,
-    txn_shards: Annotated[int | None, Parameter(help="Transaction coordinator's shards.")] = None,
+    txn_shards: Annotated[
+        int | None, Parameter(help="The number of shards of the transaction coordinator.")
+    ] = None,
     clock: Annotated[
         Literal["system", "controlled"] | None,
-        Parameter(help="controlled: `oncelog clock advance` can advance the time."),
+        Parameter(help="With controlled, `oncelog clock advance` can advance the time."),
     ] = None,
     metrics: Annotated[
         bool | None, Parameter(help="Serve /metrics on each node, on this machine only.")
     ] = None,
     metrics_port: Annotated[
-        int | None, Parameter(help="Serve metrics of node i on PORT+i-1; default: free ports.")
+        int | None,
+        Parameter(help="Serve the metrics of node i on PORT+i-1. The default is free ports."),
     ] = None,
     log_format: Annotated[
-        Literal["text", "json"] | None, Parameter(help="Format of the lines of each node.log.")
+        Literal["text", "json"] | None, Parameter(help="The format of the lines in each node.log.")
     ] = None,
     secure: Annotated[
         bool,
@@ -110,15 +118,21 @@ def up(
     config: Pairs = None,
     feature: Annotated[
         list[str] | None,
-        Parameter(help="NAME=LEVEL, e.g. transaction.version=0; may be repeated.", negative=()),
+        Parameter(
+            help="A feature level as NAME=LEVEL, e.g. transaction.version=0. The option may "
+            "be repeated.",
+            negative=(),
+        ),
     ] = None,
     profile: Annotated[
         Literal["local", "kafka"],
-        Parameter(help="Defaults: local (fast fail-over), or Kafka's own."),
+        Parameter(
+            help="Use the defaults for one machine (local, with fast fail-over), or Kafka's own."
+        ),
     ] = "local",
     format: Format = "table",
 ) -> None:
-    """Start a cluster in the background, prove that it serves, print how to reach it."""
+    """Start a cluster in the background, check that it serves, and print how to reach it."""
     from ..deploy.cluster.local_cluster import Cluster
 
     started = time.monotonic()
@@ -177,12 +191,14 @@ def ps(
     *,
     everywhere: Annotated[
         bool,
-        Parameter(name="--all", help="List all clusters of this user, one in a row.", negative=()),
+        Parameter(
+            name="--all", help="List all clusters of this user, one in each row.", negative=()
+        ),
     ] = False,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """List the nodes: process, state, role, led partitions, memory, CPU, faults, disk problems."""
+    """List the nodes with their process, state, role, memory, CPU, faults and disk problems."""
     if everywhere:
         show_all(format)
         return
@@ -196,7 +212,7 @@ def doctor(
     probe: Annotated[
         bool, Parameter(help="Ping every node every 5 ms, and report late answers.", negative=())
     ] = False,
-    seconds: Annotated[float, Parameter(help="Seconds to probe.")] = 10.0,
+    seconds: Annotated[float, Parameter(help="The duration of the probe in seconds.")] = 10.0,
     query: Query = QUERY,
 ) -> int:
     """Check this machine, the data directory and the cluster for problems.
@@ -208,7 +224,7 @@ def doctor(
         return _probe(query, seconds)
     if query.bootstrap is not None or query.command_config is not None:
         raise Failure(
-            "--bootstrap and --command-config belong to --probe; the other checks look at --data.",
+            "--bootstrap and --command-config belong to --probe; the other checks use --data.",
             exit_code=2,
         )
     from ..deploy.inspect.doctor import examine
@@ -226,10 +242,10 @@ def logs(
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], help="Wait for new lines.", negative=())
     ] = False,
-    lines: Annotated[int, Parameter(help="Number of last lines.")] = 50,
+    lines: Annotated[int, Parameter(help="The number of last lines to print.")] = 50,
     level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        Parameter(help="Set the log level of the node, until it ends."),
+        Parameter(help="Set the log level of the node until it stops."),
     ] = None,
     logger: Annotated[
         str, Parameter(help="Set --level for this logger and those below it.")
@@ -237,7 +253,7 @@ def logs(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """Print the log of a node; -f also prints new lines."""
+    """Print the log of a node. With -f, also print new lines."""
     cluster = open_cluster(data)
     process = cluster.node(node)
     if logger != ALL_LOGGERS and level is None:
@@ -259,18 +275,18 @@ def logs(
 
 def down(
     *,
-    purge: Annotated[bool, Parameter(help="Remove the data too.", negative=())] = False,
+    purge: Annotated[bool, Parameter(help="Also remove the data.", negative=())] = False,
     everywhere: Annotated[
         bool,
         Parameter(
             name="--all",
-            help="End all clusters of this user, and leftovers of killed commands.",
+            help="Stop all clusters of this user, and remove the leftovers of killed commands.",
             negative=(),
         ),
     ] = False,
     data: Data = DEFAULT_DATA,
 ) -> int:
-    """Stop every node; the data stays unless --purge."""
+    """Stop every node. The data is kept unless --purge is given."""
     if everywhere:
         return end_all_of_user(purge)
     cluster = open_cluster(data)
@@ -282,7 +298,7 @@ def down(
 
 
 def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Send SIGKILL to a node; returns when its pid is gone and its port refuses connections."""
+    """Kill a node with SIGKILL, and wait until its process and its port are gone."""
     from ..deploy.cluster import targets
 
     cluster = open_cluster(data)
@@ -304,7 +320,7 @@ def stop(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
 
 
 def start(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Start a stopped node; returns when it serves."""
+    """Start a stopped node, and wait until it serves."""
     began = time.monotonic()
     node_id = open_cluster(data).start(target)
     tell(f"started node {node_id}, ready in {time.monotonic() - began:.1f} s")
@@ -316,17 +332,17 @@ def restart(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
 
 
 def pause(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Send SIGSTOP to a node, which keeps its connections and answers nothing until `resume`."""
+    """Pause a node with SIGSTOP. It keeps its connections, and answers nothing until `resume`."""
     tell(f"paused node {open_cluster(data).pause(target)} (its process is in state T)")
 
 
 def resume(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Let a paused node go on."""
+    """Continue a paused node."""
     tell(f"resumed node {open_cluster(data).resume(target)}")
 
 
 def partition(
-    groups: Annotated[str, Parameter(help="1,2/3")],
+    groups: Annotated[str, Parameter(help="Two groups of nodes, e.g. 1,2/3.")],
     /,
     *,
     one_way: Annotated[
@@ -334,7 +350,7 @@ def partition(
     ] = False,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Cut the links between two groups of nodes; clients still reach all of them."""
+    """Cut the links between two groups of nodes. Clients still reach all of them."""
     left, separator, right = groups.partition("/")
     words = [[word.strip() for word in side.split(",")] for side in (left, right)]
     if not separator or not all(word.isdecimal() for side in words for word in side):
@@ -345,7 +361,7 @@ def partition(
 
 
 def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Delay everything that a node sends to its peers, for instance by 50ms."""
+    """Delay all messages of a node to other nodes, for example by 50ms."""
     number = delay.removesuffix("ms")
     if not number.isdecimal():
         raise Failure(f"{delay!r} is not a delay. Write for instance 50ms.", exit_code=2)
@@ -354,12 +370,17 @@ def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
 
 
 def heal(*, data: Data = DEFAULT_DATA) -> None:
-    """Restore links, resume paused nodes, start stopped nodes."""
+    """Restore all links, resume paused nodes, and start stopped nodes."""
     open_cluster(data).heal()
     tell("all nodes run, all links are whole")
 
 
-def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]) -> None:
+def node(
+    *,
+    config: Annotated[
+        Path, Parameter(help="Read the configuration from this server.properties file.")
+    ],
+) -> None:
     """Run one broker in the foreground, for service managers and several hosts."""
     if not config.is_file():
         raise Failure(f"{config} is not a file; --config wants a server.properties.", exit_code=2)

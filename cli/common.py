@@ -30,17 +30,24 @@ Format = Annotated[Literal["table", "json"], Parameter(help="How to print the re
 Bootstrap = Annotated[
     str | None,
     Parameter(
-        help="HOST:PORT,... of any Kafka-compatible cluster, instead of --data.",
+        help="Use the Kafka-compatible cluster at HOST:PORT,... instead of --data.",
         validator=check_bootstrap,
     ),
 ]
 Registry = Annotated[
     str | None,
-    Parameter(help="URL of a Schema Registry. Default: SCHEMA_REGISTRY_URL, or the profile's."),
+    Parameter(
+        help="The URL of a Schema Registry. The default is SCHEMA_REGISTRY_URL, or the URL of "
+        "the profile."
+    ),
 ]
 Pairs = Annotated[
     list[str] | None,
-    Parameter(name=["--config", "-c"], help="key=value; may be given several times.", negative=()),
+    Parameter(
+        name=["--config", "-c"],
+        help="A setting as key=value. The option may be repeated.",
+        negative=(),
+    ),
 ]
 
 
@@ -54,13 +61,13 @@ class ClusterOptions(ClusterChoice):
     command_config: Annotated[
         Path | None,
         Parameter(
-            help="A client.properties: TLS and SASL by librdkafka's or Java's names. "
-            "It may name bootstrap.servers, too.",
+            help="Read TLS and SASL settings from this client.properties file. It has "
+            "librdkafka's or Java's names, and may name bootstrap.servers.",
         ),
     ] = None
-    profile: Annotated[str | None, Parameter(help="A cluster by its name (oncelog profile).")] = (
-        None
-    )
+    profile: Annotated[
+        str | None, Parameter(help="Use the cluster of this profile (see oncelog profile).")
+    ] = None
 
 
 @Parameter(name="*")

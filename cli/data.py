@@ -33,11 +33,11 @@ def register(app: App) -> None:
     """Add this file's commands."""
     app.command(produce)
     app.command(consume)
-    add_family(app, "log", "The contents of log files.", dump)
+    add_family(app, "log", "Print the contents of log files.", dump)
 
 
 async def consume(
-    topic: Annotated[str, Parameter(help="TOPIC or TOPIC/PARTITION.")],
+    topic: Annotated[str, Parameter(help="The topic, or one partition as TOPIC/PARTITION.")],
     /,
     *,
     partition: Annotated[
@@ -46,8 +46,8 @@ async def consume(
     offset: Annotated[
         str,
         Parameter(
-            help="earliest, latest, an offset, -N (the last N of each partition), or a time "
-            "(2026-01-31T12:00, or @ and milliseconds).",
+            help="Begin at earliest, latest, an offset, -N (the last N records of each "
+            "partition), or a time (2026-01-31T12:00, or @ and milliseconds).",
             allow_leading_hyphen=True,
         ),
     ] = "earliest",
@@ -55,7 +55,7 @@ async def consume(
         str | None, Parameter(help="Stop before this offset, or at this time.")
     ] = None,
     max_records: Annotated[
-        int | None, Parameter(name=["--max", "-n"], help="Maximal number of records.")
+        int | None, Parameter(name=["--max", "-n"], help="The maximum number of records.")
     ] = None,
     follow: Annotated[
         bool,
@@ -68,17 +68,18 @@ async def consume(
     template: Annotated[
         str | None,
         Parameter(
-            help="How to print a record: %k key, %v value, %h headers, %T timestamp, %d date, "
-            "%t topic, %p partition, %o offset, %K %V sizes."
+            help="The text for each record. %k is the key, %v the value, %h the headers, "
+            "%T the timestamp, %d the date, %t the topic, %p the partition, %o the "
+            "offset, and %K and %V are the sizes."
         ),
     ] = None,
-    decode: Annotated[Decode, Parameter(help="Format of values.")] = "raw",
-    decode_key: Annotated[Decode, Parameter(help="Format of keys.")] = "raw",
+    decode: Annotated[Decode, Parameter(help="The format of values.")] = "raw",
+    decode_key: Annotated[Decode, Parameter(help="The format of keys.")] = "raw",
     registry: Registry = None,
-    isolation: Annotated[Isolation, Parameter(help="Isolation level.")] = "read_uncommitted",
+    isolation: Annotated[Isolation, Parameter(help="The isolation level.")] = "read_uncommitted",
     query: Query = QUERY,
 ) -> None:
-    """Print records up to the present end of the topic, or keep following with -f.
+    """Print the records up to the current end of the topic. With -f, also print new records.
 
     A line has PARTITION@OFFSET, the key and the value, separated by tabs.
     """
@@ -182,17 +183,20 @@ def _printable(data: bytes | None) -> bytes | None:
 
 
 def dump(
-    target: Annotated[str, Parameter(help="TOPIC/P, a partition's folder, or a .log file.")],
+    target: Annotated[
+        str, Parameter(help="The log: TOPIC/PARTITION, the folder of a partition, or a .log file.")
+    ],
     /,
     *,
     node: Annotated[
-        int | None, Parameter(help="The node with the copy; default: the first that has one.")
+        int | None,
+        Parameter(help="Read the copy of this node. The default is the first node with a copy."),
     ] = None,
-    records: Annotated[bool, Parameter(help="Print the records, too.", negative=())] = False,
+    records: Annotated[bool, Parameter(help="Also print the records.", negative=())] = False,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> int:
-    """Batches, producers, sequences and markers of a log, in words. Exit code 1 when damaged."""
+    """Print the batches of a log. The exit code is 1 if the log is damaged."""
     from ..client.fetch.record_reader import ConsumerRecord
     from ..deploy.inspect.log_dump import dump_segment, segments, trailing_bytes
 

@@ -36,7 +36,7 @@ RESET_COLUMNS = headings("topic", "partition", "from", "to")
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    about = "List, describe, reset, delete consumer groups."
+    about = "List, describe, reset or delete consumer groups."
     add_family(app, "group", about, describe, reset, delete, list=list_groups)
 
 
@@ -169,21 +169,27 @@ def reset(
     *,
     topic: Annotated[
         list[str] | None,
-        Parameter(help="TOPIC or TOPIC/PARTITION; may be repeated; default: all.", negative=()),
+        Parameter(
+            help="Move only the offsets of TOPIC or TOPIC/PARTITION. The option may be repeated.",
+            negative=(),
+        ),
     ] = None,
     to: Annotated[
-        str | None, Parameter(help="earliest, latest, an offset, or a time (2026-01-31T12:00).")
+        str | None,
+        Parameter(help="Move to earliest, latest, an offset, or a time (2026-01-31T12:00)."),
     ] = None,
     by: Annotated[
-        int | None, Parameter(help="Move by this number of records; back if below 0.")
+        int | None, Parameter(help="Move by this number of records. A negative number moves back.")
     ] = None,
     execute: Annotated[
         bool,
-        Parameter(help="Apply the new offsets; without it they are only printed.", negative=()),
+        Parameter(
+            help="Apply the new offsets. Without this option they are only printed.", negative=()
+        ),
     ] = False,
     query: Query = QUERY,
 ) -> None:
-    """Move a group's committed offsets, while it has no members. Shows first, and does nothing."""
+    """Print new committed offsets of a group without members, and apply them with --execute."""
     if (to is None) == (by is None):
         raise Failure("Where to? Give either --to or --by.", exit_code=2)
     asked = None if to is None else target(to)

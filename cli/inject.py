@@ -37,19 +37,27 @@ class FaultOptions:
 
     lose_answer: Annotated[
         bool,
-        Parameter(help="Execute the request; lose its answer and the connection.", negative=()),
+        Parameter(
+            help="Execute the request, drop its answer and close the connection.", negative=()
+        ),
     ] = False
     lose_request: Annotated[
         bool, Parameter(help="Do not execute the request, and send no more answers.", negative=())
     ] = False
     error: Annotated[
         str | None,
-        Parameter(help="Do not execute the request; answer with this error, e.g. NOT_COORDINATOR."),
+        Parameter(
+            help="Do not execute the request, and answer with this error, e.g. NOT_COORDINATOR."
+        ),
     ] = None
-    delay: Annotated[str | None, Parameter(help="Delay the request, e.g. by 3s or 500ms.")] = None
+    delay: Annotated[
+        str | None, Parameter(help="Delay the request by this time, e.g. 3s or 500ms.")
+    ] = None
     disconnect: Annotated[
         Literal["before", "after"] | None,
-        Parameter(help="Close the connection before the broker sees the request, or right after."),
+        Parameter(
+            help="Close the connection before or immediately after the broker gets the request."
+        ),
     ] = None
 
 
@@ -60,18 +68,20 @@ class MatchOptions:
 
     api: Annotated[
         list[str],
-        Parameter(help="Kafka's name of a request, e.g. EndTxn; may be repeated.", negative=()),
+        Parameter(
+            help="Kafka's name of a request, e.g. EndTxn. The option may be repeated.", negative=()
+        ),
     ]
-    client_id: Annotated[str | None, Parameter(help="Only requests of clients with this id.")] = (
-        None
-    )
-    topic: Annotated[str | None, Parameter(help="Only requests about this topic.")] = None
-    group: Annotated[str | None, Parameter(help="Only requests about this group.")] = None
+    client_id: Annotated[
+        str | None, Parameter(help="Match only requests of clients with this client id.")
+    ] = None
+    topic: Annotated[str | None, Parameter(help="Match only requests about this topic.")] = None
+    group: Annotated[str | None, Parameter(help="Match only requests about this group.")] = None
     transactional_id: Annotated[
-        str | None, Parameter(help="Only requests with this transactional id.")
+        str | None, Parameter(help="Match only requests with this transactional id.")
     ] = None
     nth: Annotated[int, Parameter(help="Begin with the n-th matching request.")] = 1
-    times: Annotated[int, Parameter(help="Number of faults; 0 means for ever.")] = 1
+    times: Annotated[int, Parameter(help="The number of faults. 0 means no limit.")] = 1
 
 
 def inject(
@@ -81,21 +91,22 @@ def inject(
     exit_when_done: Annotated[
         bool,
         Parameter(
-            help="End when all --times faults were made and the clients have gone.",
+            help="End after all --times faults, when the clients have disconnected.",
             negative=(),
         ),
     ] = False,
     seconds: Annotated[
-        float | None, Parameter(help="End after this time; default: at Ctrl-C.")
+        float | None,
+        Parameter(help="End after this time in seconds. The default is to end at Ctrl-C."),
     ] = None,
     ca_file: CaFile = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Open a proxy between clients and a cluster, and make a fault in the requests that match.
+    """Open a proxy between clients and a cluster, and inject a fault into matching requests.
 
-    Prints the address that clients use instead of the cluster's, then a line for each fault. Any
-    client works with it, with any login. Exit code 3: no request matched (or, with
-    --exit-when-done, too few).
+    The command prints the address that clients use instead of the cluster's. It then prints a line
+    for each fault. It works with any client and any login. The exit code is 3 if no request
+    matched. With --exit-when-done, it is 3 if too few requests matched.
     """
     from ..deploy.faults.protocol_proxy.proxy import ProtocolProxy
 

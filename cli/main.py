@@ -81,12 +81,12 @@ def build(width: int | None = None) -> App:
         family.register(app)
 
     @app.command
-    def help(*command: Annotated[str, Parameter(help="A command.")]) -> None:
+    def help(*command: Annotated[str, Parameter(help="The name of a command.")]) -> None:
         """Show the commands by purpose, or the options of one command."""
         app.help_print(list(command))
 
     @app.command
-    def completion(shell: Annotated[Shell, Parameter(help="The shell.")], /) -> None:
+    def completion(shell: Annotated[Shell, Parameter(help="The name of the shell.")], /) -> None:
         """Print a completion script for a shell: eval "$(oncelog completion bash)"."""
         print(printable(app.generate_completion(shell=shell), keep="\n\t"))
 

@@ -37,20 +37,23 @@ def observe(
         Parameter(help="Watch this group through the cluster's own answers, without a proxy."),
     ] = None,
     instances: Annotated[
-        int, Parameter(help="Number of instances; each gets its own address.")
+        int, Parameter(help="The number of instances. Each gets its own address.")
     ] = 1,
     seconds: Annotated[
         float | None,
-        Parameter(help="End after this time; default: at Ctrl-C (--group: after 10 s)."),
+        Parameter(
+            help="End after this time in seconds. The default is to end at Ctrl-C, or after "
+            "10 s with --group."
+        ),
     ] = None,
     ca_file: CaFile = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Open a proxy between an application and its cluster, and report mistakes in its requests.
 
-    Prints the address that the application uses instead of the cluster's (one for each instance),
-    each finding when it is detected, and a summary at the end. Exit code 1: a mistake breaks
-    exactly once; 3: no client used the address.
+    The command prints one address for each instance. The application uses it instead of the
+    cluster's. The command prints each finding immediately, and a summary at the end. The exit code
+    is 1 if a mistake breaks exactly once, and 3 if no client used the address.
     """
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)

@@ -28,29 +28,33 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 async def produce(
-    topic: Annotated[str, Parameter(help="TOPIC or TOPIC/PARTITION.")],
+    topic: Annotated[str, Parameter(help="The topic, or one partition as TOPIC/PARTITION.")],
     /,
-    *files: Annotated[Path, Parameter(help="Files to read instead of stdin; - is stdin.")],
+    *files: Annotated[Path, Parameter(help="Read these files instead of stdin. - means stdin.")],
     key: Annotated[str | None, Parameter(help="The key of all records.")] = None,
     key_separator: Annotated[
-        str | None, Parameter(help="Split each line into key and value here.")
+        str | None, Parameter(help="Split each line into key and value at this separator.")
     ] = None,
     header: Annotated[
         list[str] | None,
         Parameter(
-            name=["--header", "-H"], help="NAME=VALUE; may be given several times.", negative=()
+            name=["--header", "-H"],
+            help="A header as NAME=VALUE. The option may be repeated.",
+            negative=(),
         ),
     ] = None,
     partition: Annotated[int | None, Parameter(help="The partition of all records.")] = None,
     timestamp: Annotated[
         str | None,
-        Parameter(help="Timestamp of all records: milliseconds, or a time (2026-01-31T12:00)."),
+        Parameter(
+            help="The timestamp of all records, as milliseconds or as a time (2026-01-31T12:00)."
+        ),
     ] = None,
     json: Annotated[
         bool,
         Parameter(
-            help="Each line is a record as `consume --format json` prints it: key, value, "
-            "headers, partition, timestamp.",
+            help="Read each line as a record in the format of `consume --format json`. It has key, "
+            "value, headers, partition and timestamp.",
             negative=(),
         ),
     ] = False,
@@ -65,16 +69,21 @@ async def produce(
     ] = "raw",
     schema: Annotated[
         Path | None,
-        Parameter(help="Register this schema of values; without: the newest of TOPIC-value."),
+        Parameter(
+            help="Register this schema for values. The default is the newest schema of TOPIC-value."
+        ),
     ] = None,
     schema_key: Annotated[
         Path | None,
-        Parameter(help="Register this schema of keys; without: the newest of TOPIC-key."),
+        Parameter(
+            help="Register this schema for keys. The default is the newest schema of TOPIC-key."
+        ),
     ] = None,
     registry: Registry = None,
-    compression: Annotated[Compression, Parameter(help="Compression of batches.")] = "none",
+    compression: Annotated[Compression, Parameter(help="The compression of batches.")] = "none",
     acks: Annotated[
-        Literal["all", "1", "0"], Parameter(help="acks; all means idempotent.")
+        Literal["all", "1", "0"],
+        Parameter(help="The acks setting of the producer. all also makes it idempotent."),
     ] = "all",
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:

@@ -16,7 +16,7 @@ COLUMNS = headings("profile", "current", "bootstrap", "command_config", "registr
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    about = "Clusters by name, used where there is no .oncelog and no --bootstrap."
+    about = "Name clusters, for commands without a .oncelog directory and without --bootstrap."
     add_family(app, "profile", about, use, delete, set=set_profile, list=list_profiles)
 
 
@@ -28,7 +28,7 @@ def set_profile(
     command_config: Annotated[
         Path | None, Parameter(help="A client.properties: TLS and SASL.")
     ] = None,
-    registry: Annotated[str | None, Parameter(help="URL of a Schema Registry.")] = None,
+    registry: Annotated[str | None, Parameter(help="The URL of a Schema Registry.")] = None,
 ) -> None:
     """Create or change a profile. The first profile becomes the one in use."""
     given = {
@@ -53,11 +53,11 @@ def set_profile(
 
 def use(
     name: Annotated[
-        str | None, Parameter(help="The profile; without a name, none is used.")
+        str | None, Parameter(help="The name of the profile. Without a name, no profile is used.")
     ] = None,
     /,
 ) -> None:
-    """Use a profile from now on; without a name, use none."""
+    """Use a profile from now on. Without a name, use none."""
     profiles = read_profiles()
     if name is not None:
         profiles.named(name)
@@ -67,7 +67,7 @@ def use(
 
 
 def list_profiles(*, format: Format = "table") -> None:
-    """The profiles, and which one is used."""
+    """List the profiles, and show which one is used."""
     found = read_profiles()
     rows = [
         {"profile": name, "current": name == found.current, **asdict(each)}

@@ -20,27 +20,36 @@ def register(app: App) -> None:
 
 def prove(
     *command: Annotated[
-        str, Parameter(help="The application, behind --.", allow_leading_hyphen=True)
+        str, Parameter(help="The command of the application, after --.", allow_leading_hyphen=True)
     ],
     inputs: Annotated[
         Topics,
         Parameter(
-            name="--in", help="A topic that the application reads; may be repeated.", negative=()
+            name="--in",
+            help="A topic that the application reads. The option may be repeated.",
+            negative=(),
         ),
     ] = None,
     outputs: Annotated[
         Topics,
         Parameter(
-            name="--out", help="A topic that the application writes; may be repeated.", negative=()
+            name="--out",
+            help="A topic that the application writes. The option may be repeated.",
+            negative=(),
         ),
     ] = None,
     instances: Annotated[
-        int, Parameter(name=["--instances", "-n"], help="Number of processes of the application.")
+        int,
+        Parameter(name=["--instances", "-n"], help="The number of processes of the application."),
     ] = 2,
-    seconds: Annotated[float, Parameter(help="Seconds during which faults are made.")] = 20.0,
-    rate: Annotated[float, Parameter(help="Inputs per second.")] = 100.0,
-    seed: Annotated[int | None, Parameter(help="Repeat the plan of another run.")] = None,
-    partitions: Annotated[int, Parameter(help="Partitions of new topics.")] = 4,
+    seconds: Annotated[
+        float, Parameter(help="The time during which faults are injected, in seconds.")
+    ] = 20.0,
+    rate: Annotated[float, Parameter(help="The number of inputs per second.")] = 100.0,
+    seed: Annotated[
+        int | None, Parameter(help="Repeat the faults of the run with this seed.")
+    ] = None,
+    partitions: Annotated[int, Parameter(help="The number of partitions of new topics.")] = 4,
     bootstrap: Annotated[
         str | None,
         Parameter(
@@ -58,23 +67,30 @@ def prove(
     match: Annotated[
         str,
         Parameter(
-            help="Where an output has its input's id: key, header:NAME, json:FIELD, regex:RE."
+            help="The place of the input's id in an output: key, header:NAME, json:FIELD "
+            "or regex:RE."
         ),
     ] = "key",
-    fanout: Annotated[int, Parameter(help="Number of outputs of each input.")] = 1,
+    fanout: Annotated[int, Parameter(help="The number of outputs for each input.")] = 1,
     expect: Annotated[
-        str | None, Parameter(help="module:function from all inputs to the ids of all outputs.")
+        str | None,
+        Parameter(help="A module:function that returns the ids of all outputs for all inputs."),
     ] = None,
     final: Annotated[
-        str | None, Parameter(help="module:function from all inputs to each key's last value.")
+        str | None,
+        Parameter(help="A module:function that returns the last value of each key for all inputs."),
     ] = None,
     feed: Annotated[
-        str | None, Parameter(help="module:function from (number, id) to an input's (key, value).")
+        str | None,
+        Parameter(
+            help="A module:function that returns the (key, value) of an input for its (number, id)."
+        ),
     ] = None,
     sink: Annotated[
         str | None,
         Parameter(
-            help="Judge a database table: sqlite:///FILE?table=T&id=COLUMN, postgresql://..."
+            help="Judge the rows of a database table, e.g. "
+            "sqlite:///FILE?table=T&id=COLUMN or postgresql://..."
         ),
     ] = None,
     faults: Annotated[
@@ -89,36 +105,41 @@ def prove(
     ] = False,
     env: Annotated[
         list[str] | None,
-        Parameter(help="NAME=VALUE in the application's environment.", negative=()),
+        Parameter(help="A variable of the application's environment as NAME=VALUE.", negative=()),
     ] = None,
     start: Annotated[
-        float, Parameter(help="Seconds that the application may take until it works.")
+        float, Parameter(help="The time in seconds until the application must process inputs.")
     ] = 40.0,
     drain: Annotated[
-        float, Parameter(help="Seconds that the application may take to finish.")
+        float,
+        Parameter(
+            help="The time in seconds in which the application must finish after the faults."
+        ),
     ] = 60.0,
     shrink: Annotated[
         bool,
         Parameter(help="Find the smallest set of faults that breaks the application.", negative=()),
     ] = False,
     keep: Annotated[
-        Path | None, Parameter(help="Keep report, outcome and logs in this new directory.")
+        Path | None,
+        Parameter(help="Keep the report, the outcome and the logs in this new directory."),
     ] = None,
     junit: Annotated[
-        Path | None, Parameter(help="A file for JUnit XML: one test, with all of the output.")
+        Path | None,
+        Parameter(help="Write JUnit XML to this file, as one test with all of the output."),
     ] = None,
     format: Format = "table",
 ) -> int:
-    """Feed an application with inputs, make faults at its requests, and judge its outputs.
+    """Feed an application with inputs, inject faults at its requests, and judge its outputs.
 
     The application gets KAFKA_BOOTSTRAP_SERVERS, ONCELOG_IN, ONCELOG_OUT, ONCELOG_INSTANCE in its
-    environment, and {bootstrap}, {in}, {out}, {instance} are replaced in its arguments. A cluster
-    is started for the run, unless --bootstrap names one; then no faults hit the brokers. With
-    --secure or --command-config, ONCELOG_CLIENT_CONFIG or {client} names a file of client settings,
-    and ONCELOG_JAVA_CONFIG or {java} one for Java's client.
+    environment. {bootstrap}, {in}, {out} and {instance} are replaced in its arguments. The command
+    starts a cluster for the run. With --bootstrap it uses that cluster, and injects no faults into
+    its brokers. With --secure or --command-config, ONCELOG_CLIENT_CONFIG and {client} name a file
+    of client settings. ONCELOG_JAVA_CONFIG and {java} name a file for Java's client.
 
-    Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: no verdict, because the
-    application never worked.
+    The exit code is 0 for exactly once, 1 for a violation, 2 if the application never worked, and 3
+    if nothing is proved.
     """
     from ..proof.prove.api import shrunk
     from ..proof.prove.page import junit_of, keep_outcome

@@ -49,27 +49,31 @@ LITERAL = re.compile(r"[A-Za-z0-9._-]+")
 Rf = Annotated[
     int,
     Parameter(
-        name=["--rf", "--replication-factor"], help="Replicas; -1: default.replication.factor."
+        name=["--rf", "--replication-factor"],
+        help="The number of replicas. -1 means the broker's default.replication.factor.",
     ),
 ]
 DryRun = Annotated[
     bool, Parameter(help="Print what would be done, and change nothing.", negative=())
 ]
 NamesAndConfigs = Annotated[
-    str, Parameter(help="Topics; and KEY=VALUE, or +KEY=VALUE to add to a list.")
+    str,
+    Parameter(help="The names of topics, and settings as KEY=VALUE. +KEY=VALUE adds to a list."),
 ]
-Names = Annotated[str, Parameter(help="Topics, or patterns such as 'orders-.*'.")]
+Names = Annotated[str, Parameter(help="The names of topics, or patterns such as 'orders-.*'.")]
 
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    about = "Create, list, describe, alter, delete topics."
+    about = "Create, list, describe, alter or delete topics."
     add_family(app, "topic", about, create, describe, alter, delete, list=list_topics)
 
 
 def create(
     *words: NamesAndConfigs,
-    partitions: Annotated[int, Parameter(help="-1: the broker's num.partitions.")] = -1,
+    partitions: Annotated[
+        int, Parameter(help="The number of partitions. -1 means the broker's num.partitions.")
+    ] = -1,
     rf: Rf = -1,
     config: Pairs = None,
     dry_run: DryRun = False,
@@ -104,10 +108,10 @@ def create(
 
 def list_topics(
     *,
-    internal: Annotated[bool, Parameter(help="Internal topics too.", negative=())] = False,
+    internal: Annotated[bool, Parameter(help="Also list internal topics.", negative=())] = False,
     query: Query = QUERY,
 ) -> None:
-    """List the topics: partitions, replicas, number of partitions with problems."""
+    """List the topics with partitions, replicas, and the number of partitions with problems."""
     with query.admin() as admin:
         found = admin.describe_topics()
         hidden = set[str]() if internal else admin.run(_internal_topics)
@@ -127,7 +131,7 @@ def list_topics(
 
 
 def describe(*names: Names, query: Query = QUERY) -> None:
-    """Partitions of topics (leader, ISR, offsets) and the settings that are not defaults."""
+    """Describe the partitions of topics, and the settings that are not defaults."""
     if not names:
         raise Failure("Which topic? oncelog topic describe NAME ...", exit_code=2)
     with query.admin() as admin:
@@ -175,7 +179,8 @@ def describe(*names: Names, query: Query = QUERY) -> None:
 def alter(
     *words: NamesAndConfigs,
     partitions: Annotated[
-        int | None, Parameter(help="New number of partitions, larger than before.")
+        int | None,
+        Parameter(help="The new number of partitions, which must be larger than before."),
     ] = None,
     config: Pairs = None,
     unset: Annotated[
@@ -184,7 +189,7 @@ def alter(
     dry_run: DryRun = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
-    """Add partitions, set, add to, or unset configuration values of topics."""
+    """Add partitions to topics, or change their configuration."""
     names, given, appended = split_words(words)
     if not names:
         raise Failure("Which topic? oncelog topic alter NAME ... KEY=VALUE ...", exit_code=2)
@@ -207,7 +212,7 @@ def delete(
     dry_run: DryRun = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Delete topics and their data; exit code 1 if a topic was not deleted."""
+    """Delete topics and their data. The exit code is 1 if a topic was not deleted."""
     if not names:
         raise Failure("Which topic? oncelog topic delete NAME ...", exit_code=2)
     with cluster.admin() as admin:

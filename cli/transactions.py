@@ -76,21 +76,24 @@ LOG_COLUMNS = headings(
 def register(app: App) -> None:
     """Add this file's commands."""
     commands = describe, producers, hanging, abort, check_back, explain, log
-    about = "List, describe, explain, abort transactions."
+    about = "List, describe, explain or abort transactions."
     add_family(app, "txn", about, *commands, list=list_transactions)
     app.command(why)
 
 
 def list_transactions(
     *,
-    prefix: Annotated[str, Parameter(help="Only ids with this prefix.")] = "",
+    prefix: Annotated[str, Parameter(help="Select only ids with this prefix.")] = "",
     state: Annotated[
         list[str] | None,
-        Parameter(help="Ongoing, PrepareCommit, ...; may be repeated.", negative=()),
+        Parameter(
+            help="List only ids in this state, e.g. Ongoing. The option may be repeated.",
+            negative=(),
+        ),
     ] = None,
     query: Query = QUERY,
 ) -> None:
-    """List the transactional ids: coordinator, state, and the age of open transactions."""
+    """List the transactional ids with coordinator, state, and age of open transactions."""
     with query.admin() as admin:
         listed = admin.transactions.list_transactions(prefix=prefix, states=state or ())
         described = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
@@ -136,7 +139,7 @@ def describe(
 
 
 def producers(
-    partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
+    partition: Annotated[str, Parameter(help="The partition as TOPIC/PARTITION.")],
     /,
     *,
     query: Query = QUERY,
@@ -154,12 +157,12 @@ def producers(
 
 
 def hanging(
-    topic: Annotated[str | None, Parameter(help="Only in this topic.")] = None,
+    topic: Annotated[str | None, Parameter(help="List only transactions in this topic.")] = None,
     /,
     *,
     query: Query = QUERY,
 ) -> int:
-    """List open transactions that no coordinator will end; exit code 1 if there are any."""
+    """List open transactions that no coordinator will end. The exit code is 1 if there are any."""
     from ..deploy.inspect import transaction_facts
 
     with query.admin() as admin:
@@ -181,23 +184,25 @@ def hanging(
 
 
 def abort(
-    name: Annotated[str | None, Parameter(help="A transactional id.")] = None,
+    name: Annotated[str | None, Parameter(help="The transactional id.")] = None,
     /,
     *,
     partition: Annotated[
         str | None,
-        Parameter(help="TOPIC/PARTITION: abort a hanging transaction there, by a marker."),
+        Parameter(help="Abort a hanging transaction in TOPIC/PARTITION by writing a marker."),
     ] = None,
-    producer_id: Annotated[int | None, Parameter(help="The producer id; with --partition.")] = None,
+    producer_id: Annotated[
+        int | None, Parameter(help="The producer id of the hanging transaction, with --partition.")
+    ] = None,
     prefix: Annotated[
         str | None, Parameter(help="Abort all open transactions whose ids have this prefix.")
     ] = None,
     query: Query = QUERY,
 ) -> None:
-    """Abort transactions: by id or prefix (which fences their producers), or a hanging one.
+    """Abort transactions by id or prefix, which fences their producers, or a hanging one.
 
-    A transaction that a Spark sink has decided to commit is kept; a restart of its query commits
-    it.
+    A transaction that a Spark sink has decided to commit is not aborted. A restart of its query
+    commits it.
     """
     from ..deploy.inspect import abort_transactions
 
@@ -237,13 +242,13 @@ def explain(
 
 
 def why(
-    partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
+    partition: Annotated[str, Parameter(help="The partition as TOPIC/PARTITION.")],
     /,
     *,
     group: Annotated[str | None, Parameter(help="Also explain the offset of this group.")] = None,
     query: Query = QUERY,
 ) -> None:
-    """Explain why readers of a partition wait: for which transaction, of which owner, how long."""
+    """Explain which transaction readers of a partition wait for, who owns it, and how long."""
     from ..deploy.inspect import transaction_facts
     from ..deploy.inspect.explain import why as reasons
 
@@ -254,20 +259,20 @@ def why(
 
 
 def log(
-    shard: Annotated[int, Parameter(help="0, 1, ...")],
+    shard: Annotated[int, Parameter(help="The number of the shard, from 0.")],
     /,
     *,
     node: Annotated[
-        int | None, Parameter(help="The node with the copy; default: the longest copy.")
+        int | None, Parameter(help="Read the copy of this node. The default is the longest copy.")
     ] = None,
-    prefix: Annotated[str, Parameter(help="Only ids with this prefix.")] = "",
+    prefix: Annotated[str, Parameter(help="Select only ids with this prefix.")] = "",
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
     """Print the log of a coordinator's shard (Kafka: __transaction_state) from the nodes' disks.
 
-    Reads the Raft journals, whether the nodes run or not. The last lines may not be decided yet:
-    they count when a majority of nodes has them.
+    The command reads the Raft journals of running and stopped nodes. The last lines may not be
+    committed yet. A line is committed when a majority of nodes has it.
     """
     from ..deploy.inspect.transaction_log import shard_log
 

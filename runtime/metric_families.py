@@ -50,52 +50,54 @@ KAFKA: dict[str, Family] = {
     **_plain(
         "kafka_server_kafkaserver_",
         "kafka.server:type=KafkaServer,name=",
-        {"BrokerState": "3: it serves."},
+        {"BrokerState": "The state of the broker. 3 means that it serves."},
     ),
     **_plain(
         "kafka_server_replicamanager_",
         _REPLICAS,
         {
-            "LeaderCount": "Partitions that it leads.",
-            "PartitionCount": "Replicas that it has.",
-            "UnderReplicatedPartitions": "Led partitions whose replicas are not all in sync.",
-            "UnderMinIsrPartitionCount": "Led partitions with fewer in sync than required.",
-            "OfflineReplicaCount": "Replicas whose log has failed.",
+            "LeaderCount": "The partitions that this broker leads.",
+            "PartitionCount": "The replicas on this broker.",
+            "UnderReplicatedPartitions": "The led partitions with replicas that are not in sync.",
+            "UnderMinIsrPartitionCount": "Led partitions with an ISR below min.insync.replicas.",
+            "OfflineReplicaCount": "The replicas with a failed log.",
         },
     ),
     "kafka_server_raft_metrics_current_state_info": Family(
-        "Its part in the Raft group of the metadata.", ("state",), _RAFT + "current-state"
+        "The role of this broker in the Raft group of the metadata.",
+        ("state",),
+        _RAFT + "current-state",
     ),
     **_plain(
         "kafka_server_raft_metrics_",
         _RAFT,
         {
-            "current-leader": "The leader of the metadata, -1 for none.",
-            "current-epoch": "The term of the metadata.",
-            "high-watermark": "The last committed entry of the metadata.",
-            "log-end-offset": "The end of the log of the metadata.",
+            "current-leader": "The leader of the metadata's Raft group, or -1 without one.",
+            "current-epoch": "The term of the metadata's Raft group.",
+            "high-watermark": "The last committed entry of the metadata's Raft log.",
+            "log-end-offset": "The end of the metadata's Raft log.",
         },
     ),
     **_plain(
         "kafka_controller_kafkacontroller_",
         _CONTROLLER,
         {
-            "ActiveControllerCount": "Whether it is the active controller.",
-            "ActiveBrokerCount": "Brokers that serve.",
-            "FencedBrokerCount": "Brokers that are fenced or away.",
-            "GlobalTopicCount": "Topics.",
-            "GlobalPartitionCount": "Partitions.",
-            "OfflinePartitionsCount": "Partitions without a leader.",
+            "ActiveControllerCount": "1 if this broker is the active controller.",
+            "ActiveBrokerCount": "The brokers that serve.",
+            "FencedBrokerCount": "The brokers that are fenced or stopped.",
+            "GlobalTopicCount": "The topics of the cluster.",
+            "GlobalPartitionCount": "The partitions of the cluster.",
+            "OfflinePartitionsCount": "The partitions without a leader.",
         },
     ),
     **_plain(
         "kafka_cluster_partition_",
         _PARTITION,
         {
-            "UnderReplicated": "Whether not all replicas are in sync.",
-            "InSyncReplicasCount": "Replicas in sync.",
-            "ReplicasCount": "Replicas.",
-            "LastStableOffsetLag": "Offsets from the last stable offset to the high watermark.",
+            "UnderReplicated": "1 if a replica is not in sync.",
+            "InSyncReplicasCount": "The replicas in sync.",
+            "ReplicasCount": "The replicas of the partition.",
+            "LastStableOffsetLag": "The offsets from the last stable offset to the high watermark.",
         },
         *PARTITION,
     ),
@@ -103,10 +105,10 @@ KAFKA: dict[str, Family] = {
         "kafka_log_log_",
         _LOG,
         {
-            "LogStartOffset": "First offset.",
-            "LogEndOffset": "End of the log.",
-            "NumLogSegments": "Segments.",
-            "Size": "Bytes of a replica.",
+            "LogStartOffset": "The first offset of the log.",
+            "LogEndOffset": "The end offset of the log.",
+            "NumLogSegments": "The segments of the log.",
+            "Size": "The size of the replica in bytes.",
         },
         *PARTITION,
     ),
@@ -114,8 +116,8 @@ KAFKA: dict[str, Family] = {
         "kafka_coordinator_group_groupmetadatamanager_",
         _GROUPS,
         {
-            "NumGroups": "Groups that it coordinates.",
-            "NumOffsets": "Committed offsets that it keeps.",
+            "NumGroups": "The groups that this broker coordinates.",
+            "NumOffsets": "The committed offsets of these groups.",
         },
     ),
     **{
@@ -123,19 +125,19 @@ KAFKA: dict[str, Family] = {
             about, ("topic",), f"{_TRAFFIC}{name}PerSec", COUNTER
         )
         for name, about in {
-            "MessagesIn": "Records that producers have written.",
-            "BytesIn": "Bytes of their batches.",
-            "BytesOut": "Bytes of batches in answers to consumers.",
-            "TotalProduceRequests": "Partitions here that Produce requests named.",
-            "FailedProduceRequests": "Those that were refused, but for a change of the leader.",
-            "TotalFetchRequests": "Looks at a partition for a consumer.",
+            "MessagesIn": "The records that producers have written.",
+            "BytesIn": "The bytes of batches that producers have written.",
+            "BytesOut": "The bytes of batches in answers to consumers.",
+            "TotalProduceRequests": "The partitions in Produce requests.",
+            "FailedProduceRequests": "The partitions that were refused, except after elections.",
+            "TotalFetchRequests": "The reads of a partition for a consumer.",
         }.items()
     },
     "kafka_network_requestmetrics_requests": Family(
-        "Requests that were answered.", ("request",), f"{_REQUESTS}RequestsPerSec", COUNTER
+        "The requests that were answered.", ("request",), f"{_REQUESTS}RequestsPerSec", COUNTER
     ),
     "kafka_network_requestmetrics_totaltimems": Family(
-        "Milliseconds from the start of a request to its answer.",
+        "The milliseconds from the start of a request to its answer.",
         ("request", "quantile"),
         f"{_REQUESTS}TotalTimeMs",
         SUMMARY,
@@ -143,40 +145,67 @@ KAFKA: dict[str, Family] = {
 }
 
 OWN: dict[str, Family] = {
-    "oncelog_partition_last_stable_offset": Family("As far as committed readers get.", PARTITION),
-    "oncelog_partition_high_watermark": Family("As far as other readers get.", PARTITION),
-    "oncelog_group_committed_offset": Family("What a group has committed.", GROUP_PARTITION),
-    "oncelog_group_lag_to_last_stable": Family(
-        "Offsets from what is committed to the last stable offset.", GROUP_PARTITION
+    "oncelog_partition_last_stable_offset": Family(
+        "The offset up to which read_committed consumers read.", PARTITION
     ),
-    "oncelog_transactional_ids": Family("Transactional ids that it coordinates."),
-    "oncelog_transactions": Family("Transactions by their state.", ("state",)),
-    "oncelog_transaction_oldest_open_seconds": Family("Age of the oldest open one."),
-    "oncelog_transactions_hanging": Family("Open ones that no coordinator will end."),
-    "oncelog_events": Family("Events that it has told.", ("kind", "reason"), "", COUNTER),
-    "oncelog_raft_term": Family("Term of a Raft group; 0 is the metadata.", RAFT_GROUP),
-    "oncelog_raft_leader": Family("Whether it leads a Raft group.", RAFT_GROUP),
-    "oncelog_raft_uncommitted_entries": Family("Entries without a majority.", RAFT_GROUP),
-    "oncelog_raft_unapplied_entries": Family("Committed entries not applied yet.", RAFT_GROUP),
-    "oncelog_loop_stalls": Family("Turns of the event loop above 100 ms.", (), "", COUNTER),
-    "oncelog_loop_starved": Family("Turns that waited for a processor.", (), "", COUNTER),
-    "oncelog_loop_longest_turn_seconds": Family("The longest turn above 100 ms."),
-    "oncelog_client_connections": Family("Connections of clients."),
-    "oncelog_peer_sent_bytes": Family("Bytes to another broker.", PEER, "", COUNTER),
-    "oncelog_peer_received_bytes": Family("Bytes from another broker.", PEER, "", COUNTER),
-    "oncelog_process_cpu_seconds": Family("CPU time of the process.", (), "", COUNTER),
-    "oncelog_process_resident_memory_bytes": Family("Resident memory of the process."),
-    "oncelog_series_left_out": Family("Series left out because a family has too many."),
+    "oncelog_partition_high_watermark": Family(
+        "The offset up to which read_uncommitted consumers read.", PARTITION
+    ),
+    "oncelog_group_committed_offset": Family(
+        "The offset that a group has committed.", GROUP_PARTITION
+    ),
+    "oncelog_group_lag_to_last_stable": Family(
+        "The offsets from the committed offset to the last stable offset.", GROUP_PARTITION
+    ),
+    "oncelog_transactional_ids": Family("The transactional ids that this broker coordinates."),
+    "oncelog_transactions": Family("The transactions in a state.", ("state",)),
+    "oncelog_transaction_oldest_open_seconds": Family("The age of the oldest open transaction."),
+    "oncelog_transactions_hanging": Family(
+        "The transactions open longer than the maximum timeout and two scans."
+    ),
+    "oncelog_events": Family(
+        "The events that this broker has logged.", ("kind", "reason"), "", COUNTER
+    ),
+    "oncelog_raft_term": Family("The term of a Raft group. Group 0 is the metadata.", RAFT_GROUP),
+    "oncelog_raft_leader": Family("1 if this broker leads the Raft group.", RAFT_GROUP),
+    "oncelog_raft_uncommitted_entries": Family(
+        "The entries that a majority does not have yet.", RAFT_GROUP
+    ),
+    "oncelog_raft_unapplied_entries": Family(
+        "The committed entries that are not applied yet.", RAFT_GROUP
+    ),
+    "oncelog_loop_stalls": Family("The turns of the event loop above 100 ms.", (), "", COUNTER),
+    "oncelog_loop_starved": Family(
+        "The turns of the event loop that waited for a processor.", (), "", COUNTER
+    ),
+    "oncelog_loop_longest_turn_seconds": Family("The longest turn of the event loop above 100 ms."),
+    "oncelog_client_connections": Family("The connections of clients."),
+    "oncelog_peer_sent_bytes": Family("The bytes sent to another broker.", PEER, "", COUNTER),
+    "oncelog_peer_received_bytes": Family(
+        "The bytes received from another broker.", PEER, "", COUNTER
+    ),
+    "oncelog_process_cpu_seconds": Family("The CPU time of the process.", (), "", COUNTER),
+    "oncelog_process_resident_memory_bytes": Family("The resident memory of the process."),
+    "oncelog_series_left_out": Family(
+        "The series that were left out because a family has too many."
+    ),
 }
 
 FAMILIES = KAFKA | OWN
-# Families of `oncelog metrics` for any cluster, in addition to both tables above.
+# Families of `oncelog metrics` for any cluster, in addition to both tables above or in their place.
 OF_CLUSTER: dict[str, Family] = {
     "oncelog_partition_held_back_offsets": Family(
-        "Offsets from the last stable offset to the high watermark.", PARTITION
+        "The offsets from the last stable offset to the high watermark.", PARTITION
     ),
-    "oncelog_group_lag": Family("Offsets from what is committed to the end.", GROUP_PARTITION),
-    "oncelog_group_members": Family("Members.", ("group",)),
-    "oncelog_broker_answer_seconds": Family("How long its newest answer took.", ("broker",)),
-    "oncelog_data_age_seconds": Family("How old a part of this page is.", ("part",)),
+    "oncelog_group_lag": Family(
+        "The offsets from the committed offset to the high watermark.", GROUP_PARTITION
+    ),
+    "oncelog_transactions_hanging": Family(
+        "The open transactions that their coordinator does not know."
+    ),
+    "oncelog_group_members": Family("The members of the group.", ("group",)),
+    "oncelog_broker_answer_seconds": Family(
+        "The time of the newest answer of a broker.", ("broker",)
+    ),
+    "oncelog_data_age_seconds": Family("The age of a part of this page.", ("part",)),
 }

@@ -32,10 +32,10 @@ def events(
     seconds: Annotated[float | None, Parameter(help="Follow for this many seconds.")] = None,
     query: Query = QUERY,
 ) -> int:
-    """Print the events of the last hour: elections, ISR changes, fences, aborts, rebalances.
+    """Print the elections, ISR changes, fences, aborts and rebalances of the last hour.
 
-    Events are read from the logs of the nodes. For a Kafka that is not on this machine, the command
-    always follows: every few seconds it compares the cluster's state with its previous state.
+    Events are read from the logs of the nodes. For a Kafka on another machine, the command always
+    follows. It compares the state of the cluster with the previous state every few seconds.
     """
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)

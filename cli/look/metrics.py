@@ -20,15 +20,16 @@ def register(app: App) -> None:
 
 def metrics(
     *,
-    port: Annotated[int | None, Parameter(help="Port of the page; default: a free port.")] = None,
+    port: Annotated[
+        int | None, Parameter(help="The port of the page. The default is a free port.")
+    ] = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Serve metrics of a cluster, from the Kafka protocol, in OpenMetrics format on this machine
+    """Serve metrics of a cluster, read by the Kafka protocol, in OpenMetrics format on this machine
     only.
 
-    Names are those of Kafka's JMX exporter if Kafka has the metric (docs/metrics.md). The first
-    line of stdout is the address. Ctrl-C ends the command. A scrape sends no request to the
-    brokers.
+    If Kafka has a metric, it has the name of Kafka's JMX exporter (docs/metrics.md). The first line
+    of stdout is the address. Ctrl-C ends the command. A scrape sends no request to the brokers.
     """
     if port is not None and not 0 < port <= PORT_MAX:
         raise Failure(f"--port is 1 to {PORT_MAX}.", exit_code=2)

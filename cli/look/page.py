@@ -32,26 +32,28 @@ def register(app: App) -> None:
 
 def ui(
     run: Annotated[
-        Path | None, Parameter(help="Show this folder of chaos run, prove, demo or bench.")
+        Path | None, Parameter(help="Show the folder of a run by chaos run, prove, demo or bench.")
     ] = None,
     /,
     *,
-    port: Annotated[int | None, Parameter(help="Port of the page; default: a free port.")] = None,
+    port: Annotated[
+        int | None, Parameter(help="The port of the page. The default is a free port.")
+    ] = None,
     browser: Annotated[
         bool, Parameter(name="--open", negative="--no-open", help="Open the page in a browser.")
     ] = True,
-    read_only: Annotated[bool, Parameter(help="Allow no changes at all.", negative=())] = False,
+    read_only: Annotated[bool, Parameter(help="Allow no changes.", negative=())] = False,
     allow_writes: Annotated[
         bool, Parameter(help="Allow aborting a transaction.", negative=())
     ] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Show a cluster as a web page: open transactions, blocked readers, lags, events.
+    """Show open transactions, blocked readers, lags and events of a cluster in a web page.
 
     The page is served on this machine only, until Ctrl-C. The first line of stdout is its address.
-    It works with any Kafka. For a cluster on this machine it shows more, and its view Faults kills,
-    pauses, cuts off and slows nodes. For the folder of a run, it shows the verdict, the events of
-    one record, and the faults (docs/ui.md).
+    The page works with any Kafka. It shows more of a cluster on this machine. There, its view
+    Faults kills, pauses, cuts off and slows nodes. For the folder of a run, it shows the verdict,
+    the events of one record, and the faults (docs/ui.md).
     """
     if read_only and allow_writes:
         raise Failure("Either --read-only or --allow-writes.", exit_code=2)
@@ -93,8 +95,8 @@ def top(
 ) -> int:
     """Show nodes, lags and open transactions in this terminal, and refresh them.
 
-    LAG is the lag of groups to the end, LSO-LAG the lag to the last stable offset, both counted at
-    the leader. Keys: q ends, s sorts, Tab shows the next list, / filters it.
+    LAG is the lag of a group to the end of the log. LSO-LAG is its lag to the last stable offset.
+    Both are read from the leader. The key q quits, s sorts, Tab shows the next list, and / filters.
     """
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("top needs a terminal; for a program: oncelog top --once", exit_code=2)

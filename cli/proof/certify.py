@@ -31,7 +31,7 @@ def certify(
     /,
     *,
     seeds: Annotated[
-        str, Parameter(help="FIRST:LAST, or single seeds separated by commas.")
+        str, Parameter(help="The seeds as FIRST:LAST, or single seeds separated by commas.")
     ] = "1:10",
     bootstrap: Annotated[
         str | None,
@@ -44,24 +44,26 @@ def certify(
         bool, Parameter(help="Run only the seeds that verdict.json lacks.", negative=())
     ] = False,
     seconds: Annotated[
-        float, Parameter(help="Seconds during which faults are made, for each seed.")
+        float,
+        Parameter(help="The time during which faults are injected for each seed, in seconds."),
     ] = 20.0,
     shrink: Annotated[
         bool,
         Parameter(help="Find the smallest set of faults that breaks the promise.", negative=()),
     ] = False,
     out: Annotated[
-        Path | None, Parameter(help="Directory of verdict.json; default: certified/RECIPE.")
+        Path | None,
+        Parameter(help="The directory for verdict.json. The default is certified/RECIPE."),
     ] = None,
     format: Format = "table",
 ) -> int:
     """Install a system, run `prove` with several seeds, and compare the results with its promise.
 
-    Without RECIPE, the command lists the recipes. verdict.json has all results; JUnit XML and SARIF
-    are beside it, and a report.md if the promise was broken (docs/certified.md).
+    Without RECIPE, the command lists the recipes. All results are in verdict.json. The command also
+    writes JUnit XML and SARIF, and a report.md if the promise was broken (docs/certified.md).
 
-    Exit code 0: kept in all seeds. 1: broken. 3: proves nothing. 2: wrong usage, or the system
-    cannot be installed.
+    The exit code is 0 if the promise was kept in all seeds, and 1 if it was broken. It is 2 for
+    wrong usage, or if the system cannot be installed. It is 3 if the runs prove nothing.
     """
     from ...proof.certify.verdict import EXIT_CODES
 

@@ -25,19 +25,22 @@ def conformance(
     against: Annotated[
         str | None,
         Parameter(
-            help="HOST:PORT,... of a cluster to compare with, such as Apache Kafka.",
+            help="Compare with the cluster at HOST:PORT,..., for example Apache Kafka.",
             validator=check_bootstrap,
         ),
     ] = None,
     against_config: Annotated[
-        Path | None, Parameter(help="A client.properties for --against: TLS and SASL.")
+        Path | None,
+        Parameter(
+            help="Read the TLS and SASL settings for --against from this client.properties file."
+        ),
     ] = None,
     query: Query = QUERY,
 ) -> int:
     """Send one request for each API and version, and print the answers. Nothing is changed.
 
-    With --against: print what the other cluster has and this one lacks or answers differently. Exit
-    code 1: a difference has no known reason, or a survey did not end (docs/conformance.md).
+    With --against, print what this cluster lacks or answers differently. The exit code is 1 if a
+    difference has no known reason, or if a survey did not end (docs/conformance.md).
     """
     from ...proof.conformance.compare import compared, counts
     from ...proof.conformance.reasons import reasons_for

@@ -24,13 +24,14 @@ def lesson(
     browser: Annotated[
         bool, Parameter(name="--open", negative="--no-open", help="Open the page in a browser.")
     ] = True,
-    first: Annotated[int, Parameter(name="--from", help="The step to begin with, 1 to 5.")] = 1,
+    first: Annotated[int, Parameter(name="--from", help="The first step, from 1 to 5.")] = 1,
 ) -> int:
     """Learn about delivery guarantees in ten minutes and five faults.
 
-    The steps are at most once, at least once, exactly once, a zombie, and a hanging transaction.
-    The lesson starts a cluster of three nodes and its web page. You kill the application, here or
-    in another terminal, and see which records are lost or doubled. Nothing is left behind.
+    The steps are at most once, at least once, exactly once, a zombie producer, and a hanging
+    transaction. The lesson starts a cluster of three nodes and its web page. You kill the
+    application, here or in another terminal, and see which records are lost or doubled. Nothing is
+    left behind.
     """
     if not 1 <= first <= STEPS:
         raise Failure(f"--from is 1 to {STEPS}.", exit_code=2)

@@ -20,15 +20,20 @@ ACL_OPTIONAL = ("host", "pattern")
 OPERATIONS = {each.word.lower(): each for each in AclOperation if each is not AclOperation.ANY}
 Texts = list[str] | None
 Pattern = Annotated[
-    Literal["literal", "prefixed"], Parameter(help="Whether names are literal, or prefixes.")
+    Literal["literal", "prefixed"], Parameter(help="Names are literal, or prefixes.")
 ]
 PatternWanted = Annotated[
     Literal["literal", "prefixed", "match", "any"],
-    Parameter(help="match: all ACLs that apply to a resource of this name."),
+    Parameter(
+        help="The pattern type of the ACLs. match selects all ACLs that apply to a resource "
+        "of this name."
+    ),
 ]
-Principals = Annotated[Texts, Parameter(help="A principal: User:alice.", negative=())]
-Operations = Annotated[Texts, Parameter(help="Read, Write, ...; All by default.", negative=())]
-Host = Annotated[str | None, Parameter(help="A client's address; any by default.")]
+Principals = Annotated[Texts, Parameter(help="A principal, e.g. User:alice.", negative=())]
+Operations = Annotated[
+    Texts, Parameter(help="An operation, e.g. Read or Write. The default is All.", negative=())
+]
+Host = Annotated[str | None, Parameter(help="The address of a client. The default is any address.")]
 Flag = Parameter(negative=())
 
 
@@ -37,10 +42,12 @@ Flag = Parameter(negative=())
 class Resources:
     """The resources that an ACL names; * means all of a kind."""
 
-    topic: Annotated[Texts, Parameter(help="A topic.", negative=())] = None
-    group: Annotated[Texts, Parameter(help="A group.", negative=())] = None
-    transactional_id: Annotated[Texts, Parameter(help="A transactional id.", negative=())] = None
-    cluster: Annotated[bool, Parameter(name="--cluster", help="The cluster.", negative=())] = False
+    topic: Annotated[Texts, Parameter(help="The name of a topic.", negative=())] = None
+    group: Annotated[Texts, Parameter(help="The name of a group.", negative=())] = None
+    transactional_id: Annotated[Texts, Parameter(help="The transactional id.", negative=())] = None
+    cluster: Annotated[
+        bool, Parameter(name="--cluster", help="The ACL is about the cluster itself.", negative=())
+    ] = False
 
     @property
     def each(self) -> list[tuple[ResourceType, str]]:
@@ -59,7 +66,7 @@ NOTHING = Resources()
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    about = "List, add, remove access control lists."
+    about = "List, add or remove access control lists (ACLs)."
     add_family(app, "acl", about, add, remove, list=list_acls)
 
 
@@ -70,7 +77,7 @@ def list_acls(
     pattern: PatternWanted = "any",
     query: Query = QUERY,
 ) -> None:
-    """The ACLs, all or those about a resource or a principal."""
+    """List all ACLs, or those about a resource or a principal."""
     wanted = _queries(resources, principal, (), (), pattern, None)
     with query.admin() as admin:
         found = {acl for each in wanted for acl in admin.acls.list(each)}
@@ -89,10 +96,12 @@ def add(
     deny: Principals = None,
     operation: Operations = None,
     producer: Annotated[
-        bool, Parameter(help="The permissions of a producer to --topic."), Flag
+        bool, Parameter(help="Add the permissions that a producer to --topic needs."), Flag
     ] = False,
     consumer: Annotated[
-        bool, Parameter(help="The permissions of a consumer of --topic in --group."), Flag
+        bool,
+        Parameter(help="Add the permissions that a consumer of --topic in --group needs."),
+        Flag,
     ] = False,
     pattern: Pattern = "literal",
     host: Host = None,
@@ -141,7 +150,7 @@ def remove(
     host: Host = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
-    """Remove ACLs: all of a resource, or only those of a principal, an operation, a host."""
+    """Remove all ACLs of a resource, or only those of a principal, an operation or a host."""
     if not resources.each and not (allow or deny):
         raise Failure(
             "Which ACLs? oncelog acl remove --topic TOPIC [--allow User:NAME] [--operation Read]",

@@ -18,14 +18,18 @@ def env(
     *,
     client: Annotated[
         Literal["librdkafka", "java", "spark"] | None,
-        Parameter(help="For a secured cluster: print a user's configuration for this client."),
+        Parameter(
+            help="Print a user's configuration for this client. The cluster must be secured."
+        ),
     ] = None,
-    user: Annotated[str, Parameter(name=["--user", "-U"], help="admin, alice or bob.")] = "admin",
-    show_secrets: Annotated[bool, Parameter(help="Print passwords, too.", negative=())] = False,
+    user: Annotated[
+        str, Parameter(name=["--user", "-U"], help="The user: admin, alice or bob.")
+    ] = "admin",
+    show_secrets: Annotated[bool, Parameter(help="Also print passwords.", negative=())] = False,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """Print shell lines with the address of the cluster for clients: eval "$(oncelog env)"."""
+    """Print shell variables with the address of the cluster, for eval "$(oncelog env)"."""
     line = bootstrap_line(data)
     if client is not None:
         file, values = _of_user(data.resolve(), client, user, line, show_secrets)

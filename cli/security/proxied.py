@@ -16,7 +16,8 @@ CaFile = Annotated[
     Path | None,
     Parameter(
         name="--ca-file",
-        help="In front of a cluster with TLS: where the proxy's own CA is written, for clients.",
+        help="Write the proxy's CA certificate to this file for clients. It is needed if "
+        "the cluster uses TLS.",
     ),
 ]
 

@@ -348,7 +348,10 @@ class ConsumerGroups:
         """Turn the group into a classic group, after members left or a static member came back."""
         group_id, topics = group.group_id, turn.topics.by_name
         classic, value = downgraded(group, leaving, topics, turn.wall_ms, joining)
-        words = f"becomes a classic group at epoch {group.epoch}, {len(classic.members)} members"
+        words = (
+            f"the group becomes a classic group at epoch {group.epoch}"
+            f" with {len(classic.members)} members"
+        )
 
         def encode() -> Iterator[LogRecord]:
             yield from ((key, None) for key in group.tombstone_keys())

@@ -92,7 +92,7 @@ async def test_log_directory_of_an_unknown_topic_is_set_aside(
         "gone-7",
         "nameless-0",
     ]
-    assert "Delete it if nobody misses" in caplog.text
+    assert "Delete it if its records are not needed" in caplog.text
 
 
 async def test_cluster_id_is_created_once_by_the_first_leader(tmp_path: Path) -> None:

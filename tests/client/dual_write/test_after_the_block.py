@@ -114,6 +114,6 @@ async def test_cursor_read_after_its_block_leaves_the_pool_writer_usable(
                 cursor = await work.execute(ledger.insert, (number, 5))
                 await work.send(topic, b"%d" % number)
             await cursor.execute("SELECT number FROM transfers")  # perhaps rendered late
-    assert "after the end of a block is rolled back" in caplog.text
+    assert "after the end of a block are rolled back" in caplog.text
     await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
     assert ledger.rows() == [1, 2]

@@ -51,7 +51,7 @@ async def test_damaged_transaction_index_is_rebuilt(
         while (await fetch_all(broker))[1].aborted_transactions != expected:
             await asyncio.sleep(0.005)
     assert path.read_bytes() == content
-    assert f"{path} cannot be read, and is made again" in caplog.text
+    assert f"{path} cannot be read, and is rebuilt" in caplog.text
     await abort(broker, 5)
     assert log.aborted_transactions.between(0, 12) == [*expected, (7, 10)]
 

@@ -273,7 +273,7 @@ async def test_init_producer_id_of_a_new_session_is_logged_as_a_fence(node: OneN
     new = await node.init(asked_by="client b at 10.0.0.1")
     assert (await node.end(old)).error == E.PRODUCER_FENCED
     first, second = (m for m in caplog.messages if m.startswith("fence "))
-    assert "a new session of client b at 10.0.0.1 fences the producer before it" in first
+    assert "a new session of client b at 10.0.0.1 fences the previous producer" in first
     assert "whose transaction was aborted" in first
     refused = f"EndTxn of producer {old.producer_id} epoch {old.producer_epoch} is refused"
     assert (

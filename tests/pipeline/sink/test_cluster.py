@@ -113,7 +113,7 @@ async def test_sink_batches_are_written_skipped_when_repeated_and_their_ids_reus
     async with Admin(driver.bootstrap) as admin:
         listed = await admin.transactions.list_transactions(prefix=prefix)
     # two for each worker, and the ids whose first answer a busy machine has lost
-    assert len(listed) <= 6 + caplog.text.count("another id is taken")
+    assert len(listed) <= 6 + caplog.text.count("another transactional id is used")
     await driver.assert_once(all_rows(5))
 
 
