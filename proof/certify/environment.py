@@ -99,7 +99,10 @@ def install(recipe: Recipe, say: Say) -> Environment:
             write_atomically(folder / DONE, json.dumps(versions).encode())
     java = ("java", *JVM_FLAGS, "-cp", f"{folder}/jars/*:{folder}/classes")
     empty: dict[str, str] = dict.fromkeys(NOT_PASSED_ON, "")  # which Python takes for not set
-    variables = empty | {"NODE_PATH": f"{folder}/node_modules"}
+    modules = f"{folder}/node_modules"
+    variables = empty | {"NODE_PATH": modules}
+    if "npm" in recipe.install:  # as npm's own scripts: the package `node` is another Node.js
+        variables["PATH"] = f"{modules}/.bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     places = {
         "python": f"{folder}/bin/python", "jars": f"{folder}/jars", "go": f"{folder}/{GO_PROGRAM}",
     }  # fmt: skip
@@ -205,7 +208,8 @@ def _python_versions(folder: Path) -> dict[str, str]:
 def _node_versions(folder: Path) -> dict[str, str]:
     locked = json.loads((folder / "node_modules/.package-lock.json").read_text())["packages"]
     found = {name.removeprefix("node_modules/"): at["version"] for name, at in locked.items()}
-    return {"Node.js": _first_line("node", "--version")} | found
+    own = folder / "node_modules/.bin/node"
+    return {"Node.js": _first_line(str(own) if own.exists() else "node", "--version")} | found
 
 
 def _java_versions(folder: Path) -> dict[str, str]:

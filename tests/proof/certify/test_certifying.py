@@ -191,6 +191,24 @@ def test_environment_of_another_java_or_node_version_is_recreated(
     assert len(made) == 2
 
 
+def test_certify_program_of_npm_runs_by_the_node_of_its_packages(tmp_path, monkeypatch) -> None:
+    def made(folder: Path, *_: object) -> None:
+        own = folder / "node_modules/.bin/node"
+        own.parent.mkdir(parents=True)
+        own.write_text("#!/bin/sh\necho v99.0.0\n")
+        own.chmod(0o755)
+        (folder / "node_modules/.package-lock.json").write_text('{"packages": {}}')
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(environment, "_require", lambda *_: None)
+    monkeypatch.setattr(environment, "_version_of", lambda _: "v20")
+    monkeypatch.setitem(environment.MAKERS, "npm", made)
+    found = environment.install(read_recipe(RECIPES / "kafkajs-transactions"), lambda _: None)
+    assert found.versions["Node.js"] == "v99.0.0"
+    done = subprocess.run(["node"], env=dict(found.variables), capture_output=True, text=True)
+    assert done.stdout == "v99.0.0\n"
+
+
 def test_paths_with_blanks_stay_whole(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
     monkeypatch.setattr(environment, "_require", lambda *_: None)
