@@ -37,7 +37,8 @@ def place(
         raise InvalidReplicationFactor(
             f"Unable to replicate the partition {replication_factor} time(s): The target "
             f"replication factor of {replication_factor} cannot be reached because only "
-            f"{len(brokers)} broker(s) are registered."
+            f"{len(brokers)} broker(s) are registered or some brokers have all their log "
+            f"directories cordoned."
         )
     if not unfenced:
         raise InvalidReplicationFactor("All brokers are fenced or shutting down.")

@@ -60,3 +60,14 @@ def test_replica_placement_of_single_partition_topics_rotates_the_leaders() -> N
         for start in range(6)
     ]
     assert leaders == [1, 2, 3, 1, 2, 3]
+
+
+def test_replica_placement_of_too_many_replicas_is_refused_in_the_words_of_kafka() -> None:
+    places = [UsableBroker(node, None, is_fenced=False) for node in (1, 2, 3)]
+    with pytest.raises(InvalidReplicationFactor) as refused:
+        place(places, partition_count=1, replication_factor=9, start=0)
+    assert str(refused.value) == (
+        "Unable to replicate the partition 9 time(s): The target replication factor of 9 cannot be "
+        "reached because only 3 broker(s) are registered or some brokers have all their log "
+        "directories cordoned."
+    )
