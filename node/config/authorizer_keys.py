@@ -33,6 +33,7 @@ class AuthorizerSettings(QuotaSettings):
         "",
         f"With {STANDARD_AUTHORIZER}, ACLs restrict clients. If empty, nothing is restricted.",
         one_of("", STANDARD_AUTHORIZER),
+        shown_unset="empty",
     )
     super_users: str = setting(
         "super.users",
@@ -40,10 +41,12 @@ class AuthorizerSettings(QuotaSettings):
         "",
         "The principals that are not restricted by ACLs, as User:admin;User:other.",
         _are_principals,
+        shown_unset="hidden",
     )
     allow_everyone_if_no_acl_found: bool = setting(
         "allow.everyone.if.no.acl.found",
         BOOLEAN,
         "false",
         "Whether everybody may access a resource without ACLs.",
+        shown_unset="hidden",
     )

@@ -15,10 +15,11 @@ from ...wire.errors import InvalidConfig, KafkaError
 from ...wire.security.secret import HIDDEN, Secret
 from .broker_keys import BrokerSettings
 from .keys import COARSER_UNITS, PASSWORD, BrokerKey, parse_properties, topic_default_keys
+from .known_keys import KNOWN_KEYS
 from .listener_keys import LISTENER_ATTRIBUTES
 from .listeners import Listener, listener_key, parse_listeners
 from .quota_keys import THROTTLE_KEYS
-from .tuning_keys import KNOWN_KEYS, TUNING_KEYS
+from .tuning_keys import TUNING_KEYS
 
 _VOTERS_ALLOWED = (1, 3, 4, 5)
 
@@ -139,7 +140,7 @@ class BrokerConfig(BrokerSettings):
             for row in TOPIC_CONFIGS.values()
             if row.broker_name in given
         }
-        topic_defaults.setdefault("min.insync.replicas", "2" if has_three else "1")
+        topic_defaults.setdefault("min.insync.replicas", self.min_insync_default)
         # raises InvalidConfig if two values contradict each other
         parse_topic_configs(topic_defaults)
         return replace(self, topic_defaults=topic_defaults, **values)
@@ -159,6 +160,11 @@ class BrokerConfig(BrokerSettings):
     def voter_ids(self) -> tuple[int, ...]:
         """Return the ids of the cluster's nodes in ascending order."""
         return tuple(sorted(int(voter) for voter in self.voters))
+
+    @property
+    def min_insync_default(self) -> str:
+        """Return the default of min.insync.replicas, which depends on the number of voters."""
+        return "2" if len(self.voters) >= 3 else "1"
 
     @property
     def log_directory(self) -> Path:

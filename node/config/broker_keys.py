@@ -54,7 +54,11 @@ class BrokerSettings(CoordinatorSettings):
         "The id of the cluster of this node. If empty, a new cluster generates one.",
     )
     listeners: tuple[str, ...] = setting(
-        "listeners", LIST, None, "The listeners for clients, as NAME://host:port,..."
+        "listeners",
+        LIST,
+        "PLAINTEXT://:9092",
+        "The listeners for clients, as NAME://host:port,... An empty host stands for all "
+        "addresses, and needs advertised.listeners.",
     )
     advertised_listeners: tuple[str, ...] = setting(
         "advertised.listeners",
@@ -155,6 +159,7 @@ class BrokerSettings(CoordinatorSettings):
         "limit here.",
         _limits_of_addresses,
         is_dynamic=True,
+        shown_unset="empty",
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
@@ -385,6 +390,7 @@ class BrokerSettings(CoordinatorSettings):
         "600000",
         "How often the state of such producers is removed.",
         at_least(1),
+        shown_unset="hidden",
     )
     record_validation: str = setting(
         "oncelog.record.validation",

@@ -8,7 +8,7 @@ storage's table, so that both always agree.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ...storage.topic_configs import TOPIC_CONFIGS, ConfigType
 from ...wire.errors import InvalidConfig, KafkaError
@@ -76,6 +76,9 @@ class BrokerKey:
     is given only where Kafka's default differs. A key with `not_served` accepts only its default,
     for the reason in `not_served`. A dynamic key can be changed for the whole cluster while it runs
     (KIP-226). `topic_config` is the topic config that takes its default from the key.
+
+    `shown_unset` says how DescribeConfigs shows a key that is not set: as null, as empty text, or
+    not at all.
     """
 
     name: str
@@ -87,6 +90,7 @@ class BrokerKey:
     not_served: str | None = None
     is_dynamic: bool = False
     topic_config: str | None = None
+    shown_unset: Literal["null", "empty", "hidden"] = "null"
 
     def parse(self, text: str) -> Any:
         """Return the typed value; raise InvalidConfig with Kafka's message."""
@@ -137,7 +141,7 @@ def topic_default_keys(own_defaults: Mapping[str, str]) -> dict[str, BrokerKey]:
     own_defaults: the defaults by topic config name that differ from Kafka's.
     """
     keys = {}
-    finer_keys = {finer for finer, _, _ in COARSER_UNITS.values()}
+    without_default = {FLUSH_MS, *(finer for finer, _, _ in COARSER_UNITS.values())}
     for row in TOPIC_CONFIGS.values():
         if row.broker_name is not None:
             own = own_defaults.get(row.name)
@@ -145,7 +149,7 @@ def topic_default_keys(own_defaults: Mapping[str, str]) -> dict[str, BrokerKey]:
             keys[row.broker_name] = BrokerKey(
                 name=row.broker_name,
                 type=row.type,
-                default="" if row.broker_name in finer_keys else default,
+                default="" if row.broker_name in without_default else default,
                 doc=f"{row.doc} For topics that do not set {row.name}.",
                 check=row.check,
                 kafka_default=None if own is None else row.default,
@@ -163,6 +167,7 @@ def topic_default_keys(own_defaults: Mapping[str, str]) -> dict[str, BrokerKey]:
     return keys
 
 
+FLUSH_MS = "log.flush.interval.ms"  # unset in Kafka, where another key stands in for it
 # Kafka's keys in hours and minutes, each with its key in ms, the ms of a unit, and its default (""
 # is unset). Minutes are listed before hours, since the finer unit takes precedence.
 COARSER_UNITS = {

@@ -120,6 +120,7 @@ class ListenerSettings:
         "The SASL mechanisms of the listeners with SASL, from " + ", ".join(MECHANISMS) + ".",
         lambda value: some_of(*MECHANISMS)(value) if value else None,
         kafka_default="GSSAPI",
+        shown_unset="empty",
     )
     plain_sasl_jaas_config: Secret = setting(  # noqa: RUF009
         "plain.sasl.jaas.config",
@@ -127,6 +128,7 @@ class ListenerSettings:
         "",
         'The users of PLAIN, each as user_NAME="PASSWORD". Like in Kafka, ...PlainLoginModule '
         'required user_alice="PASSWORD"; is a value with one user.',
+        shown_unset="hidden",
     )
     scram_256_sasl_jaas_config: Secret = setting(  # noqa: RUF009
         "scram-sha-256.sasl.jaas.config",
@@ -134,12 +136,21 @@ class ListenerSettings:
         "",
         "Accepted for compatibility. The users of SCRAM are created with "
         "AlterUserScramCredentials.",
+        shown_unset="hidden",
     )
     scram_512_sasl_jaas_config: Secret = setting(  # noqa: RUF009
-        "scram-sha-512.sasl.jaas.config", PASSWORD, "", "Accepted for compatibility."
+        "scram-sha-512.sasl.jaas.config",
+        PASSWORD,
+        "",
+        "Accepted for compatibility.",
+        shown_unset="hidden",
     )
     oauthbearer_sasl_jaas_config: Secret = setting(  # noqa: RUF009
-        "oauthbearer.sasl.jaas.config", PASSWORD, "", "Accepted for compatibility."
+        "oauthbearer.sasl.jaas.config",
+        PASSWORD,
+        "",
+        "Accepted for compatibility.",
+        shown_unset="hidden",
     )
     sasl_oauthbearer_jwks_endpoint_url: str = setting(
         "sasl.oauthbearer.jwks.endpoint.url",
@@ -159,6 +170,7 @@ class ListenerSettings:
         LIST,
         "",
         "The accepted audiences. A token must have one of them.",
+        shown_unset="empty",
     )
     sasl_oauthbearer_expected_issuer: str = setting(
         "sasl.oauthbearer.expected.issuer",
@@ -189,6 +201,7 @@ class ListenerSettings:
         "-1",
         "connections.max.reauth.ms for PLAIN. -1 means the value of connections.max.reauth.ms.",
         at_least(-1),
+        shown_unset="hidden",
     )
     scram_256_connections_max_reauth_ms: int = setting(
         "scram-sha-256.connections.max.reauth.ms",
@@ -197,6 +210,7 @@ class ListenerSettings:
         "connections.max.reauth.ms for SCRAM-SHA-256. -1 means the value of "
         "connections.max.reauth.ms.",
         at_least(-1),
+        shown_unset="hidden",
     )
     scram_512_connections_max_reauth_ms: int = setting(
         "scram-sha-512.connections.max.reauth.ms",
@@ -205,6 +219,7 @@ class ListenerSettings:
         "connections.max.reauth.ms for SCRAM-SHA-512. -1 means the value of "
         "connections.max.reauth.ms.",
         at_least(-1),
+        shown_unset="hidden",
     )
     oauthbearer_connections_max_reauth_ms: int = setting(
         "oauthbearer.connections.max.reauth.ms",
@@ -213,6 +228,7 @@ class ListenerSettings:
         "connections.max.reauth.ms for OAUTHBEARER. -1 means the value of "
         "connections.max.reauth.ms.",
         at_least(-1),
+        shown_unset="hidden",
     )
     sasl_server_max_receive_size: int = setting(
         "sasl.server.max.receive.size",

@@ -36,7 +36,8 @@ class SecurityProtocol(Enum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
-DEFAULT_MAP = ",".join(f"{name}:{name}" for name in SecurityProtocol.__members__)
+# Kafka shows the default in this order.
+DEFAULT_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 
 class Endpoint(NamedTuple):

@@ -49,6 +49,7 @@ THROTTLE_KEYS = {
         doc=f"The maximum bytes per second that a broker {do} for throttled replicas.",
         check=at_least(0),
         is_dynamic=True,
+        shown_unset="hidden",
     )
     for name, do in ((LEADER_RATE, "sends as leader"), (FOLLOWER_RATE, "fetches as follower"))
 }

@@ -9,9 +9,6 @@ from collections.abc import Iterable
 from ...storage.topic_configs import ConfigType
 from .keys import BOOLEAN, INT, LONG, SHORT, STRING, BrokerKey, Check, anything, at_least
 
-_LIST = ConfigType.LIST
-_NO_PLUGINS = "policies and providers of configurations are classes of Java"
-_ONE_DIRECTORY = "a broker has one data directory, that of log.dirs"
 WITHOUT_EFFECT = (
     "No effect. In Kafka it tunes threads, buffers, timers, internal topics, or tiered storage."
 )
@@ -113,6 +110,7 @@ _ROWS: tuple[tuple[str, ConfigType, str, Check, bool], ...] = (
     ("transaction.state.log.replication.factor", SHORT, "3", _ANY, False),
     ("transaction.state.log.segment.bytes", INT, "104857600", _ANY, False),
 )
+_HIDDEN = ("replica.alter.log.dirs.io.max.bytes.per.second",)  # as Kafka hides its throttles
 TUNING_KEYS = {
     name: BrokerKey(
         name=name,
@@ -121,35 +119,9 @@ TUNING_KEYS = {
         doc=WITHOUT_EFFECT,
         check=check,
         is_dynamic=is_dynamic,
+        shown_unset="hidden" if name in _HIDDEN else "null",
     )
     for name, config_type, default, check, is_dynamic in _ROWS
-}
-KNOWN_KEYS = {
-    name: BrokerKey(
-        name=name,
-        type=config_type,
-        default=default,
-        doc="Only the default is supported.",
-        is_dynamic=is_dynamic,
-        not_served=reason,
-    )
-    for name, config_type, default, is_dynamic, reason in (
-        ("alter.config.policy.class.name", STRING, "", False, _NO_PLUGINS),
-        ("config.providers", _LIST, "", True, _NO_PLUGINS),
-        ("cordoned.log.dirs", _LIST, "", True, _ONE_DIRECTORY),
-        ("create.topic.policy.class.name", STRING, "", False, _NO_PLUGINS),
-        ("log.dir", _LIST, "/tmp/kafka-logs", False, _ONE_DIRECTORY),
-        ("offsets.topic.compression.codec", INT, "0", False, "offsets are not compressed"),
-        ("remote.log.storage.system.enable", BOOLEAN, "false", False, "there is no tiered storage"),
-        ("replica.selector.class", STRING, "", False, "followers serve no consumers"),
-        (
-            "transaction.partition.verification.enable",
-            BOOLEAN,
-            "true",
-            True,
-            "a transaction is verified before anything of it is appended",
-        ),
-    )
 }
 
 

@@ -7,11 +7,8 @@ so an unintended gap is noticed.
 from .compare import Reason
 from .survey import Survey
 
-NO_SECURITY = "no Kerberos, Java keystores, delegation tokens, plug-ins: docs/security.md"
-NO_QUOTAS = "quotas are the byte rates and request_percentage of users and client ids"
 NO_SHARE = "share groups are not served"
 NO_STREAMS = "streams groups are not served"
-NO_METRICS = "clients push no metrics, and brokers have no reporters as plugins"
 FIXED_VOTERS = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
 
 _APIS = {
@@ -24,18 +21,8 @@ _FEATURES = {
     FIXED_VOTERS: ("kraft.version",),
 }
 _BROKER_KEYS = {
-    NO_SECURITY: (
-        "delegation.token.secret.key",
-        "ssl.*",
-        "sasl.*",
-        "security.*",
-        "principal.builder.class",
-        "early.start.listeners",
-    ),
-    NO_QUOTAS: ("client.quota.callback.class",),
     NO_SHARE: ("group.share.*", "share.*", "errors.deadletterqueue.*"),
     NO_STREAMS: ("group.streams.*",),
-    NO_METRICS: ("metric.reporters", "kafka.metrics.reporters"),
     FIXED_VOTERS: (
         "controller.*",
         "metadata.log.dir",

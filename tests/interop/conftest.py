@@ -60,7 +60,7 @@ def stack() -> Iterator[ExitStack]:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
     """Run one node of Apache Kafka."""
     folder = tmp_path_factory.mktemp("kafka")
-    with KafkaPeer(folder, settings=TARGETS) as peer:
+    with KafkaPeer(folder, settings=TARGETS | {"min.insync.replicas": "1"}) as peer:
         host, port = peer.bootstrap.split(":")
         raw = RawPeer("kafka", (host, int(port)))
         yield raw

@@ -37,18 +37,6 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant(
         "*",
-        "*",
-        "*configs[min.insync.replicas].*",
-        "Kafka 4 keeps it as a dynamic config of the cluster, for its eligible leader replicas",
-    ),
-    Meant(
-        "DescribeConfigs",
-        "the whole cluster",
-        "results[].configs[min.insync.replicas]",
-        "Kafka 4 keeps it as a dynamic config of the cluster, for its eligible leader replicas",
-    ),
-    Meant(
-        "*",
         "*a list with doubles",
         "*error_code",
         "a policy named twice is a mistake",
@@ -70,12 +58,6 @@ MEANT: tuple[Meant, ...] = (
         "replication is not throttled, so it says so",
         kafka="NONE",
         ours="INVALID_CONFIG",
-    ),
-    Meant(
-        "DescribeConfigs",
-        "with synonyms",
-        "*configs[flush.ms].synonyms[log.flush.interval.ms]",
-        "Kafka's broker key has no default of its own",
     ),
     Meant("DescribeConfigs", "kind 8", "*configs[*", "Java's loggers are others than Python's"),
     Meant(

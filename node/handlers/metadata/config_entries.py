@@ -6,6 +6,7 @@ are listed as synonyms, and the first is effective.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import dropwhile
 from typing import NamedTuple
 
 from ....coordinator.metadata.cluster_tables import WHOLE_CLUSTER
@@ -15,12 +16,13 @@ from ...config.broker_config import BROKER_KEYS
 from ...config.client_metrics import CLIENT_METRICS_KEYS
 from ...config.dynamic import topic_defaults_in_force
 from ...config.group_configs import GROUP_KEYS
-from ...config.keys import COARSER_UNITS
+from ...config.keys import COARSER_UNITS, FLUSH_MS
 from ...services import BrokerServices
 from .logger_levels import logger_levels
 
 NODE_ID_DIGITS_MAX = 10  # the length of a 31-bit number
 UNKNOWN_TYPE = 0
+MIN_IN_SYNC = "min.insync.replicas"
 CONFIGS_MAX = 500  # the limit for one topic in a request, which is above the number of configs
 # The values of Kafka's ConfigSource.
 TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 2, 3, 4, 5
@@ -49,7 +51,8 @@ class Entry(NamedTuple):
 
 def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) -> list[Entry]:
     """Return all configs of a topic that has these values of its own, by name."""
-    defaults = topic_defaults_in_force(broker.config, broker.state.broker_configs)
+    dynamic = {**broker.state.broker_configs, WHOLE_CLUSTER: _cluster_configs(broker)}
+    defaults = topic_defaults_in_force(broker.config, dynamic)
     return [
         _topic_entry(broker, row, configs, defaults)
         for _, row in sorted(TOPIC_CONFIGS.items())
@@ -77,11 +80,13 @@ def broker_entries(broker: BrokerServices) -> list[Entry]:
     """Return all configs of this broker, by name."""
     entries = []
     for name, key in sorted(BROKER_KEYS.items()):
-        synonyms = list(_broker_synonyms(broker, name))
+        synonyms = _broker_synonyms(broker, name)
+        if key.shown_unset == "hidden" and not any(each.source != DEFAULT for each in synonyms):
+            continue
         value = synonyms[0].value if synonyms else None
         if not synonyms or synonyms[0].source == DEFAULT:
             # Text_of resolves defaults that depend on other keys.
-            value = broker.config.text_of(name)
+            value = broker.config.text_of(name) or value
         source = synonyms[0].source if synonyms else DEFAULT
         if key.type == ConfigType.PASSWORD:
             value, synonyms = None, [each._replace(value=None) for each in synonyms]
@@ -92,7 +97,7 @@ def broker_entries(broker: BrokerServices) -> list[Entry]:
 def dynamic_cluster_entries(broker: BrokerServices) -> list[Entry]:
     """Return the dynamic configs of the whole cluster."""
     entries = []
-    for name, value in sorted(broker.state.broker_configs.get(WHOLE_CLUSTER, {}).items()):
+    for name, value in sorted(_cluster_configs(broker).items()):
         key = BROKER_KEYS.get(name)
         if key is not None:
             synonyms = [Synonym(name, value, DYNAMIC_CLUSTER)]
@@ -106,7 +111,7 @@ def group_entries(broker: BrokerServices, group_id: str) -> list[Entry]:
     entries: list[Entry] = []
     for name, (key, broker_name) in sorted(GROUP_KEYS.items()):
         if broker_name is not None and broker_name in BROKER_KEYS:
-            synonyms = list(_broker_synonyms(broker, broker_name))
+            synonyms = _broker_synonyms(broker, broker_name)
         else:  # the key's group type has no broker keys here
             synonyms = [Synonym(broker_name or name, key.default or "", DEFAULT)]
         if name in configs:
@@ -150,7 +155,7 @@ def _topic_entry(
     configs: Mapping[str, str],
     defaults: Mapping[str, str],
 ) -> Entry:
-    synonyms = [] if row.broker_name is None else list(_broker_synonyms(broker, row.broker_name))
+    synonyms = [] if row.broker_name is None else _broker_synonyms(broker, row.broker_name)
     if row.broker_name is not None and (not synonyms or synonyms[0].source == DEFAULT):
         synonyms = list(_coarser_synonyms(broker, row.broker_name)) or synonyms
     value = row.default
@@ -163,19 +168,52 @@ def _topic_entry(
     return Entry(row.name, value, source, False, row.type, synonyms, row.doc)
 
 
-def _broker_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
-    key, config = BROKER_KEYS[name], broker.config
-    configs = broker.state.broker_configs
-    for of, source in ((str(broker.node_id), DYNAMIC_BROKER), (WHOLE_CLUSTER, DYNAMIC_CLUSTER)):
-        if name in (dynamic := configs.get(of, {})):
-            yield Synonym(name, dynamic[name], source)
-    if name in config.static_values:
-        yield Synonym(name, config.static_values[name], STATIC)
-    default = key.default
-    if key.topic_config == "min.insync.replicas" and name not in config.static_values:
-        default = config.topic_defaults["min.insync.replicas"]
-    if default:
-        yield Synonym(name, default, DEFAULT)
+def _cluster_configs(broker: BrokerServices) -> dict[str, str]:
+    """Return the dynamic configs of the whole cluster.
+
+    They always have min.insync.replicas, which the metadata keeps for elections. Kafka keeps it as
+    a dynamic config while ELR is enabled (KIP-966), so that it is one value for all brokers.
+    """
+    state = broker.state
+    kept = {key: text for key, text in state.defaults.items() if key == MIN_IN_SYNC}
+    return kept | state.broker_configs.get(WHOLE_CLUSTER, {})
+
+
+def _stand_ins() -> dict[str, tuple[str, ...]]:
+    """Return the keys of one setting by each of them. The first that is set is in force."""
+    found = {FLUSH_MS: [FLUSH_MS, "log.flush.scheduler.interval.ms"]}
+    for coarser, (finer, _, _) in COARSER_UNITS.items():
+        found.setdefault(finer, [finer]).append(coarser)
+    return {name: tuple(names) for names in found.values() for name in names}
+
+
+_STAND_INS = _stand_ins()
+
+
+def _broker_synonyms(broker: BrokerServices, name: str) -> list[Synonym]:
+    """Return the sources of a key. Those before the first source of this name are left out."""
+    names = _STAND_INS.get(name, (name,))
+    defaults = {each: _default(broker, each) for each in names}
+    found = [
+        Synonym(each, values[each], source)
+        for values, source in (
+            (broker.state.broker_configs.get(str(broker.node_id), {}), DYNAMIC_BROKER),
+            (_cluster_configs(broker), DYNAMIC_CLUSTER),
+            (broker.config.static_values, STATIC),
+            ({each: text for each, text in defaults.items() if text is not None}, DEFAULT),
+        )
+        for each in names
+        if each in values
+    ]
+    return list(dropwhile(lambda synonym: synonym.name != name, found))
+
+
+def _default(broker: BrokerServices, name: str) -> str | None:
+    """Return the default of a key, or None for a key without one."""
+    key = BROKER_KEYS[name]
+    if name == MIN_IN_SYNC:
+        return broker.config.min_insync_default
+    return key.default or ("" if key.shown_unset == "empty" else None)
 
 
 def _coarser_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:

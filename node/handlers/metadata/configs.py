@@ -59,6 +59,7 @@ from ..answers import NO_ERROR, code_and_message, entries_bytes, of_each
 from .config_entries import (
     CONFIGS_MAX,
     LOGGER,
+    MIN_IN_SYNC,
     Entry,
     Synonym,
     as_parsed,
@@ -74,7 +75,6 @@ from .logger_levels import alter_logger_levels, logger_count
 
 logger = logging.getLogger(__name__)
 LOGGER_RESOURCE = 8
-MIN_IN_SYNC = "min.insync.replicas"
 OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 SORTED_A_STEP = 25  # each resource costs several lookups and checks
 if TYPE_CHECKING:
@@ -344,9 +344,7 @@ def _check_min_in_sync(
                 f"Broker-level {MIN_IN_SYNC} cannot be altered while ELR is enabled."
             )
         return
-    before = broker.state.broker_configs.get(WHOLE_CLUSTER, {})
-    is_lost = replaces_all and MIN_IN_SYNC in before and MIN_IN_SYNC not in named
-    if is_lost or named.get(MIN_IN_SYNC) == DELETE:
+    if (replaces_all and MIN_IN_SYNC not in named) or named.get(MIN_IN_SYNC) == DELETE:
         raise InvalidConfig(f"Cluster-level {MIN_IN_SYNC} cannot be removed while ELR is enabled.")
 
 

@@ -51,7 +51,15 @@ def test_broker_config_of_a_single_node_has_replication_factor_one() -> None:
 
 def test_broker_config_names_all_missing_keys_together() -> None:
     message = refusal({})
-    assert all(name in message for name in REQUIRED)
+    assert all(name in message for name in REQUIRED if name != "listeners")
+
+
+def test_broker_config_without_listeners_has_the_listener_of_kafka() -> None:
+    properties = {name: text for name, text in REQUIRED.items() if name != "listeners"}
+    assert "set advertised.listeners" in refusal(properties)
+    properties["advertised.listeners"] = "PLAINTEXT://127.0.0.1:9092"
+    (listener,) = BrokerConfig.from_properties(properties).endpoints
+    assert (listener.name, listener.bind) == ("PLAINTEXT", ("", 9092))
 
 
 @pytest.mark.parametrize(

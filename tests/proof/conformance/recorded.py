@@ -54,7 +54,9 @@ def ours() -> Survey:
     topic_keys = (name for name, row in TOPIC_CONFIGS.items() if not row.is_internal)
     configs = {
         "topic": frozenset(topic_keys),
-        "broker": frozenset(BROKER_KEYS),
+        "broker": frozenset(
+            name for name, key in BROKER_KEYS.items() if key.shown_unset != "hidden"
+        ),
         "client-metrics": frozenset(CLIENT_METRICS_KEYS),
         "group": frozenset(GROUP_KEYS),
     }

@@ -104,8 +104,9 @@ def test_describe_configs_prefers_the_cluster_wide_value_to_the_file() -> None:
     assert [source for _, _, source in synonyms_of(segment)] == [3, 4, 5]
     own = described(broker, BROKER, "1")["log.segment.bytes"]
     assert (own.value, own.config_source, own.read_only) == ("3000000", 3, False)
-    (cluster,) = described(broker, BROKER, "").values()
-    assert (cluster.name, cluster.value) == ("log.segment.bytes", "3000000")
+    cluster = described(broker, BROKER, "")
+    assert cluster.keys() == {"log.segment.bytes", "min.insync.replicas"}
+    assert cluster["log.segment.bytes"].value == "3000000"
 
 
 TYPED = {
@@ -136,7 +137,7 @@ def test_describe_configs_shows_values_of_all_brokers_as_kafka_does() -> None:
     broker = FakeBroker()
     broker.create("a")
     assert alter(broker, change(BROKER, "", ("log.preallocate", SET, " TRUE ")))[0][0] == 0
-    (cluster,) = described(broker, BROKER, "").values()
+    cluster = described(broker, BROKER, "")["log.preallocate"]
     assert (cluster.value, synonyms_of(cluster)) == (
         " TRUE ",
         [("log.preallocate", " TRUE ", 3)],
@@ -190,7 +191,8 @@ def test_describe_configs_shows_a_brokers_file_as_parsed() -> None:
 
 def test_describe_configs_of_a_broker_shows_all_its_keys() -> None:
     configs = described(FakeBroker(), BROKER, "1")
-    assert sorted(configs) == sorted(BROKER_KEYS)
+    shown = [name for name, key in BROKER_KEYS.items() if key.shown_unset != "hidden"]
+    assert sorted(configs) == sorted(shown)
     node_id = configs["node.id"]
     assert (node_id.value, node_id.config_source, node_id.read_only) == ("1", 4, True)
     factor = configs["default.replication.factor"]
@@ -202,6 +204,62 @@ def test_describe_configs_of_a_broker_shows_all_its_keys() -> None:
     assert configs["min.insync.replicas"].value == "2"
     assert configs["broker.rack"].value is None
     assert all(config.documentation for config in configs.values())
+
+
+def test_describe_configs_of_a_broker_shows_keys_of_plugins_only_when_they_are_set() -> None:
+    """Kafka defines these keys outside the table that it describes."""
+    names = {"super.users", "leader.replication.throttled.rate", "plain.sasl.jaas.config"}
+    assert not names & described(FakeBroker(), BROKER, "1").keys()
+    broker = FakeBroker(super_users="User:admin", plain_sasl_jaas_config='user_a="b"')
+    rate = ("leader.replication.throttled.rate", SET, "1000")
+    assert alter(broker, change(BROKER, "1", rate)) == [(0, None)]
+    configs = described(broker, BROKER, "1")
+    assert names <= configs.keys()
+    assert configs["super.users"].value == "User:admin"
+    assert configs["plain.sasl.jaas.config"].value is None, "a secret"
+
+
+def test_describe_configs_of_a_broker_shows_an_empty_default_as_text() -> None:
+    configs = described(FakeBroker(), BROKER, "1")
+    for name in ("authorizer.class.name", "cordoned.log.dirs", "max.connections.per.ip.overrides"):
+        assert (configs[name].value, synonyms_of(configs[name])) == ("", [(name, "", 5)])
+    for name in ("advertised.listeners", "broker.rack", "create.topic.policy.class.name"):
+        assert (configs[name].value, synonyms_of(configs[name])) == (None, [])
+
+
+def test_describe_configs_shows_min_isr_as_a_dynamic_config_of_the_cluster() -> None:
+    """Kafka stores it there while ELR is enabled."""
+    broker, key = FakeBroker(min_insync_replicas="1"), "min.insync.replicas"
+    broker.create("a")
+    (of_cluster,) = described(broker, BROKER, "").values()
+    assert (of_cluster.name, of_cluster.value, of_cluster.config_source) == (key, "1", 3)
+    for kind, name in ((BROKER, "1"), (TOPIC, "a")):
+        found = described(broker, kind, name)[key]
+        assert synonyms_of(found) == [(key, "1", 3), (key, "1", 4), (key, "2", 5)]
+    assert alter(broker, change(BROKER, "", (key, SET, "3"))) == [(0, None)]
+    assert described(broker, TOPIC, "a")[key].value == "3"
+    assert described(broker, BROKER, "")[key].value == "3"
+
+
+def test_describe_configs_of_a_key_lists_the_keys_that_stand_in_for_it() -> None:
+    broker = FakeBroker(log_retention_minutes="5")
+    broker.create("a")
+    ms, minutes, hours = (f"log.retention.{unit}" for unit in ("ms", "minutes", "hours"))
+    configs = described(broker, BROKER, "1")
+    assert (configs[ms].value, synonyms_of(configs[ms])) == (None, [])
+    assert synonyms_of(configs[minutes]) == [(minutes, "5", 4), (hours, "168", 5)]
+    assert alter(broker, change(BROKER, "1", (ms, SET, "9"))) == [(0, None)]
+    configs = described(broker, BROKER, "1")
+    every = [(ms, "9", 2), (minutes, "5", 4), (hours, "168", 5)]
+    assert [synonyms_of(configs[name]) for name in (ms, minutes, hours)] == [
+        every,
+        every[1:],
+        every[2:],
+    ]
+    assert synonyms_of(described(broker, TOPIC, "a")["retention.ms"]) == every
+    assert synonyms_of(configs["log.flush.interval.ms"]) == []
+    flush = described(broker, TOPIC, "a")["flush.ms"]
+    assert (flush.value, synonyms_of(flush)) == (str(2**63 - 1), [])
 
 
 @pytest.mark.parametrize(
@@ -342,10 +400,11 @@ def test_broker_config_of_one_broker_overrides_that_of_all(broker: FakeBroker) -
     )
     shown = described(broker, BROKER, "1")[key]
     assert (shown.value, shown.config_source, shown.read_only) == ("500", 2, False)
-    assert synonyms_of(shown) == [(key, "500", 2), (key, "1000", 3), (key, "604800000", 5)][:2]
+    hours = ("log.retention.hours", "168", 5)
+    assert synonyms_of(shown) == [(key, "500", 2), (key, "1000", 3), hours]
     of_topic = described(broker, TOPIC, "a")["retention.ms"]
     assert (of_topic.value, of_topic.config_source) == ("500", 2)
-    assert described(broker, BROKER, "").keys() == {key}
+    assert described(broker, BROKER, "").keys() == {key, "min.insync.replicas"}
     assert alter(broker, change(BROKER, "1", (key, UNSET, None))) == [(0, None)]
     assert described(broker, BROKER, "1")[key].value == "1000"
 

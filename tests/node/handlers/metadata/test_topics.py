@@ -44,7 +44,7 @@ def test_create_topics_answer_shows_every_config_and_its_source() -> None:
     assert sorted(configs) == sorted(n for n, row in TOPIC_CONFIGS.items() if not row.is_internal)
     assert configs["retention.ms"] == ("5", 1)
     assert configs["segment.bytes"] == ("2000000", 4)
-    assert configs["min.insync.replicas"] == ("2", 5)
+    assert configs["min.insync.replicas"] == ("2", 3)
     assert configs["cleanup.policy"] == ("delete", 5)
 
 
