@@ -177,9 +177,12 @@ def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
 
 def meant_rows() -> list[tuple[str, ...]]:
     """Return the outcomes that differ from Kafka's, by the reason."""
-    names: dict[str, list[str]] = {}
-    for name, reason in (meant_outcomes.CALLS | meant_outcomes.COMMANDS).items():
-        names.setdefault(reason, []).append(f"`{name}`")
+    names: dict[str, dict[str, None]] = {}
+    known = meant_outcomes.CALLS | meant_outcomes.COMMANDS | meant_outcomes.FORMS
+    for name, reason in known.items():
+        names.setdefault(reason, {})[f"`{name}`"] = None
+    for line in meant_outcomes.LINES:
+        names.setdefault(line.reason, {})[f"lines of `{line.command}`"] = None
     return [(", ".join(found), reason) for reason, found in names.items()]
 
 

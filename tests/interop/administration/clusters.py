@@ -1,7 +1,16 @@
-"""Three nodes of ours and of Apache Kafka, with equal defaults."""
+"""Three nodes of ours and of Apache Kafka 4.4, with equal settings."""
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "min.insync.replicas": "2",
+}
+# A key that is set only by one of both would be described with another source.
+ALL_SETTINGS = SETTINGS | {
+    "default.replication.factor": "3",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "3",
 }

@@ -1,44 +1,78 @@
 """Calls of Java's Admin and commands of Kafka's tools that differ, and why (docs/protocol.md)."""
 
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
-SHARE = "share groups are not served"
-STREAMS = "streams groups are not served"
-NO_KRAFT = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
-ALL_ALIKE = "max.connection.creation.rate limits addresses, of all alike"
+from oncelog.proof.conformance.reasons import FIXED_VOTERS, NO_SHARE, NO_STREAMS, OWN_KEYS, REASONS
+
+IP_QUOTAS = "quotas of IP addresses are not served; max.connection.creation.rate limits all"
 NO_SUCH_GROUPS = "share and streams groups are not served, and there is no KRaft"
 
 CALLS = {
-    "*ShareGroup*": SHARE,
-    "describeStreamsGroups *": STREAMS,
+    "*ShareGroup*": NO_SHARE,
+    "describeStreamsGroups *": NO_STREAMS,
     "describeFeatures": NO_SUCH_GROUPS,
-    "updateFeatures kraft.version *": NO_KRAFT,
+    "updateFeatures kraft.version *": FIXED_VOTERS,
 }
 # Share groups are deleted by a request that is served, of which they are no part.
 SAME_CALLS = ("deleteShareGroups",)
 
 COMMANDS = {
-    "topics too many replicas": "a broker has one log directory; Kafka says more of them",
-    "configs topic all": "Kafka's cluster has its own min.insync.replicas for its ELR",
-    "configs broker all": "defaults and keys are those of docs/configuration.md",
-    "configs broker describe": "a key without a value of its own has no default",
-    "configs broker default describe*": "Kafka's cluster has its own min.insync.replicas",
-    "configs broker loggers": "Java's loggers are others than Python's",
-    "configs quota ip alter": ALL_ALIKE,
-    "configs quota ip delete": ALL_ALIKE,
-    "console-share-consumer": SHARE,
-    "share-groups describe": SHARE,
-    "streams-groups describe": STREAMS,
+    "configs quota ip alter": IP_QUOTAS,
+    "configs quota ip delete": IP_QUOTAS,
+    "console-share-consumer": NO_SHARE,
+    "share-groups describe": NO_SHARE,
+    "streams-groups describe": NO_STREAMS,
     "formatter TransactionLog": "transactions are kept by Raft groups: oncelog txn log",
-    "metadata-quorum status": NO_KRAFT,
-    "metadata-quorum replication": NO_KRAFT,
-    "features describe": NO_SUCH_GROUPS,
     "features upgrade dry": NO_SUCH_GROUPS,
-    "features kraft.version": NO_KRAFT,
-    "broker-api-versions": NO_SUCH_GROUPS,
+    "features kraft.version": FIXED_VOTERS,
 }
+FORMS = {"configs broker loggers": "loggers are Python's: their form is compared, not their names"}
+
+
+class MeantLine(NamedTuple):
+    """Lines of a command's output that differ, by a pattern (`*`)."""
+
+    command: str
+    pattern: str
+    reason: str
+
+
+def _by_conformance(kind: str, command: str, form: str) -> list[MeantLine]:
+    """Return the lines about what `oncelog conformance` finds missing, with its reasons."""
+    return [
+        MeantLine(command, form.format(each.pattern.removeprefix("broker ")), each.reason)
+        for each in REASONS
+        if each.kind == kind
+    ]
+
+
+LINES = (
+    *_by_conformance("config", "configs broker all", "{}=*"),
+    MeantLine("configs broker all", "sasl.enabled.mechanisms=*", "there is no Kerberos"),
+    MeantLine("configs broker all", "ssl.*store.type=*", "keystores are PEM, not Java's"),
+    MeantLine(
+        "configs broker all",
+        "transaction.two.phase.commit.enable=*",
+        "prepared transactions are enabled by default",
+    ),
+    MeantLine("configs broker all", f"{OWN_KEYS}*", "keys that only oncelog has are shown, too"),
+    MeantLine("configs broker all", "cluster.id=*", "keys that only oncelog has are shown, too"),
+    *_by_conformance("feature", "features describe", "Feature: {} *"),
+    *_by_conformance("api", "broker-api-versions", "{}(*"),
+    *_by_conformance("versions", "broker-api-versions", "{}(*"),
+    MeantLine("metadata-quorum status", "CurrentVoters: *", FIXED_VOTERS),
+    MeantLine("metadata-quorum status", "CurrentObservers: *", FIXED_VOTERS),
+    MeantLine("metadata-quorum replication", "* Observer", FIXED_VOTERS),
+    MeantLine("metadata-quorum replication", "* Follower", FIXED_VOTERS),
+)
 
 
 def reason(name: str, meant: dict[str, str]) -> str | None:
     """Return why something of this name differs, or None where it must not differ."""
     return next((why for pattern, why in meant.items() if fnmatchcase(name, pattern)), None)
+
+
+def meant_lines(command: str, line: str) -> list[MeantLine]:
+    """Return the rows of LINES that explain a line."""
+    return [each for each in LINES if each.command == command and fnmatchcase(line, each.pattern)]

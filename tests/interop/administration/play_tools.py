@@ -18,7 +18,7 @@ _TOPIC = "assigned"
 _PASSING = (
     # One with five digits has as many characters as an id, one with four has not.
     (re.compile(r"console-consumer-\d+"), "A CONSOLE CONSUMER"),
-    (re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])"), "ID"),
+    (re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w(-])"), "ID"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?"), "HOST"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,:]\d+"), "TIME"),
@@ -86,7 +86,9 @@ def comparable(command: Command, outcome: Outcome) -> Played:
     if command.name.startswith("formatter"):  # the keys only, because some records appear twice
         text = "\n".join(_KEY_OF_RECORD.findall(text))
     lines: set[str] = set()
-    for line in text.splitlines():
+    for line in map(str.strip, text.splitlines()):
+        for form, word in command.forms:
+            line = re.sub(form, word, line)
         for expression, word in _PASSING:
             line = expression.sub(word, line)
         if not command.is_exact:

@@ -15,7 +15,8 @@ class Command(NamedTuple):
 
     text: its standard input. takes: a name for the match of an expression in its output. is_exact:
     figures are compared, too. begins, ends: a tool that runs during the next commands. until: the
-    command is repeated until this expression matches its output.
+    command is repeated until this expression matches its output. forms: expressions and what stands
+    for their matches in lines of which only the form is compared.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Command(NamedTuple):
     begins: bool = False
     ends: bool = False
     until: str = ""
+    forms: tuple[tuple[str, str], ...] = ()
     server: str = "--bootstrap-server {bootstrap} "
     seconds: int = 40
 
@@ -92,7 +94,7 @@ def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
 
 OF_TOPIC = "--entity-type topics --entity-name t"
 OF_IP = "--entity-type ips --entity-name 127.0.0.9"
-OF_BROKER = "--entity-type brokers --entity-name 1"
+OF_BROKER = "--entity-type brokers --entity-name 2"  # no controller in Kafka's cluster
 CONFIGS = of_tool(
     "ConfigCommand",
     *_entity("topic", OF_TOPIC, "retention.ms=100000,max.message.bytes=2000000"),
@@ -105,7 +107,14 @@ CONFIGS = of_tool(
     *_entity("broker", OF_BROKER, "log.retention.ms=100000"),
     row("configs broker read only", _alter(OF_BROKER, "node.id=7")),
     *_entity("broker default", "--entity-type brokers --entity-default", "log.cleaner.threads=2"),
-    row("configs broker loggers", "--describe --entity-type broker-loggers --entity-name 1"),
+    row(
+        "configs broker loggers",
+        "--describe --entity-type broker-loggers --entity-name 1",
+        forms=(
+            (r"^(?!root=)[\w.-]+=", "A LOGGER="),
+            (r"(?<==)(TRACE|DEBUG|INFO|WARN|ERROR|FATAL)(?= )", "A LEVEL"),
+        ),
+    ),
     row(
         "configs broker logger alter",
         _alter("--entity-type broker-loggers --entity-name 1", "root=ERROR"),
