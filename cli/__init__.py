@@ -1,5 +1,4 @@
-"""cli: the command line, with one file for each family of commands; the top floor.
+"""The command line, with one file for each family of commands, on the top floor.
 
-What a command does is implemented in the lower parts. Begin with main.py, which has the rules of
-these files.
+The lower parts implement the commands. Begin with main.py, which has the rules of these files.
 """

@@ -203,7 +203,7 @@ def _transfers(
 
 
 def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
-    """Run a demo on its own cluster. Keep the data if it could not be judged."""
+    """Run a demo on its own cluster; keep the data if the demo could not be judged."""
     is_kept = False
     try:
         cluster.up()
@@ -224,7 +224,7 @@ def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]")
 
 
 def _engine(broken: str) -> Literal["spark", "workers"]:
-    """Return the default engine: Spark if it is installed and no bug is requested."""
+    """Return the default engine, which is Spark if it is installed and no bug is requested."""
     from ..proof.demo.spark_engine import is_installed
 
     if broken != "none":  # a bug is planted in the producer or in the workers
@@ -395,7 +395,7 @@ def failover(
 def _measured(
     grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions, is_secured: bool
 ) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
-    """Run the grid. Return the environment and the results."""
+    """Run the grid; return the environment and the results."""
     from ..proof.bench.report import environment
     from ..proof.bench.target import bench_target
 

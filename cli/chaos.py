@@ -1,4 +1,4 @@
-"""`oncelog chaos` makes faults in a cluster under load, and judges the result."""
+"""`oncelog chaos` injects faults into a cluster under load, and judges the result."""
 
 import itertools
 from pathlib import Path

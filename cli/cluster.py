@@ -177,7 +177,7 @@ def up(
 
 
 def _wants_metrics(metrics: bool | None, port: int | None) -> bool | None:
-    """Return whether metrics are requested. None keeps the setting of an existing cluster."""
+    """Return whether metrics are requested, or None to keep the setting of an existing cluster."""
     if port is not None and (metrics is False or not 0 < port <= PORT_MAX):
         raise Failure(f"--metrics-port is 1 to {PORT_MAX}, and not for --no-metrics.", exit_code=2)
     wants = True if port is not None else metrics
@@ -390,7 +390,7 @@ def node(
 
 
 def _probe(query: Query, seconds: float) -> int:
-    """Probe a cluster for a while. A local cluster also reports what occupied its event loops."""
+    """Probe a cluster for a while; for a local cluster also report the causes of stalls."""
     from ..deploy.inspect.cluster_watch import ClusterWatch, WatchResult
     from ..deploy.inspect.probe import LIMIT_MS, Probe, targets_behind
 
@@ -421,7 +421,7 @@ def _probe(query: Query, seconds: float) -> int:
 
 
 def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
-    """Return the rows of `ps`. Roles are empty while the cluster does not answer."""
+    """Return the rows of `ps`, with empty roles while the cluster does not answer."""
     from ..deploy.inspect.node_troubles import link_troubles, metrics_of
     from ..wire.errors import KafkaError
 
@@ -467,7 +467,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
 
 
 def _successor(cluster: "Cluster", role: str, old: int, killed_at: float) -> str:
-    """Wait up to 15 s for the next holder of a role, and say how long the take-over took."""
+    """Wait up to 15 s for the next holder of a role, and print how long the take-over took."""
     from ..wire.errors import KafkaError
 
     while time.monotonic() < killed_at + 15:

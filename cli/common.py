@@ -83,7 +83,7 @@ DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
 
 
 def registry_url(url: str | None, cluster: ClusterChoice) -> str:
-    """Return the URL of the Schema Registry. Raise Failure if no option or profile has one."""
+    """Return the URL of the Schema Registry; raise Failure if no option or profile has one."""
     found = url or cluster.registry()
     if not found:
         raise Failure(
@@ -97,8 +97,9 @@ def registry_url(url: str | None, cluster: ClusterChoice) -> str:
 def add_family(
     app: App, name: str, about: str, *commands: Callable[..., Any], **named: Callable[..., Any]
 ) -> None:
-    """Add a family of commands under one name. `named` gives commands other names than their
-    functions.
+    """Add a family of commands under one name.
+
+    named: commands with other names than their functions.
     """
     family = App(name=name, help=about)
     for command in commands:
@@ -109,12 +110,12 @@ def add_family(
 
 
 def headings(*keys: str, **others: str) -> dict[str, str]:
-    """Return the columns of a table: key -> heading, by default the key in capitals."""
+    """Return the headings of a table by key, by default the key in capitals."""
     return {key: others.get(key, key.replace("_", " ").upper()) for key in keys}
 
 
 def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -> None:
-    """A report as one JSON object, or in words."""
+    """Print a report as one JSON object, or in words."""
     if output == "json":
         print(json.dumps(fields, default=str))
     else:
@@ -123,7 +124,7 @@ def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -
 
 
 def require(extra: str, *modules: str) -> None:
-    """Failure, with the command that helps, unless the modules of an extra are installed."""
+    """Raise Failure, with the command that helps, unless the modules of an extra are installed."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         command = f"{Path(sys.executable).name} -m pip install '.[{extra}]'"
@@ -133,7 +134,7 @@ def require(extra: str, *modules: str) -> None:
 
 
 def pairs(texts: Sequence[str] | None) -> dict[str, str]:
-    """`key=value` texts as a dictionary."""
+    """Return `key=value` texts as a dictionary."""
     found: dict[str, str] = {}
     for text in texts or ():
         key, separator, value = text.partition("=")
@@ -146,7 +147,7 @@ def pairs(texts: Sequence[str] | None) -> dict[str, str]:
 def feature_levels(texts: list[str] | None) -> dict[str, int]:
     """Return the levels of features by name.
 
-    Raise Failure for a level that a cluster cannot have.
+    Raises Failure for a level that a cluster cannot have.
     """
     from ..wire.features import FEATURES
 

@@ -1,4 +1,4 @@
-"""Commands about records: produce, consume, log dump."""
+"""Commands about records, which are produce, consume, and log dump."""
 
 import json
 import sys
@@ -117,7 +117,7 @@ async def consume(
 
 
 def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...]]:
-    """The topic and the partitions that TOPIC/P and --partition name."""
+    """Return the topic and the partitions that TOPIC/P and --partition name."""
     if "/" not in topic:
         return topic, tuple(dict.fromkeys(only or ()))
     if only:
@@ -129,7 +129,7 @@ def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...
 
 
 def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:
-    """Return a function that prints records: bytes to a program, printable text to a terminal."""
+    """Return a function that prints records, bytes to a program, printable text to a terminal."""
     from .records.json_lines import Decoded, as_text, compact, fields_of
     from .records.reading import decoded
     from .records.template import compiled
@@ -176,7 +176,7 @@ def _columns(record: Any, shown: tuple[bytes | None, bytes | None]) -> bytes:
 
 
 def _printable(data: bytes | None) -> bytes | None:
-    """Return bytes without control characters, which could move the cursor. A tab stays."""
+    """Return bytes without control characters except tabs, which could move the cursor."""
     if data is None:
         return None
     return printable(data.decode(errors="backslashreplace"), keep="\t").encode()
@@ -223,13 +223,13 @@ def dump(
 
 
 def _partition_of(folder: str) -> tuple[str, int]:
-    """Return the topic and the partition of a folder; -1 if its name is not that of a partition."""
+    """Return the topic and the partition of a folder, -1 if its name names no partition."""
     topic, _, number = folder.rpartition("-")
     return (topic, int(number)) if topic and number.isdecimal() else (folder, -1)
 
 
 def _place(target: str, data: Path, node: int | None) -> Path:
-    """The folder or file that a person means."""
+    """Return the folder or file of an argument."""
     path = Path(target)
     if path.exists():
         return path

@@ -248,7 +248,7 @@ def delete(
 
 
 def target(text: str) -> tuple[str, int]:
-    """Parse --to into ("offset" | "time", number). earliest and latest are times."""
+    """Parse --to into ("offset" | "time", number), where earliest and latest are times."""
     if text in ("earliest", "latest"):
         return "time", EARLIEST if text == "earliest" else LATEST
     if text.isdecimal():
@@ -293,7 +293,7 @@ def _offsets(
 def _partitions(
     admin: "BlockingAdmin", named: list[str] | None, committed: Mapping[TopicPartition, Any]
 ) -> list[TopicPartition]:
-    """The partitions that were named, or all that have a committed offset."""
+    """Return the named partitions, or all partitions with a committed offset."""
     if not named:
         return sorted(committed)
     found: set[TopicPartition] = set()

@@ -1,4 +1,4 @@
-"""`oncelog inject` makes faults of the protocol between a client and any Kafka."""
+"""`oncelog inject` injects faults of the protocol between a client and any Kafka."""
 
 import re
 import time
@@ -64,7 +64,7 @@ class FaultOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchOptions:
-    """To which requests."""
+    """The requests that the fault affects."""
 
     api: Annotated[
         list[str],
@@ -129,7 +129,7 @@ def inject(
 
 
 def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
-    """Return the sentence that says how many matching requests were missing."""
+    """Return a sentence with the number of missing matching requests."""
     given = {
         "--client-id": match.client_id,
         "--topic": match.topic,
@@ -145,7 +145,7 @@ def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
 
 
 def _rule(match: MatchOptions, fault: FaultOptions) -> "Rule":
-    """Return the rule of the options. Raise Failure for contradicting options."""
+    """Return the rule of the options; raise Failure for contradicting options."""
     from ..deploy.faults.protocol_proxy.rules import Match, Rule
 
     which = Match(
@@ -211,9 +211,10 @@ def _seconds(text: str) -> float:
 def _wait(
     proxy: "ProtocolProxy", rule: "Rule", seconds: float | None, exit_when_done: bool
 ) -> None:
-    """Wait until all faults are made and the clients have gone, for `seconds`, or for Ctrl-C.
+    """Wait until all faults are injected and the clients have gone, for `seconds`, or for Ctrl-C.
 
-    Clients know only the proxy's address, so they would lose the cluster if it ended before them.
+    Clients know only the proxy's address, so they would lose the cluster if the proxy ended before
+    them.
     """
     end_s = time.monotonic() + (FOR_EVER_S if seconds is None else seconds)
     try:

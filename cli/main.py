@@ -1,8 +1,8 @@
-"""`oncelog`: the command line. The commands are in the files of this folder.
+"""The command line `oncelog`, with the commands in the files of this folder.
 
 These files follow three rules. Modules that are slow to import are imported inside functions, so
-that `oncelog --help` is fast. Results go to stdout, and progress to stderr. A problem is one
-sentence on stderr (what, why, what next) and an exit code: 1 for a failure, 2 for wrong usage, 3
+`oncelog --help` is fast. Results go to stdout, and progress to stderr. A problem is one sentence on
+stderr (what, why, what next) and an exit code. The code is 1 for a failure, 2 for wrong usage, 3
 for a demo that proved nothing, 130 for an interrupt.
 """
 
@@ -62,7 +62,7 @@ Shell = Literal["bash", "zsh", "fish"]
 
 
 def build(width: int | None = None) -> App:
-    """Build the command tree. width: columns of the terminal, for the help."""
+    """Build the command tree; `width` is the number of columns for the help."""
     from ..version import __version__
 
     app = App(

@@ -80,7 +80,7 @@ def _watch(behind: Proxied, instances: int, seconds: float | None, cluster: Clus
 def _wait_and_ask(
     listener: "DiagnosisListener", seconds: float | None, cluster: ClusterOptions
 ) -> None:
-    """Wait for the end or Ctrl-C. Ask the cluster about topics when they are written."""
+    """Wait for the end or Ctrl-C, and ask the cluster about topics when they are written."""
     from ..proof.prove.diagnosis.listener import of_cluster
     from ..wire.errors import KafkaError
 

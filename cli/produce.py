@@ -140,7 +140,7 @@ async def produce(
 def _encoders(
     topic: str, wanted: "dict[Part, tuple[Encode, Path | None]]", registry: Callable[[], str]
 ) -> "dict[Part, Encoder]":
-    """Return the encoders of keys and values; none for raw, which is sent unchanged."""
+    """Return the encoders of keys and values, none for raw, which is sent unchanged."""
     found: dict[Part, Encoder] = {}
     for part, (how, file) in wanted.items():
         if how != "raw":
@@ -152,7 +152,7 @@ def _encoders(
 
 
 def _encoded(record: "NewRecord", encoders: "dict[Part, Encoder]", place: str) -> "NewRecord":
-    """Return a record with encoded key and value. Null stays null."""
+    """Return a record with encoded key and value; null stays null."""
     for part, encode in encoders.items():
         data = record.key if part == "key" else record.value
         if data is None:
@@ -197,7 +197,7 @@ class _Common:
 
 @asynccontextmanager
 async def _telling_obstacles(producer: "Producer") -> AsyncIterator[None]:
-    """Say why nothing is acknowledged, once it has lasted a while, and when that changes."""
+    """Print the reason why no record is acknowledged, after a while and at each change."""
     import asyncio
 
     async def tell_again() -> None:
@@ -227,7 +227,7 @@ def _place(topic: str, partition: int | None) -> tuple[str, int | None]:
 
 
 def _headers(texts: list[str] | None) -> Iterator[tuple[str, str]]:
-    """Parse NAME=VALUE texts, in their order. A name may occur twice."""
+    """Parse NAME=VALUE texts, in their order, where a name may occur twice."""
     for text in texts or ():
         yield from pairs([text]).items()
 
@@ -268,7 +268,7 @@ def _reader(separator: str | None, *, is_json: bool) -> Any:
 def _sources(files: tuple[Path, ...]) -> list[str]:
     """Return the names of the inputs.
 
-    Raise Failure for a missing file before any record is sent.
+    Raises Failure for a missing file before any record is sent.
     """
     for file in files:
         if str(file) != "-" and (not file.exists() or file.is_dir()):  # a pipe has a name, too
@@ -289,10 +289,10 @@ def _lines(source: str) -> Iterator[list[tuple[int, bytes]]]:
 
 
 async def _next(chunks: Iterator[T]) -> T | None:
-    """Return the next chunk; None at the end.
+    """Return the next chunk, or None at the end.
 
     A silent terminal or pipe blocks a thread. The thread must not block the command, so that Ctrl-C
-    ends it.
+    ends the command.
     """
     import asyncio
     import threading
@@ -327,7 +327,7 @@ def _whole(source: str) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _opened(source: str) -> Any:
-    """Open a file for a block. stdin stays open afterwards."""
+    """Open a file for a block; stdin stays open afterwards."""
     if source != "-":
         return Path(source).open("rb")
     try:

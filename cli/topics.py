@@ -235,9 +235,9 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str], dict[s
 
 
 def matching(admin: "BlockingAdmin", names: Sequence[str]) -> list[str]:
-    """Return the names, with each pattern replaced by the topics that match it.
+    """Return the names, with each pattern replaced by the topics that match.
 
-    Internal topics match only a pattern that begins with __. Raise Failure when no topic matches.
+    Internal topics match only a pattern that begins with __. Raises Failure when no topic matches.
     """
     if all(LITERAL.fullmatch(name) for name in names):
         return list(dict.fromkeys(names))

@@ -1,7 +1,6 @@
-"""deploy: a cluster on this machine: starting, faults, and inspection.
+"""A cluster on this machine, with starting, faults, and inspection, on floor 6.
 
 `cluster` starts nodes and verifies that they are up, paused or gone. `faults` kills nodes, cuts and
 delays links, and changes answers. `inspect` explains transactions, groups and health. A node is
-recognised by its command line, its port and its answers. Floor 6. Begin with
-cluster/local_cluster.py.
+recognised by its command line, its port and its answers. Begin with cluster/local_cluster.py.
 """

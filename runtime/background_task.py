@@ -1,8 +1,8 @@
 """Tasks that run as long as the broker and report their failure.
 
 If a background task ended by an unexpected exception, the broker would look healthy, but no longer
-maintain its logs, its ISRs or its heartbeats. So the exception is passed to the event loop's
-exception handler, and `node/__main__` then ends the process, since a restart recovers.
+maintain its logs, its ISRs or its heartbeats. Therefore the exception is passed to the event loop's
+exception handler. Then `node/__main__` ends the process, since a restart recovers.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def _ended(task: "asyncio.Task[None]") -> None:
 
 
 class TaskSet:
-    """Short tasks of one part of the broker; a failed task is logged, the others continue."""
+    """Short tasks of one part of the broker; a failed task is logged, and the others continue."""
 
     def __init__(self, log: logging.Logger, failure: str) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

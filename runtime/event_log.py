@@ -1,8 +1,8 @@
 """Events of a broker, as log lines with machine-readable terms, in limited numbers.
 
 A line is `KIND {terms as JSON} SENTENCE`. Only a change of the cluster's state is an event, not a
-record or a batch. A client can cause events (for example by being fenced repeatedly), so the number
-of lines per kind and period is limited, and so is the number per subject. A line at the end of the
+record or a batch. A client can cause events (for example by repeated fencing). Therefore the number
+of lines per kind and period is limited, and the number per subject, too. A line at the end of the
 period has the number of omitted lines. All events are counted.
 """
 

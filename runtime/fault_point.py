@@ -1,7 +1,7 @@
 """Places where a test can inject a failure between two ordered steps.
 
 A fault point is called with the name of the place. The function that tests and chaos runs pass
-raises OSError, ends the process, or waits. In a broker it does nothing.
+raises OSError, ends the process, or waits. In a broker the function does nothing.
 """
 
 from collections.abc import Callable

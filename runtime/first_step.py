@@ -1,8 +1,8 @@
 """The first step of a coroutine, which needs no task.
 
-Most requests are answered without a wait. A task for each would cost some microseconds and a turn
-of the event loop, so a coroutine runs up to its first wait in the call that creates it, and only a
-coroutine that waits gets a task, for the rest.
+Most requests are answered without a wait. A task for each request would cost some microseconds and
+a turn of the event loop. Therefore a coroutine runs up to its first wait in the call that creates
+it. Only a coroutine that waits gets a task, for the rest.
 """
 
 import types
@@ -15,8 +15,9 @@ from .steps import Result
 def first_step(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any, Any, Result]:
     """Run a coroutine up to its first wait; return its result, or a coroutine of the rest.
 
-    A first step has no task. Time limits of asyncio need one: see `in_task`. A future that others
-    await, too, must be shielded: asyncio refuses a second waiter until the first has its task.
+    A first step has no task. Time limits of asyncio need a task (see `in_task`). A future with
+    several waiters must be shielded, because asyncio refuses a second waiter until the first waiter
+    has its task.
     """
     try:
         awaited = coroutine.send(None)
@@ -54,7 +55,7 @@ def continued(
     awaited: Any = None,
     call: Callable[..., Any] = _call,
 ) -> Generator[Any, Any, Result]:
-    """Run a coroutine from its present wait to its end; `call` makes each of its steps."""
+    """Run a coroutine from its present wait to its end, where `call` executes each step."""
     try:
         if awaited is None:  # nothing, or a wait for a later turn, in which the task has begun
             awaited = call(coroutine.send, None)

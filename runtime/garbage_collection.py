@@ -1,10 +1,10 @@
 """The garbage collector within the budget of the event loop.
 
 A full collection visits every object. It takes 50 ms with 100,000 small entries and half a second
-with a million committed offsets, at an arbitrary time. So young objects are collected in portions
-of a few milliseconds, and full collections never start automatically. Objects that are dropped
-without a reference cycle need no collector; tests/runtime/test_garbage_collection.py shows that no
-long-lived object (connection, group, topic, partition, log) ends in a cycle.
+with a million committed offsets, at an arbitrary time. Therefore young objects are collected in
+portions of a few milliseconds, and full collections never start automatically. Objects that are
+dropped without a reference cycle need no collector. tests/runtime/test_garbage_collection.py shows
+that no long-lived object (connection, group, topic, partition, log) ends in a cycle.
 """
 
 import gc
@@ -16,7 +16,7 @@ NEVER = 1 << 30
 
 
 class GarbageCollection:
-    """The garbage collection, whose pauses are measured and kept short."""
+    """The garbage collection, with measured and short pauses."""
 
     def __init__(self) -> None:
         self.paused_s = 0.0  # the total CPU time

@@ -13,7 +13,7 @@ SERIES_MAX = 20_000  # the limit of one family; further series are counted and o
 
 
 class Family(NamedTuple):
-    """A metric family; the samples of a counter have the suffix `_total`, but not its name.
+    """A metric family; samples of a counter have the suffix `_total`, the family name has not.
 
     The last label of a summary is the quantile, or COUNT or SUM.
     """
@@ -39,7 +39,10 @@ _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 
 def _plain(prefix: str, bean: str, rows: dict[str, str], *labels: str) -> dict[str, Family]:
-    """Return families named like the MBean, in lower case; rows are MBean name -> description."""
+    """Return families named like the MBean, in lower case.
+
+    `rows` are descriptions by MBean name.
+    """
     return {
         prefix + name.lower().replace("-", "_"): Family(about, labels, bean + name)
         for name, about in rows.items()

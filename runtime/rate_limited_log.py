@@ -25,7 +25,7 @@ class LimitedLog:
     ) -> None:
         """Log a line of this kind unless its limit is reached; now_s is monotonic.
 
-        error: its traceback is part of the line.
+        error: the exception, whose traceback is part of the line.
         """
         if now_s - self._period_began_s >= PERIOD_S:
             self._begin_period(now_s)

@@ -1,25 +1,25 @@
 """Work that grows with its input, run in slices that fit the event loop's budget.
 
-A broker that does not answer within its session timeout is fenced. So work that grows with a
-request, with the stored data or with the metadata is written as a *generator*. It yields where
-other work may run, at least every half millisecond, and returns its result. It uses neither loop
-nor clock, so pure code can be written in this form. `SlicedWork` runs such generators on the loop.
-All jobs together get SLICE_S of each turn, and between two turns the loop serves sockets and
+A broker that does not answer within its session timeout is fenced. Therefore work that grows with a
+request, with the stored data or with the metadata is written as a *generator*. A generator yields
+where other work may run, at least every half millisecond, and returns its result. It uses neither
+loop nor clock, so pure code can be written in this form. `SlicedWork` runs such generators on the
+loop. All jobs together get SLICE_S of each turn, and between two turns the loop serves sockets and
 timers.
 
 There are two queues, each first come, first served. The broker's own jobs (roles, commands of the
 metadata, replay of groups, truncations, checkpoints) come first, because clients wait for them. The
-jobs of clients get at least CLIENTS_S of each turn, so that the broker's own jobs cannot starve
-them. A job that has run for its queue's `run_s` goes to the end of the queue. OWN_RUN_S is short,
-so that the broker's jobs alternate. CLIENT_RUN_S is longer than most answers take, so that the
-first of many answers is ready after its own time, not after the time of all, while a very long
-answer delays the others only briefly. The order within a queue only affects latency. Code that
-needs one job to finish before another must wait for it, and the simulator continues any job of a
-queue.
+jobs of clients get at least CLIENTS_S of each turn, so the broker's own jobs cannot starve them. A
+job that has run for its queue's `run_s` goes to the end of the queue. OWN_RUN_S is short, so the
+broker's jobs alternate. CLIENT_RUN_S is longer than most answers take. The first of many answers is
+then ready after its own time, not after the time of all answers, while a very long answer delays
+the others only briefly. The order within a queue only affects latency. Code that needs one job to
+finish before another must wait for it, and the simulator continues any job of a queue.
 
-Values that a generator has read before a yield may have changed after it, so it reads them again or
-keeps a copy. Work that only waits (fsync, decompression, a checksum over megabytes) belongs in an
-executor. docs/decisions/0007-the-budget-of-the-loop.md explains this in full.
+Values that a generator has read before a yield may have changed after the yield, so the generator
+reads them again or keeps a copy. Work that only waits (fsync, decompression, a checksum over
+megabytes) belongs in an executor. docs/decisions/0007-the-budget-of-the-loop.md explains this in
+full.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ CLIENT_RUN_S = 0.05
 
 
 class _Job:
-    """One generator in a queue; `ran_s` is its running time since it was at the queue's end."""
+    """A generator in a queue; `ran_s` is its running time since its last place at the end."""
 
     __slots__ = ("future", "name", "ran_s", "steps")
 

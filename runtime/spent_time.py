@@ -1,8 +1,8 @@
-"""The time that one piece of work takes on the event loop, however its parts are distributed.
+"""The time that one piece of work takes on the event loop, even if its parts are scattered.
 
 A call, a coroutine and the steps of sliced work count while they run, not while they wait. Steps
-that a measured part passes to a queue are measured with it: `SpentTime.running` is that part. If it
-is None, nothing is measured.
+that a measured part passes to a queue are measured as a part of the same work. `SpentTime.running`
+is the measured work, or None if nothing is measured.
 """
 
 from collections.abc import Callable, Coroutine
@@ -29,7 +29,7 @@ class SpentTime:
 
     @property
     def seconds(self) -> float:
-        """The seconds spent until now."""
+        """Return the seconds spent until now."""
         since = 0.0 if self._began_s is None else self._clock() - self._began_s
         return self._seconds + since
 

@@ -1,7 +1,7 @@
 """Work that grows with its input, as a generator that yields where other work may run.
 
-Here is only the type, and a function that runs such work to its end. Brokers run it in slices on
-their event loop, as runtime/sliced_work.py explains.
+This file has only the type, and a function that runs such work to its end. Brokers run such work in
+slices on their event loop (see runtime/sliced_work.py).
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -50,7 +50,10 @@ def made(
 
 
 def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
-    """Run the first step: return (True, the result) if it is the only one, else (False, steps)."""
+    """Run the first step, and return whether it was the only step.
+
+    Returns (True, the result) for a single step, else (False, the steps).
+    """
     try:
         next(steps)
     except StopIteration as end:

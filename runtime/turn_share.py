@@ -1,18 +1,18 @@
 """The share of one turn of the event loop that the requests of all clients may use.
 
-Each request is short, but a thousand may become readable in one turn, or an append may complete a
-thousand that waited, and the loop would run them all before it polls sockets and timers again. So
-work for a client (a new request, an answer that is due) runs while some of SHARE_S is left. After
-that it is queued, first come, first served, for the following turns. The first requests of a new
-connection have their own queue, which gets the first half of each turn, so that they do not wait
-behind all requests of older connections.
+Each request is short, but a thousand requests may become readable in one turn, or an append may
+complete a thousand waiting requests. The loop would run them all before it polls sockets and timers
+again. Therefore work for a client (a new request, an answer that is due) runs only while some of
+SHARE_S is left. Afterwards work is queued, first come, first served, for the following turns. The
+first requests of a new connection have their own queue, which gets the first half of each turn.
+They do not wait behind all requests of older connections.
 
 Work that a task of the loop does in the next turn cannot be interrupted there, so it is charged in
 advance, by an estimate. Jobs in slices have their own share (`sliced_work`). Messages of other
 brokers are never queued here.
 
-A callback in each turn costs two microseconds, so it is registered only while something waits.
-Otherwise a new turn is assumed if no request has run for IDLE_S.
+A callback in each turn costs two microseconds, so the callback is registered only while something
+waits. Otherwise a new turn is assumed if no request has run for IDLE_S.
 """
 
 import asyncio

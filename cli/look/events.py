@@ -76,8 +76,9 @@ async def _follow(query: Query, watched: "WatchedCluster", seconds: float | None
 def after(
     known: "tuple[ClusterEvent, ...]", last: "ClusterEvent | None"
 ) -> "tuple[ClusterEvent, ...]":
-    """Return the events after a given event. It is compared by identity, as equal events may
-    repeat.
+    """Return the events after a given event.
+
+    Events are compared by identity, as equal events may repeat.
     """
     for at in range(len(known) - 1, -1, -1):
         if known[at] is last:

@@ -1,4 +1,4 @@
-"""Commands that show a running cluster: as a web page, and in this terminal."""
+"""Commands that show a running cluster, as a web page, or in this terminal."""
 
 import asyncio
 import contextlib
@@ -122,7 +122,7 @@ async def _top(watched: "WatchedCluster", *, is_once: bool) -> int:
 
 
 def watched_cluster(cluster: ClusterOptions) -> "WatchedCluster":
-    """Return the requested cluster, with its nodes if it is on this machine."""
+    """Return the requested cluster, with its nodes if the cluster is on this machine."""
     from ...ui.running import WatchedCluster
 
     config = cluster.client_config()  # says which it is, or that there is none

@@ -1,4 +1,4 @@
-"""Commands that run until a signal, which is their normal end: exit code 0."""
+"""Commands that run until a signal, which ends them normally with exit code 0."""
 
 import asyncio
 import signal
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """Run a coroutine. SIGINT, SIGTERM and SIGHUP cancel it; the result is then None.
+    """Run a coroutine until SIGINT, SIGTERM or SIGHUP, which cancels the coroutine.
 
-    A signal that is already ignored, as under nohup, stays ignored.
+    The result is then None. A signal that is already ignored, as under nohup, stays ignored.
     """
     return asyncio.run(_until_signal(work))
 

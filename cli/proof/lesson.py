@@ -1,4 +1,4 @@
-"""`oncelog lesson` is a tutorial in which the reader makes five faults in a temporary cluster."""
+"""`oncelog lesson` is a tutorial in which the reader injects five faults in a temporary cluster."""
 
 from typing import Annotated
 

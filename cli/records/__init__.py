@@ -1,1 +1,1 @@
-"""Records as users read and write them: positions in a log, templates, decoders, JSON lines."""
+"""Records in the form of users, with positions in a log, templates, decoders, and JSON lines."""

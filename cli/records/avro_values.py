@@ -1,8 +1,8 @@
 """Conversion from JSON to values for an Avro encoder, the reverse of `consume --decode avro`.
 
-JSON has neither bytes nor dates, so they are text: bytes in base64, dates and times in ISO 8601,
-decimals as digits. A union takes its first branch that fits, or a named branch as in Avro's own
-JSON: `{"long": 7}`. Pure.
+Pure. JSON has neither bytes nor dates, so they are text, with bytes in base64, dates and times in
+ISO 8601, and decimals as digits. A union takes its first branch that fits, or a named branch as in
+Avro's own JSON, such as `{"long": 7}`.
 """
 
 import base64
@@ -32,7 +32,7 @@ AS_TEXT: dict[str, Callable[[str], Any]] = {
 
 
 class AvroSchema:
-    """A schema, and the values of it. `referred` returns the schema that a reference names."""
+    """A schema with its values; `referred` returns the schema that a reference names."""
 
     def __init__(self, schema: Any, referred: Callable[[Any], Any]) -> None:
         self._named: dict[str, Any] = {}
@@ -40,9 +40,7 @@ class AvroSchema:
         self.parsed: Any = load_schema(ROOT, repo=every, named_schemas=self._named)
 
     def value(self, content: Any) -> Any:
-        """Return the value of JSON data. Raise ValueError with the reason if it does not fit the
-        schema.
-        """
+        """Return the value of JSON data; raise ValueError with the reason if it does not fit."""
         return self._value(self.parsed, content, "it")
 
     def _value(self, schema: Any, content: Any, path: str) -> Any:
@@ -96,7 +94,7 @@ def _name_of(branch: Any) -> str:
 
 
 def _plain(schema: Any, content: Any, path: str) -> Any:
-    """The value of a type that has no parts."""
+    """Return the value of a type that has no parts."""
     kind, logical = schema["type"], schema.get("logicalType")
     value = content
     if isinstance(content, str):
@@ -131,7 +129,7 @@ def _fits(schema: Any, kind: str, value: Any) -> bool:
 
 
 class _Schemas(AbstractSchemaRepository):
-    """A schema and all that it refers to, by their names."""
+    """A schema and all schemas to which it refers, by their names."""
 
     def __init__(self, schema: Any, referred: Callable[[Any], Any]) -> None:
         self._texts: dict[str, str] = {ROOT: schema.schema_str}

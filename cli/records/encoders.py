@@ -1,4 +1,4 @@
-"""Encoding of JSON as the serializers of a Schema Registry do it; needs the extra `schema`."""
+"""Encoding of JSON, as by the serializers of a Schema Registry; needs the extra `schema`."""
 
 import base64
 import io
@@ -29,7 +29,7 @@ def encoder(how: ByRegistry, topic: str, part: Part, url: str, file: Path | None
     """Return an encoder for the keys or values of a topic.
 
     The schema is the newest of the subject TOPIC-key or TOPIC-value. With `file`, this schema is
-    registered first. Raise Failure if there is no schema, or if the registry refuses the file.
+    registered first. Raises Failure if there is no schema, or if the registry refuses the file.
     """
     require_packages(how)
     client, subject = open_registry(url), f"{topic}-{part}"
@@ -50,7 +50,7 @@ def encoder(how: ByRegistry, topic: str, part: Part, url: str, file: Path | None
 
 
 def _schema(client: Any, how: ByRegistry, subject: str, file: Path | None) -> tuple[int, Any]:
-    """The id of the schema to write by, and the schema."""
+    """Return the id of the schema for the encoder, and the schema."""
     if file is not None:
         from confluent_kafka.schema_registry import Schema
 
@@ -64,7 +64,7 @@ def _schema(client: Any, how: ByRegistry, subject: str, file: Path | None) -> tu
 
 
 def _text(file: Path, how: ByRegistry) -> str:
-    """Return a schema as text for a registry; compiled Protobuf is in base64."""
+    """Return a schema as text for a registry, with compiled Protobuf in base64."""
     try:
         data = file.read_bytes()
     except OSError as problem:

@@ -19,18 +19,18 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class NotARecord(Exception):
-    """A line that is no record, with a sentence why."""
+    """The error of a line that is no record, with a sentence about the reason."""
 
 
 class Decoded(NamedTuple):
-    """The result of a decoder: a text, or any value that JSON can represent."""
+    """The result of a decoder, which is a text or any value that JSON can represent."""
 
     content: Any
     encoding: str
 
 
 class NewRecord(NamedTuple):
-    """A record to send. None lets the producer choose."""
+    """A record to send, where None lets the producer choose."""
 
     key: bytes | None
     value: bytes | None
@@ -40,7 +40,7 @@ class NewRecord(NamedTuple):
 
 
 def encoded(data: bytes | None) -> Decoded | None:
-    """Return bytes as text where they are UTF-8, else in base64."""
+    """Return bytes as text if they are UTF-8, else in base64."""
     if data is None:
         return None
     try:
@@ -52,7 +52,7 @@ def encoded(data: bytes | None) -> Decoded | None:
 def fields_of(
     record: ConsumerRecord, key: Decoded | None = None, value: Decoded | None = None
 ) -> dict[str, Any]:
-    """Return a record as fields for JSON. key, value: decoded."""
+    """Return a record as fields for JSON; `key` and `value` are decoded."""
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -75,7 +75,7 @@ def _put(fields: dict[str, Any], name: str, found: Decoded | None) -> None:
 
 
 def parsed(data: bytes) -> Any:
-    """Return the parsed JSON. Raise ValueError with the reason if it is invalid."""
+    """Return the parsed JSON; raise ValueError with the reason if it is invalid."""
     try:
         return json.loads(data)
     except UnicodeDecodeError:
@@ -87,7 +87,10 @@ def parsed(data: bytes) -> Any:
 
 
 def record_of(line: bytes) -> NewRecord:
-    """Return the record of a line; raise NotARecord. Topic and offset in the line are ignored."""
+    """Return the record of a line; raise NotARecord.
+
+    Topic and offset in the line are ignored.
+    """
     try:
         fields = parsed(line)
     except ValueError as problem:
@@ -149,7 +152,7 @@ def _number_of(fields: Mapping[str, Any], name: str, most: int) -> int | None:
 
 
 def compact(content: Any) -> str:
-    """Return a value as JSON without spaces. Other types become text, and bytes become base64.
+    """Return a value as JSON without spaces, with other types as text, and bytes as base64.
 
     Half of a surrogate pair, which no encoding has, stays an escape.
     """
@@ -168,7 +171,7 @@ def _is_text(text: str) -> bool:
 
 
 def as_text(content: Any) -> Any:
-    """Return values that JSON cannot represent as an Avro decoder makes them.
+    """Return an Avro decoder's values that JSON cannot represent as text.
 
     Dates and other types become text, and bytes become base64.
     """

@@ -1,4 +1,4 @@
-"""Positions in a topic as users write them: earliest, latest, 17, -5, a time.
+"""Positions in a topic in the form of users, such as earliest, latest, 17, -5, or a time.
 
 Pure. The offset in a partition follows from its ends, and for a time from the cluster.
 """
@@ -14,7 +14,7 @@ TIMES = "a time (2026-01-31T12:00, 2026-01-31T12:00:00+01:00, or @ and milliseco
 class LogPlace(NamedTuple):
     """A position.
 
-    `number`: the offset, the distance from the end (last), or the wall time in ms.
+    number: the offset, the distance from the end (last), or the wall-clock time in ms.
     """
 
     kind: Literal["earliest", "latest", "offset", "last", "time"]
@@ -22,11 +22,11 @@ class LogPlace(NamedTuple):
 
 
 class OutOfRange(Exception):
-    """An offset that a log does not have."""
+    """The error of an offset that a log does not have."""
 
 
 def time_ms(text: str) -> int | None:
-    """Return the wall time of an ISO date, or of @ and milliseconds; None for other texts."""
+    """Return the wall-clock time of an ISO date, or of @ and milliseconds; None for other texts."""
     if text.startswith("@"):
         return int(text[1:]) if _is_number(text[1:]) else None
     try:
@@ -36,7 +36,7 @@ def time_ms(text: str) -> int | None:
 
 
 def parse_start(text: str) -> LogPlace:
-    """Parse --offset. Raise Failure with the choices if it is invalid."""
+    """Parse --offset; raise Failure with the choices if it is invalid."""
     if text == "earliest":
         return LogPlace("earliest")
     if text == "latest":
@@ -54,7 +54,7 @@ def parse_start(text: str) -> LogPlace:
 
 
 def parse_end(text: str) -> LogPlace:
-    """Parse --until. Raise Failure with the choices if it is invalid."""
+    """Parse --until; raise Failure with the choices if it is invalid."""
     found = _offset_or_time(text)
     if found is None:
         raise Failure(f"--until {text} is neither an offset nor {TIMES}.", exit_code=2)
@@ -64,7 +64,7 @@ def parse_end(text: str) -> LogPlace:
 def start_of(place: LogPlace, start: int, end: int, at_time: int | None) -> int:
     """Return the offset where reading begins in a log from `start` to `end`.
 
-    at_time: the first offset at or after the position's time, below 0 without such a record. Raise
+    at_time: the first offset at or after the position's time, below 0 without such a record. Raises
     OutOfRange for an offset that the log does not have.
     """
     match place.kind:
@@ -95,5 +95,5 @@ def _offset_or_time(text: str) -> LogPlace | None:
 
 
 def _is_number(text: str) -> bool:
-    """Whether it is an offset or a time as Kafka has them, in 64 bits."""
+    """Return whether the number is an offset or a time of Kafka, in 64 bits."""
     return text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63

@@ -13,14 +13,16 @@ DEPTH_MAX = 32  # of references
 
 
 class ProtobufTypes:
-    """Messages by the schema that they belong to."""
+    """Messages by their schema."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._files: dict[str, Any] = {}  # by the schema's id or GUID
 
     def message_class(self, schema_id: Any) -> Any:
-        """Return the message class at the indexes: the first in the file, the others in the message
+        """Return the message class at the indexes.
+
+        The first index is a message of the file, and each further index a message in the message
         before.
         """
         from google.protobuf.message_factory import GetMessageClass
@@ -51,7 +53,7 @@ class ProtobufTypes:
         return pool.FindFileByName("schema.proto")
 
     def _add(self, pool: Any, schema: Any, name: str, depth: int) -> None:
-        """Put a schema into a pool, behind all that it refers to."""
+        """Put a schema into a pool, after all schemas to which it refers."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
         from google.protobuf.message import DecodeError
 
@@ -78,7 +80,7 @@ class ProtobufTypes:
 
 
 def protobuf_file(data: bytes) -> bytes | None:
-    """Return the last file of a set by `protoc --descriptor_set_out`; None for other bytes."""
+    """Return the last file of a set by `protoc --descriptor_set_out`, or None for other bytes."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -91,7 +93,7 @@ def protobuf_file(data: bytes) -> bytes | None:
 
 
 class ProtobufDecoder:
-    """From a record's bytes to a dictionary."""
+    """A decoder from a record's bytes to a dictionary."""
 
     def __init__(self, client: Any) -> None:
         self._types = ProtobufTypes(client)

@@ -1,4 +1,4 @@
-"""Reading a topic from one place to another, alone or as a member of a group."""
+"""The reading of a topic from one position to another, alone or as a member of a group."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ assert set(get_args(ByRegistry)) < set(get_args(Decode))
 
 
 def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | None:
-    """Return a decoder of keys or values; None for raw, which stays unchanged.
+    """Return a decoder of keys or values, or None for raw, which stays unchanged.
 
     registry: a function that returns the address of the Schema Registry, called only if needed.
     """
@@ -39,7 +39,7 @@ def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | N
 
 
 def decoded(decode: Decoder | None, record: ConsumerRecord, part: Part) -> Decoded | None:
-    """Decode a key or a value; None stays None. A Failure names the record."""
+    """Decode a key or a value, and keep None; a Failure names the record."""
     data = record.value if part == "value" else record.key
     if decode is None or data is None:
         return None
@@ -64,7 +64,7 @@ Emit = Callable[[list[ConsumerRecord]], None]
 class ReadOrder:
     """A request to read a topic.
 
-    Without `partitions`, all are read. Reading ends before `until`.
+    Without `partitions`, all partitions are read. Reading ends before `until`.
     """
 
     topic: str
@@ -78,7 +78,7 @@ class ReadOrder:
 
 
 class Stops:
-    """The end offset of each partition; None while it is not known."""
+    """The end offset of each partition, None while unknown."""
 
     def __init__(self, until: LogPlace | None) -> None:
         self._until_ms = until.number if until is not None and until.kind == "time" else None
@@ -86,13 +86,13 @@ class Stops:
         self.unfinished: set[TopicPartition] = set()
 
     def add(self, key: TopicPartition, stop: int | None, position: int) -> None:
-        """Read a partition up to an offset, if that is not reached already."""
+        """Read a partition up to an offset, unless the offset is reached already."""
         self.by_key[key] = stop
         if stop is None or position < stop:
             self.unfinished.add(key)
 
     def takes(self, record: ConsumerRecord) -> bool:
-        """Return whether a record is wanted. If it is beyond the end, its partition is finished."""
+        """Return whether a record is wanted; a record beyond the end finishes its partition."""
         key = (record.topic, record.partition)
         if key not in self.unfinished:
             return False
@@ -105,7 +105,7 @@ class Stops:
         return is_wanted
 
     def reached(self, key: TopicPartition, position: int) -> bool:
-        """Return whether this position is the end of a partition, and finish the partition then."""
+        """Return whether this position is the end of a partition, and then finish the partition."""
         stop = self.by_key.get(key)
         if stop is None or position < stop:
             return False
@@ -119,8 +119,9 @@ class Stops:
 
 
 async def read(view: ClusterView, order: ReadOrder, emit: Emit) -> int:
-    """Print the wanted records as they arrive; return their number. Raise Failure for a wrong
-    offset.
+    """Print the wanted records as they arrive; return their number.
+
+    Raises Failure for a wrong offset.
     """
     reader = _Reader(view, order, emit)
     return await (reader.alone() if order.group is None else reader.in_group(order.group))
@@ -134,7 +135,7 @@ class _Reader:
         self._count = 0
 
     async def alone(self) -> int:
-        """Read assigned partitions from the place that was named."""
+        """Read assigned partitions from the named position."""
         keys = await self._keys()
         starts, ends = await self._offsets(keys, EARLIEST), await self._ends(keys)
         times = await self._times(keys, self._order.begin)
@@ -272,7 +273,7 @@ class _Reader:
     async def _stop_offsets(
         self, keys: list[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """Return the end offset of each partition: --until, or its end at the command's start."""
+        """Return the end offset of each partition, by --until, or its end at the start."""
         until, follow = self._order.until, self._order.follow
         times = await self._times(keys, until)
         found: dict[TopicPartition, int | None] = {}

@@ -1,6 +1,7 @@
-"""Decoders that use a Schema Registry: Avro, JSON Schema, Protobuf; needs the extra `schema`.
+"""Decoders that use a Schema Registry, for Avro, JSON Schema and Protobuf.
 
-The client and the first two decoders are confluent-kafka's own. Protobuf is in `protobuf_types`.
+They need the extra `schema`. The client and the first two decoders are confluent-kafka's own.
+Protobuf is in `protobuf_types`.
 """
 
 import sys
@@ -34,9 +35,9 @@ ID_BYTES, MAGIC_MAX = 5, 1  # a schema id in front of the data
 
 
 def registry_decoder(how: ByRegistry, part: Part, url: str) -> Registered:
-    """Return a function that decodes a key or value; it raises ValueError.
+    """Return a function that decodes a key or value, and that raises ValueError.
 
-    Raise Failure if the extra is not installed, or if a registry does not answer.
+    Raises Failure if the extra is not installed, or if a registry does not answer.
     """
     require_packages(how)
     decode = _deserializer(how, open_registry(url))
@@ -54,7 +55,7 @@ def registry_decoder(how: ByRegistry, part: Part, url: str) -> Registered:
 
 
 def context_of(topic: str, part: Part, headers: Any = None) -> Any:
-    """Return the context of the bytes for the library's serializers: topic, and key or value."""
+    """Return the bytes' context for the library's serializers, with topic, and key or value."""
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     field = MessageField.KEY if part == "key" else MessageField.VALUE
@@ -75,7 +76,7 @@ def open_registry(url: str) -> Any:
 def problems_in_words(url: str) -> Iterator[None]:
     """Convert the library's exceptions in the block to ValueError with a reason.
 
-    Raise Failure when the registry does not answer.
+    Raises Failure when the registry does not answer.
     """
     from confluent_kafka.schema_registry.error import SchemaRegistryError
     from confluent_kafka.serialization import SerializationError
@@ -96,7 +97,7 @@ def problems_in_words(url: str) -> Iterator[None]:
 
 
 def require_packages(how: str) -> None:
-    """Failure, with the command that helps, unless the packages for a format are installed."""
+    """Raise Failure, with the command that helps, unless a format's packages are installed."""
     missing = [
         each.split("|")[0]
         for each in MODULES[how]

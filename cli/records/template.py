@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def compiled(text: str) -> Callable[[ConsumerRecord, Shown], bytes]:
-    r"""Return a function from a record to its bytes; Failure for a field that there is not.
+    r"""Return a function from a record to its bytes; raise Failure for an unknown field.
 
     A line end is added, unless the template ends with an escape (\n, \0; \c adds nothing).
     """
@@ -51,7 +51,7 @@ def headers_in_words(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def date_of(timestamp_ms: int) -> str:
-    """Return a wall time as an ISO date in UTC, or as a number if it is outside of the calendar."""
+    """Return a wall-clock time as an ISO date in UTC, or as a number outside of the calendar."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

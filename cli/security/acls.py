@@ -40,7 +40,7 @@ Flag = Parameter(negative=())
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """The resources that an ACL names; * means all of a kind."""
+    """The resources that an ACL names, where * stands for all of a kind."""
 
     topic: Annotated[Texts, Parameter(help="The name of a topic.", negative=())] = None
     group: Annotated[Texts, Parameter(help="The name of a group.", negative=())] = None
@@ -51,7 +51,7 @@ class Resources:
 
     @property
     def each(self) -> list[tuple[ResourceType, str]]:
-        """Types and names."""
+        """Return types and names."""
         names = (
             (ResourceType.TOPIC, self.topic),
             (ResourceType.GROUP, self.group),
@@ -181,7 +181,7 @@ def remove(
 def _wanted(
     resources: Resources, operations: Texts, *, is_producer: bool, is_consumer: bool
 ) -> list[tuple[ResourceType, str, AclOperation]]:
-    """Return each resource with each operation. The two roles are those of kafka-acls."""
+    """Return each resource with each operation, where the two roles are those of kafka-acls."""
     op = AclOperation
     if not (is_producer or is_consumer):
         chosen = [_operation(each) for each in operations or ("all",)]
@@ -216,7 +216,7 @@ def _queries(
     pattern: str,
     host: str | None,
 ) -> "list[AclQuery]":
-    """Return a query for each named resource. Fields without a value match everything."""
+    """Return a query for each named resource, where a field without a value matches everything."""
     from ...client.security.acl_admin import AclQuery
 
     anything: list[tuple[ResourceType, str | None]] = [(ResourceType.ANY, None)]

@@ -1,4 +1,4 @@
-"""Settings of a proxy in front of a cluster; with TLS they include a certificate."""
+"""The settings of a proxy in front of a cluster, with a certificate for TLS."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -23,7 +23,9 @@ CaFile = Annotated[
 
 
 class Proxied(NamedTuple):
-    """Settings. config: of the proxy itself. lines: further settings for clients, beside the
+    """The settings of a proxy.
+
+    config: the settings of the proxy itself. lines: further settings for clients, beside the
     address.
     """
 
@@ -35,7 +37,7 @@ class Proxied(NamedTuple):
 def proxied(cluster: ClusterOptions, ca_file: Path | None) -> Proxied:
     """Return the settings that the cluster's protocol needs.
 
-    Raise Failure if --ca-file is missing.
+    Raises Failure if --ca-file is missing.
     """
     config = cluster.client_config()
     if not str(config.get("security.protocol", "PLAINTEXT")).upper().endswith("SSL"):

@@ -1,5 +1,5 @@
-"""cluster: a cluster of broker processes on this machine; the lowest floor of deploy.
+"""A cluster of broker processes on this machine, the lowest part of deploy.
 
-Begin with local_cluster.py (`oncelog.Cluster`). It recognises a node by its command line, its port,
+Begin with local_cluster.py (`oncelog.Cluster`). A node is recognised by its command line, its port,
 its admin socket and its answers. Readiness and death are verified, never assumed.
 """

@@ -1,7 +1,7 @@
-"""The client of a node's admin socket, which returns counters and makes faults on links.
+"""The client of a node's admin socket, which returns counters and injects faults on links.
 
-It is a Unix socket beside the peers' sockets, for its owner only. Each side sends one JSON object
-on a line.
+The admin socket is a Unix socket beside the peers' sockets, for its owner only. Each side sends one
+JSON object on a line.
 """
 
 import json
@@ -22,7 +22,7 @@ def ask(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
-    """Send a request to a node. Raise Failure when it does not answer."""
+    """Send a request to a node; raise Failure when the node does not answer."""
     path = peer_directory / f"{door}-{node_id}"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -1,7 +1,7 @@
 """Commands that users are advised to run, quoted so that a shell runs only the command.
 
 Names come from clients, which may call a transactional id `x; rm -rf ~` or `--prefix=a`.
-`tests/tidy/test_advice.py` finds texts with a command that was not made here.
+`tests/tidy/test_advice.py` finds texts with a command that was not created here.
 """
 
 import shlex
@@ -20,7 +20,7 @@ _given: list[dict[str, object]] = []  # of the command that runs
 
 @contextmanager
 def one_command() -> Iterator[None]:
-    """Have commands that are advised within the block name the cluster as `repeat_options` says."""
+    """Let commands that are advised within the block name the cluster by `repeat_options`."""
     _given.append({})
     try:
         yield
@@ -29,9 +29,10 @@ def one_command() -> Iterator[None]:
 
 
 def repeat_options(**options: object) -> None:
-    """Name the options by which the running command names its cluster.
+    """Return the options by which the running command names its cluster.
 
-    Without them, a pasted command could look for another cluster, or change another one.
+    Without these options, a pasted command could look for another cluster, or change another
+    cluster.
     """
     if _given:
         _given[-1] = {name: value for name, value in options.items() if value is not None}
@@ -44,9 +45,9 @@ def is_of_another() -> bool:
 
 
 def shell_command(verb: str, *names: object, **options: object) -> str:
-    """Return `oncelog VERB NAME ... --option VALUE ...`, quoted for a shell. None: no such option.
+    """Return `oncelog VERB NAME ... --option VALUE ...`, quoted for a shell.
 
-    `verb` is our own text and stays unquoted.
+    An option of None is left out. `verb` is our own text and stays unquoted.
     """
     first = verb.split(maxsplit=1)[0]
     given = {

@@ -3,9 +3,9 @@
     with Cluster(clock="controlled") as cluster:
         cluster.clock.advance("8d")
 
-The clock only goes forward. The advance also survives restarts of nodes or of the whole cluster.
-When `advance` returns, each reachable node has checked timeouts, expiries and retention.
-Unreachable nodes do so when they are back.
+The clock only goes forward. The advance survives restarts of nodes or of the whole cluster. When
+`advance` returns, each reachable node has checked timeouts, expiries and retention. Unreachable
+nodes check them after their return.
 """
 
 import re
@@ -38,7 +38,7 @@ POLL_S = 0.01
 
 
 class ClockNotControlled(Failure):
-    """The cluster was not started with a clock that can be advanced."""
+    """The error of a cluster that was not started with a controlled clock."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -52,8 +52,8 @@ class ClockNotControlled(Failure):
 class ClockStatus:
     """The time of a cluster.
 
-    now_ms: of the cluster's clock, in ms since 1970. behind: running nodes that have not checked
-    their timeouts yet, because they cannot be reached or have much to do.
+    now_ms: the time of the cluster's clock, in ms since 1970. behind: running nodes that have not
+    checked their timeouts yet, because they cannot be reached or have much to do.
     """
 
     now_ms: int
@@ -71,14 +71,17 @@ class ClockedCluster(Protocol):
 
 
 class ClockControl:
-    """The control `Cluster.clock`. note: called with a sentence about each advance."""
+    """The control `Cluster.clock`; `note` is called with a sentence about each advance."""
 
     def __init__(self, cluster: ClockedCluster, note: Callable[[str], None] | None = None) -> None:
         self._cluster = cluster
         self._note = note or (lambda _: None)
 
     def show(self) -> ClockStatus:
-        """Return the time, by the node with the latest news. ClockNotControlled, Failure."""
+        """Return the time, by the node with the latest data.
+
+        Raises ClockNotControlled or Failure.
+        """
         known = self._known(self._running())
         if not any(answer["is_controlled"] for answer in known.values()):
             raise ClockNotControlled
@@ -86,10 +89,10 @@ class ClockControl:
         return self._status(latest["now_ms"], latest["advanced_ms"], known)
 
     def advance(self, by: str | timedelta) -> ClockStatus:
-        """Advance the clock: "15m", "1h30m", "8d". Raise ClockNotControlled or Failure.
+        """Advance the clock by "15m", "1h30m" or "8d"; raise ClockNotControlled or Failure.
 
-        The Failure says whether the clock was not advanced or may have been; `show` then has the
-        answer.
+        The Failure says whether the clock was not advanced or may have been. In the second case
+        `show` has the answer.
         """
         by_ms = duration_ms(by)
         self.show()
@@ -141,7 +144,7 @@ class ClockControl:
         return ClockStatus(now_ms, advanced_ms, behind)
 
     def _known(self, node_ids: list[int]) -> dict[int, dict[str, Any]]:
-        """Return the answers of these nodes. Raise Failure when no node answers."""
+        """Return the answers of these nodes; raise Failure when no node answers."""
         known: dict[int, dict[str, Any]] = {}
         problem = Failure("No node runs, so nothing is known of the cluster's clock.")
         for node_id in node_ids:

@@ -22,9 +22,9 @@ _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # need no f
 
 
 class Failure(Exception):
-    """A problem that the user has to know, in one or two sentences (what, why, what next).
+    """A problem for the user, in one or two sentences (cause, reason, remedy).
 
-    The command line prints it without a traceback and exits with `exit_code`.
+    The command line prints the sentences without a traceback and exits with `exit_code`.
     """
 
     def __init__(self, sentence: str, *, exit_code: int = 1) -> None:
@@ -33,7 +33,7 @@ class Failure(Exception):
 
 
 def told_by_system(problem: OSError) -> str | None:
-    """Return advice about a system error as a sentence; None for a bug of ours."""
+    """Return advice about a system error as a sentence, or None for a bug of ours."""
     number = problem.errno or 0
     if number not in _ADVICE or (problem.filename is None and number not in _OF_THE_DISK):
         return None

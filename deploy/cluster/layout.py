@@ -1,9 +1,9 @@
-"""The data directory of a local cluster: cluster.json, a folder for each node, the peers' sockets.
+"""The data directory of a cluster, with cluster.json, a folder for each node, and sockets.
 
-Rules of this file. A node is recorded before it is started, so that `down` finds it even if `up`
-was killed. Only one `up`, `down` or `start` at a time works on a directory. This is ensured by a
-file lock, which the kernel releases when its holder dies. The peers' sockets need a short path (107
-bytes), so they are outside, in a folder of mode 0700 that is named in cluster.json.
+Rules of this file. A node is recorded before it is started, so `down` finds the node even if `up`
+was killed. Only one `up`, `down` or `start` at a time works on a directory. A file lock ensures
+this, and the kernel releases the lock when its holder dies. The peers' sockets need a short path
+(107 bytes), so they are outside, in a folder of mode 0700 that is named in cluster.json.
 """
 
 import contextlib
@@ -32,12 +32,15 @@ LONGEST_SOCKET_NAME = "/control-99999"
 
 
 class DirectoryBusy(Failure):
-    """Another command works on the directory."""
+    """The error of a directory on which another command works."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEntry:
-    """A node of the cluster: its id and listening address. metrics_port: 0 without metrics."""
+    """A node of the cluster, with its id and its listening address.
+
+    metrics_port: 0 without metrics.
+    """
 
     node_id: int
     host: str
@@ -46,7 +49,7 @@ class NodeEntry:
 
     @property
     def metrics_url(self) -> str | None:
-        """Return the address of its metrics, if it serves any."""
+        """Return the address of the node's metrics, if it serves metrics."""
         return f"http://{self.host}:{self.metrics_port}/metrics" if self.metrics_port else None
 
 
@@ -72,7 +75,7 @@ class ClusterFile:
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
     def entry(self, node_id: int) -> NodeEntry:
-        """Return the entry of one node. Raise Failure if it is missing."""
+        """Return the entry of one node; raise Failure if it is missing."""
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
@@ -86,7 +89,7 @@ def node_directory(data: Path, node_id: int) -> Path:
 
 
 def existing(data: Path, hint: str = "") -> ClusterFile:
-    """Return cluster.json. Raise Failure if it is missing."""
+    """Return cluster.json; raise Failure if it is missing."""
     file = read(data)
     if file is None:
         words = f"There is no cluster in {data}. Start one with: oncelog up"
@@ -95,7 +98,7 @@ def existing(data: Path, hint: str = "") -> ClusterFile:
 
 
 def read(data: Path) -> ClusterFile | None:
-    """Return cluster.json, or None without one. Raise Failure when it cannot be parsed."""
+    """Return cluster.json, or None without one; raise Failure when it cannot be parsed."""
     file = data / CLUSTER_FILE
     try:
         text = file.read_text()
@@ -149,7 +152,7 @@ def remove(data: Path, cluster: ClusterFile | None) -> None:
 
 
 def require_usable(data: Path) -> None:
-    """Raise Failure when the directory holds files that `up` did not put there."""
+    """Raise Failure when the directory has files that do not come from `up`."""
     if foreign := [p.name for p in data.iterdir() if p.name not in (PART_FILE, LOCK_FILE)]:
         raise Failure(
             f"{data} is not empty ({', '.join(sorted(foreign)[:3])}) and has no oncelog "
@@ -158,7 +161,7 @@ def require_usable(data: Path) -> None:
 
 
 def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
-    """Raise Failure when a node's folder was made by another cluster than cluster.json names."""
+    """Raise Failure when a node's folder belongs to another cluster than cluster.json names."""
     for node_id in cluster.node_ids:
         file = node_directory(data, node_id) / "meta.properties"
         if not file.exists():
@@ -174,10 +177,9 @@ def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
 
 @contextlib.contextmanager
 def locked(data: Path) -> Iterator[None]:
-    """Hold the directory's lock. Raise DirectoryBusy when another command holds it.
+    """Hold the directory's lock; raise DirectoryBusy when another command holds it.
 
-    A directory that did not exist is created for the lock, and removed if no cluster is in it
-    afterwards.
+    A missing directory is created for the lock, and removed afterwards if it has no cluster.
     """
     new = [path for path in (data, *data.parents) if not path.exists()]
     lock = _take_lock(data)
@@ -233,8 +235,9 @@ def peer_directory_for(cluster_id: str) -> Path:
 
 
 def make_peer_directory(path: Path) -> None:
-    """Create the folder, or use our own private one. Another user could forge frames in a shared
-    one.
+    """Create the folder, or use our own private folder.
+
+    In a shared folder another user could forge frames.
     """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)

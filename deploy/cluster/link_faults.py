@@ -1,4 +1,4 @@
-"""Faults on the links between nodes. They are made in the nodes themselves, in all or in none.
+"""Faults on the links between nodes, which the nodes themselves execute, all or none.
 
 A node holds its faults only in memory, so a restarted node has no faults.
 """
@@ -29,7 +29,7 @@ def cut(
 ) -> None:
     """Cut the links between two groups.
 
-    Raise Failure, without any cut, if a node does not answer.
+    Raises Failure, without any cut, if a node does not answer.
     """
     left, right = list(one), list(other)
     if both := set(left) & set(right):
@@ -61,12 +61,12 @@ def cut(
 
 
 def faults_of(cluster: LinkedCluster, node_id: int) -> list[Fault]:
-    """Return the faults on a node's links. Raise Failure if it does not answer."""
+    """Return the faults on a node's links; raise Failure if the node does not answer."""
     return cluster.ask_node(node_id, {"op": "links"}).get("faults", [])
 
 
 def in_words(faults: Iterable[Fault], others: int) -> str:
-    """Return a node's faults as `ps` shows them. others: the number of its peers."""
+    """Return a node's faults as `ps` shows them; `others` is the number of its peers."""
     by_words: dict[str, list[int]] = {}
     by_peer: dict[int, dict[bool, Fault]] = {}
     for fault in faults:

@@ -1,4 +1,4 @@
-"""A cluster of broker processes on this machine, and faults whose effect is verified.
+"""A cluster of broker processes on this machine, and faults with verified effects.
 
     with Cluster(nodes=3) as cluster:
         producer = confluent_kafka.Producer(cluster.client_config())
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """A local cluster; see the top of the file. Targets are node numbers or texts of roles."""
+    """A local cluster, in which targets are node numbers or texts of roles."""
 
     node_type: type[NodeProcess] = NodeProcess
 
@@ -86,7 +86,7 @@ class Cluster:
 
     @classmethod
     def open(cls, data: str | Path) -> "Cluster":
-        """Open the cluster that `up` made in this directory, whether it runs or not."""
+        """Open the cluster that `up` has created in this directory, running or stopped."""
         path = Path(data).resolve()
         file = layout.existing(path)
         cluster = cls(len(file.nodes), data=path, profile=file.profile)
@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def connection(self) -> str:
-        """Return the text by which a process finds the cluster; see secured/connection.py."""
+        """Return the text by which a process finds the cluster (see secured/connection.py)."""
         if not self.file.is_secured:
             return self.bootstrap
         return str(client_file(self.data, USERS[0], CLIENT_KINDS[0]))
@@ -126,7 +126,7 @@ class Cluster:
 
     @property
     def clock(self) -> ClockControl:
-        """Return the control of time, in a cluster that was made with clock="controlled"."""
+        """Return the control of time, in a cluster that was created with clock="controlled"."""
         return ClockControl(self)
 
     @property
@@ -135,7 +135,7 @@ class Cluster:
         return Path(self.file.peer_directory)
 
     def client_config(self, **settings: Any) -> dict[str, Any]:
-        """Return a configuration for confluent-kafka. Pass dotted keys as `**{"acks": "all"}`."""
+        """Return a configuration for confluent-kafka, to be extended by `**{"acks": "all"}`."""
         return {"bootstrap.servers": self.bootstrap, **admin_values(self.data), **settings}
 
     def node(self, node_id: int) -> NodeProcess:
@@ -157,7 +157,7 @@ class Cluster:
         return self._admin.run(work)
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the node that leads the partition. Raise Failure if it has no leader."""
+        """Return the node that leads the partition; raise Failure without a leader."""
         for p in self.ask(lambda admin: admin.describe_topics([topic])):
             if p.partition == partition:
                 if p.leader < 0:
@@ -175,7 +175,7 @@ class Cluster:
         return self.ask(lambda admin: admin.controller())
 
     def resolve(self, target: int | str, *, states: Collection[str] = ("running",)) -> int:
-        """Return the node that a target means now. `random` chooses among nodes in these states."""
+        """Return the node that a target means now; `random` chooses among nodes in these states."""
         match targets.parse(str(target)):
             case ("node", _, node_id):
                 return self.file.entry(node_id).node_id
@@ -224,10 +224,10 @@ class Cluster:
                 guardian.keep("cluster", self.data, f"{KEEP} {file.owner}")
 
     def down(self, *, purge: bool = False) -> list[int]:
-        """Stop every node, gracefully if it answers. `purge` also removes the data.
+        """Stop every node, gracefully if it answers; `purge` also removes the data.
 
-        Return the nodes that did not stop after the request and had to be killed, which is a bug of
-        ours.
+        Returns the nodes that did not stop after the request and had to be killed, which is a bug
+        of ours.
         """
         with self._admin_lock:
             if self._admin is not None:
@@ -244,7 +244,7 @@ class Cluster:
         return killed
 
     def start(self, target: int | str) -> int:
-        """Start a stopped node. Return when it serves."""
+        """Start a stopped node; return when it serves."""
         node_id = self.resolve(target, states=("down",))
         if self.node(node_id).find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs already. See: oncelog ps")
@@ -265,23 +265,24 @@ class Cluster:
     # --- faults
 
     def kill(self, target: int | str) -> int:
-        """Send SIGKILL.
+        """Send SIGKILL to a node.
 
-        Return the node's id when the pid is gone and the port refuses connections.
+        Returns the node's id when the pid is gone and the port refuses connections.
         """
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).kill()
         return node_id
 
     def stop(self, target: int | str) -> int:
-        """Send SIGTERM. Return when the node has moved its leaders away and ended."""
+        """Send SIGTERM; return when the node has moved its leaders away and ended."""
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).terminate()
         return node_id
 
     def pause(self, target: int | str) -> int:
-        """Send SIGSTOP. Return when the process is in state T: it keeps connections and answers
-        nothing.
+        """Send SIGSTOP; return when the process is in state T.
+
+        A paused process keeps its connections and answers nothing.
         """
         node_id = self.resolve(target)
         self.node(node_id).pause()
@@ -294,15 +295,15 @@ class Cluster:
         return node_id
 
     def partition(self, one: Iterable[int], other: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut the links between two groups of nodes. `one_way`: only from `one` to `other`.
+        """Cut the links between two groups of nodes; with `one_way` only from `one` to `other`.
 
-        Clients still reach every node. The nodes hold the cut in memory, so a restart ends it.
-        Raise Failure, without any cut, when one of them is down or paused.
+        Clients still reach every node. The nodes hold the cut in memory, so a restart ends the cut.
+        Raises Failure, without any cut, when one of the nodes is down or paused.
         """
         link_faults.cut(self, one, other, one_way=one_way)
 
     def slow(self, target: int | str, delay_ms: int) -> int:
-        """Delay a node's messages to its peers. Return the node's id."""
+        """Delay a node's messages to its peers; return the node's id."""
         node_id = self.resolve(target)
         for peer in self.node_ids:
             if peer != node_id:
@@ -326,7 +327,7 @@ class Cluster:
     def wait_for_isr(
         self, topic: str | None = None, size: int | None = None, *, timeout_s: float = 30.0
     ) -> None:
-        """Return when `missing_replicas` is empty. Raise Failure when replicas stay missing."""
+        """Return when `missing_replicas` is empty; raise Failure when replicas stay missing."""
         deadline = time.monotonic() + timeout_s
         while missing := self.missing_replicas(topic, size):
             if time.monotonic() > deadline:
@@ -335,8 +336,9 @@ class Cluster:
             time.sleep(0.02)
 
     def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:
-        """Return the partitions without a leader, or without `size` (default: all) replicas in
-        sync.
+        """Return the partitions without a leader, or without `size` replicas in sync.
+
+        By default all replicas must be in sync.
         """
         from .readiness import missing_replicas  # slow to import
 
@@ -345,9 +347,9 @@ class Cluster:
     # --- inner
 
     def _file_to_start(self, known: ClusterFile | None) -> ClusterFile:
-        """Return the file.
+        """Return the file; raise Failure if the start is impossible.
 
-        Raise Failure if directory, cluster, options or ports prevent a start.
+        The directory, the cluster, the options or the ports may prevent a start.
         """
         if known is None:
             layout.require_usable(self.data)
@@ -362,7 +364,7 @@ class Cluster:
         return file
 
     def _undo_up(self, before: ClusterFile | None) -> None:
-        """Restore the state before `up`: no cluster, or a stopped one.
+        """Restore the state before `up`, which is no cluster, or a stopped cluster.
 
         Nodes that do not end stay registered with the guardian.
         """
@@ -377,7 +379,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def _guarded_where_it_is(self) -> Iterator[None]:
-        """Let a temporary directory end with this process, from before it is made."""
+        """Let a temporary directory end with this process, from before its creation."""
         if self.is_temporary:
             guardian.keep("directory", self.data)
         try:

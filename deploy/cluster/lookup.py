@@ -1,4 +1,4 @@
-"""Find the requested cluster by its directory, a bootstrap line, the environment or a profile."""
+"""The requested cluster, by its directory, a bootstrap line, the environment or a profile."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -40,10 +40,10 @@ def bootstrap_line(data: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChoice:
-    """The choice of a cluster and its connection. Without options, it is the cluster in `data`.
+    """The choice of a cluster and its connection, by default the cluster in `data`.
 
-    If the default directory has no cluster, the environment or the current profile names one.
-    command_config: a client.properties. profile: the name of a profile, which is used in any case.
+    If the default directory has no cluster, the environment or the current profile names a cluster.
+    command_config: a client.properties. profile: the name of a profile, which has precedence.
     """
 
     data: Path
@@ -52,7 +52,7 @@ class ClusterChoice:
     profile: str | None = None
 
     def client_config(self) -> dict[str, Any]:
-        """Return the connection as a client configuration: --command-config and the address."""
+        """Return the client configuration, from --command-config and the address."""
         repeat_options(
             bootstrap=self.bootstrap,
             command_config=self.command_config,
@@ -75,12 +75,12 @@ class ClusterChoice:
         return profile and profile.registry
 
     def _here(self) -> dict[str, str]:
-        """Return the login for the cluster of the directory. Raise Failure if it is missing."""
+        """Return the login for the cluster of the directory; raise Failure if it is missing."""
         servers = bootstrap_line(self.data)
         return {**admin_values(self.data.resolve()), "bootstrap.servers": servers}
 
     def _elsewhere(self) -> dict[str, Any] | None:
-        """Return the connection without a local cluster and without options. It is printed."""
+        """Return and print the connection, without a local cluster and without options."""
         if self.data != DEFAULT_DATA or layout.read(self.data.resolve()) is not None:
             return None
         for name in VARIABLES:
@@ -99,7 +99,10 @@ class ClusterChoice:
 
     @staticmethod
     def _profile(name: str | None) -> "Profile | None":
-        """Return the profile of a name, or the current one. Raise Failure for an unknown name."""
+        """Return the profile of a name, or the current profile.
+
+        Raises Failure for an unknown name.
+        """
         from .profiles import read_profiles
 
         profiles = read_profiles()
@@ -107,7 +110,7 @@ class ClusterChoice:
         return profiles.named(chosen) if chosen else None
 
     def named_config(self) -> dict[str, Any] | None:
-        """Return the configuration for commands that may start a cluster; None if none is named."""
+        """Return the configuration for commands that may start a cluster, or None."""
         config = self._file_config()
         if config.get("bootstrap.servers"):
             return config
@@ -149,7 +152,7 @@ class ClusterChoice:
             raise Failure(f"{self.command_config}: {problem}", exit_code=2) from None
 
     def _file_config(self) -> dict[str, Any]:
-        """Return the connection of --profile and --command-config, and --bootstrap over it."""
+        """Return the connection of --profile and --command-config, with --bootstrap above both."""
         config: dict[str, Any] = {}
         named = None if self.profile is None else self._profile(self.profile)
         if named is not None:
@@ -162,7 +165,7 @@ class ClusterChoice:
 
 
 def _config_of(profile: "Profile", *, has_file: bool = True) -> dict[str, Any]:
-    """Return the connection of a profile. has_file: its own command_config counts."""
+    """Return the connection of a profile; with `has_file` its own command_config counts."""
     file = profile.command_config if has_file else None
     config = _read_file(Path(file)) if file else {}
     if profile.bootstrap:

@@ -1,10 +1,10 @@
-"""A node as an operating system process: find it, start it, signal it, verify the effect.
+"""A node as an operating system process, which is found, started and signalled with proof.
 
 Rules of this file. A process is this node if its command line ends in `--config` and this node's
 own file. A number in a pid file proves nothing, because another process may have the number now.
 Every signal is sent by psutil, which compares the process's start time first. A fault is reported
-only when its effect is seen: a dead process is gone and its port refuses, a paused process is in
-state T.
+only when its effect is seen. A dead process is gone and its port refuses, and a paused process is
+in state T.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class NodeStatus:
 
 
 def node_file_of(command: Sequence[str]) -> Path | None:
-    """Return the server.properties in a node's command line; None for other programs."""
+    """Return the server.properties in a node's command line, or None for other programs."""
     *program, option, file = ["", "", *command]
     is_node = option == "--config" and any(part.startswith("oncelog.") for part in program)
     return Path(file) if is_node else None
@@ -74,8 +74,8 @@ class NodeProcess:
     def find(self, *, thorough: bool = False) -> psutil.Process | None:
         """Return the live process, or None.
 
-        `thorough` also looks through all processes, which finds a node with a starter that was
-        killed before it could write the pid down.
+        `thorough` also looks through all processes, and finds a node if its starter was killed
+        before it could write the pid.
         """
         if self._child is not None and self._child.poll() is None:
             with contextlib.suppress(psutil.Error):
@@ -94,7 +94,7 @@ class NodeProcess:
         return ["-P", "-m", self.module]
 
     def spawn(self) -> None:
-        """Start the process detached, with node.log and node.pid. It is not ready yet."""
+        """Start the process detached, with node.log and node.pid, without waiting for readiness."""
         environment = {k: v for k, v in os.environ.items() if k in KEPT_ENVIRONMENT}
         command = [sys.executable, *self.program(), "--config", str(self.properties)]
         with open(self.log, "ab", opener=opener) as log:
@@ -114,7 +114,7 @@ class NodeProcess:
         return self._child.poll() if self._child else None
 
     def kill(self) -> int:
-        """Send SIGKILL. Return the pid when it is gone and the port refuses connections."""
+        """Send SIGKILL; return the pid when it is gone and the port refuses connections."""
         process = self._require()
         with self._allowed(process):
             process.send_signal(signal.SIGKILL)
@@ -122,7 +122,7 @@ class NodeProcess:
         return process.pid
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Send SIGTERM. Return when the node has stopped by itself."""
+        """Send SIGTERM; return when the node has stopped by itself."""
         process = self._require()
         with contextlib.suppress(psutil.NoSuchProcess), self._allowed(process):
             if process.status() == psutil.STATUS_STOPPED:
@@ -131,14 +131,14 @@ class NodeProcess:
         self._wait_until_gone(process, timeout_s)
 
     def pause(self) -> None:
-        """Send SIGSTOP. Return when the process is in state T."""
+        """Send SIGSTOP; return when the process is in state T."""
         process = self._require()
         with self._allowed(process):
             process.suspend()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=True)
 
     def resume(self) -> None:
-        """Send SIGCONT. Return when the process is no longer in state T."""
+        """Send SIGCONT; return when the process is no longer in state T."""
         process = self._require()
         with self._allowed(process):
             process.resume()
@@ -155,7 +155,7 @@ class NodeProcess:
         )
 
     def status(self) -> NodeStatus:
-        """Return state, memory and CPU. The state is `down` if there is no such process."""
+        """Return state, memory and CPU, with the state `down` without a process."""
         address = f"{self.entry.host}:{self.entry.port}"
         process = self.find()
         if process is not None:
@@ -175,7 +175,7 @@ class NodeProcess:
         return NodeStatus(self.node_id, address, None, "down")
 
     def log_tail(self, lines: int = 15, *, from_byte: int = 0) -> str:
-        """Return the last lines; empty without a log."""
+        """Return the last lines of the log, or an empty text without a log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(from_byte, self.log.stat().st_size - LOG_TAIL_BYTES))
@@ -236,7 +236,7 @@ class NodeProcess:
 def wait_for_state(
     process: psutil.Process, name: str, timeout_s: float, *, is_stopped: bool
 ) -> None:
-    """Return when the process is in state T, or not in it. Raise Failure when it has ended."""
+    """Return when the process is in state T, or not in it; raise Failure when it has ended."""
     deadline = time.monotonic() + timeout_s
     try:
         while (process.status() == psutil.STATUS_STOPPED) != is_stopped:
@@ -249,21 +249,21 @@ def wait_for_state(
 
 
 class NodeNotReady(Failure):
-    """A node does not serve; its log has the reason."""
+    """The error of a node that does not serve, for a reason in its log."""
 
     def __init__(self, sentence: str, node: NodeProcess) -> None:
         super().__init__(f"{sentence} The whole log: {node.log}")
         self._sentence, self._node = sentence, node
 
     def with_log(self) -> Failure:
-        """Return the failure with the end of the log in it, before the file is removed."""
+        """Return the failure with the end of the log, because the log may be removed."""
         return Failure(f"{self._sentence} The end of its log:\n{self._node.log_tail()}")
 
 
 def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
-    """End nodes by SIGTERM, also those of a killed `up`. Return those that had to be killed.
+    """End nodes by SIGTERM, also those of a killed `up`; return the nodes that had to be killed.
 
-    A node that a fault has just started again is a new process, so it is ended in the next round.
+    A node that a fault has just started again is a new process, and is ended in the next round.
     """
     nodes, killed = list(nodes), list[int]()
     alive = _alive(nodes)

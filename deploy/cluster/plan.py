@@ -16,9 +16,9 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """The options of a cluster.
+    """The options of a cluster, where None stands for a default for this size.
 
-    Raise Failure if they are invalid. None: a default for this size.
+    Raises Failure if the options are invalid.
     """
 
     nodes: int
@@ -82,7 +82,7 @@ class ClusterPlan:
     def reused_file(self, data: Path, known: ClusterFile, running: Sequence[int]) -> ClusterFile:
         """Return the existing cluster of a directory, changed by the options.
 
-        Raise Failure when it runs, or when it has another number of nodes.
+        Raises Failure when the cluster runs, or has another number of nodes.
         """
         if running:
             which = ", ".join(str(i) for i in running)
@@ -109,7 +109,7 @@ class ClusterPlan:
         return known
 
     def require_valid(self, file: ClusterFile, data: Path) -> None:
-        """Raise Failure when a broker would refuse a person's configuration."""
+        """Raise Failure when a broker would refuse the user's configuration."""
         if not self.overrides:  # our own settings are right, and the check costs imports
             return
         from ...node.config.broker_config import BrokerConfig

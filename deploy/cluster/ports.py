@@ -1,7 +1,7 @@
-"""Find free ports, and the holder of a taken one.
+"""Free ports, and the holder of a taken port.
 
-Free ports are drawn from below the range that the kernel gives to outgoing connections: a node that
-was killed must find its port again after the restart, and a client that keeps knocking at a dead
+Free ports are drawn from below the range that the kernel uses for outgoing connections. A node that
+was killed must find its port again after the restart. A client that repeatedly connects to a dead
 port of the outgoing range would sooner or later connect to itself.
 """
 
@@ -35,7 +35,7 @@ def _refusal(port: int, host: str = "127.0.0.1") -> OSError | None:
 
 
 def is_refused(port: int, host: str = "127.0.0.1") -> bool:
-    """Return whether a connection is refused: no process listens."""
+    """Return whether a connection is refused, because no process listens."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -64,8 +64,8 @@ def free_ports(count: int) -> list[int]:
 def holder_of(port: int) -> tuple[str, bool]:
     """Return a sentence about a port's holder, and whether any process listens on the port.
 
-    A listener is shown as `python3 (pid 77)`, otherwise the outgoing connection that uses the port,
-    as far as this user may see them.
+    A listener is shown as `python3 (pid 77)`. Without a listener, the outgoing connection that uses
+    the port is shown, as far as this user may see it.
     """
     try:
         found = [c for c in psutil.net_connections(kind="tcp") if c.laddr and c.laddr.port == port]
@@ -82,7 +82,7 @@ def holder_of(port: int) -> tuple[str, bool]:
 
 
 def require_free(ports: list[int]) -> None:
-    """Raise Failure naming the holder when one of these ports is taken, or is no port."""
+    """Raise Failure, which names the holder, when one of these ports is taken or invalid."""
     for port in ports:
         if not 0 < port <= HIGHEST_PORT:
             raise Failure(f"{port} is not a port: --port and what follows it go up to 65535.")

@@ -1,9 +1,9 @@
-"""Directories and files for their owner only, since a cluster's files hold records and passwords.
+"""Directories and files for their owner only, since a cluster's files have records and passwords.
 
 Other users of the machine cannot enter a directory of mode 0700, so files in it are safe whatever
 their own mode is. A directory of another user is refused, even for root, because its owner could
-put a link in the place of a file of ours. A directory of root is accepted: root may do anything in
-any case, and volumes of containers belong to root.
+put a link in the place of a file of ours. A directory of root is accepted, because root may do
+anything in any case, and volumes of containers belong to root.
 """
 
 import os
@@ -14,14 +14,14 @@ from .failure import Failure
 
 
 def make_private_directory(path: Path) -> None:
-    """Create a directory of mode 0700, or set the mode of an existing one of ours."""
+    """Create a directory of mode 0700, or set the mode of an existing directory of ours."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     require_ours(path)
     close_to_others(path)
 
 
 def require_ours(path: Path) -> None:
-    """Raise Failure when a directory or file belongs to another user but root."""
+    """Raise Failure when a directory or file belongs to another user than root."""
     if (owner := other_owner(path)) is not None:
         raise Failure(
             f"{path} belongs to user {owner}, and this is user {os.geteuid()}: its owner could "

@@ -1,7 +1,8 @@
-"""Profiles: clusters by name, in a file of the user, for commands that find no local cluster.
+"""Profiles, which are clusters by name, in a file of the user.
 
-The file is JSON, readable by its owner only: {"current": NAME, "profiles": {NAME: {"bootstrap":
-..., "command_config": ..., "registry": ...}}}. ONCELOG_PROFILES names another file.
+Commands that find no local cluster use the profiles. The file is JSON, readable by its owner only,
+`{"current": NAME, "profiles": {NAME: {"bootstrap": ..., "command_config": ..., "registry": ...}}}`.
+ONCELOG_PROFILES names another file.
 """
 
 import json
@@ -15,7 +16,7 @@ from .private import write_private
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The connection to a cluster. command_config: a client.properties."""
+    """The connection to a cluster; `command_config` is a client.properties."""
 
     bootstrap: str | None = None
     command_config: str | None = None
@@ -24,13 +25,13 @@ class Profile:
 
 @dataclass(slots=True)
 class Profiles:
-    """The contents of the file. `current` is used if no cluster is named."""
+    """The contents of the file; `current` is used if no cluster is named."""
 
     current: str | None = None
     profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])
 
     def named(self, name: str) -> Profile:
-        """Return a profile. Raise Failure if the name is unknown."""
+        """Return a profile; raise Failure if the name is unknown."""
         found = self.profiles.get(name)
         if found is None:
             there_are = ", ".join(sorted(self.profiles)) or "none"
@@ -47,7 +48,7 @@ def file_of_profiles() -> Path:
 
 
 def read_profiles() -> Profiles:
-    """Return the file's contents; empty without a file. Raise Failure when it cannot be read."""
+    """Return the file's contents, empty without a file; raise Failure when it cannot be read."""
     file = file_of_profiles()
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
@@ -73,7 +74,7 @@ def _require_texts(profiles: Profiles) -> None:
 
 
 def write_profiles(profiles: Profiles) -> None:
-    """Replace the file in one step. Failure when it cannot be written."""
+    """Replace the file in one step; raise Failure when it cannot be written."""
     file = file_of_profiles()
     text = json.dumps(asdict(profiles), indent=1) + "\n"
     try:

@@ -1,7 +1,8 @@
-"""server.properties: the settings that `up` writes for a node, in Kafka's format and names.
+"""server.properties, the settings that `up` writes for a node, in Kafka's format and names.
 
-There are two profiles. `local` is for watching a cluster: fail-over in a second, few internal
-partitions. `kafka` uses Kafka's own default for every key. Settings of --config override both.
+There are two profiles. `local` is for watching a cluster, with fail-over in a second, and few
+internal partitions. `kafka` uses Kafka's own default for every key. Settings of --config override
+both.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ CLOCKS: dict[str, dict[str, str]] = {
 
 
 def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> dict[str, str]:
-    """Return all settings of one node. Cluster-wide settings override the node's."""
+    """Return all settings of one node, where cluster-wide settings override the node's."""
     listener = f"PLAINTEXT://{entry.host}:{entry.port}"
     own = {
         "node.id": str(entry.node_id),
@@ -63,7 +64,7 @@ def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> 
 
 
 def write_properties(node: "NodeProcess", cluster: ClusterFile) -> None:
-    """Write the server.properties of a node. It may contain passwords."""
+    """Write the server.properties of a node, which may contain passwords."""
     values = node_properties(node.entry, cluster, node.directory)
     write_private(node.properties, render(values))
 

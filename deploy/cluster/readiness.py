@@ -1,8 +1,8 @@
-"""Verify that nodes serve and that replicas are in sync, instead of assuming it.
+"""The verification that nodes serve and that replicas are in sync.
 
 A node is ready under four conditions. The process that we started is alive and owns the listening
 port. The listener answers with this cluster's id. The answer lists this node with this address. The
-node is not fenced. An open port alone proves nothing, since another process may hold it.
+node is not fenced. An open port alone proves nothing, since another process may hold the port.
 """
 
 import asyncio
@@ -35,14 +35,17 @@ async def wait_until_ready(
 ) -> None:
     """Return when every one of these nodes is ready.
 
-    Raise Failure that names the one that is not.
+    Raises Failure that names a node that is not ready.
     """
     deadline = time.monotonic() + timeout_s
     await asyncio.gather(*(_wait_for(node, cluster_id, deadline, on_ready) for node in nodes))
 
 
 async def missing_replicas(admin: Any, topic: str | None, size: int | None) -> list[str]:
-    """Return the partitions without a leader, or without `size` (default: all) replicas in sync."""
+    """Return the partitions without a leader, or without `size` replicas in sync.
+
+    By default all replicas must be in sync.
+    """
     found: list[Any] = []
     with contextlib.suppress(UnknownTopicOrPartition):  # not known to the broker that answers
         found = await admin.describe_topics(None if topic is None else [topic])
@@ -88,7 +91,7 @@ async def _wait_for(
 
 @cache
 def _security(data: Path) -> "Security | None":
-    """Return the login of a secured cluster's admin; None for plain text."""
+    """Return the login of a secured cluster's admin, or None for plain text."""
     if not (values := admin_values(data)):
         return None
     from ...client.security.session import Security
@@ -98,7 +101,7 @@ def _security(data: Path) -> "Security | None":
 
 
 async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str:
-    """Ask the listener. Return a sentence about what is missing, empty when ready."""
+    """Ask the listener; return a sentence about a missing condition, empty when ready."""
     entry = node.entry
     connection = await BrokerConnection.open(
         entry.host,

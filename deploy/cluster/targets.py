@@ -1,4 +1,4 @@
-"""Targets of faults: a node by its number, or by its current role.
+"""Targets of faults, which are nodes by their number, or by their current role.
 
 `Cluster.resolve` finds the node, and `Cluster.kill` kills it.
 """
@@ -12,7 +12,10 @@ SYNTAX = "1 | leader:TOPIC/PARTITION | txn:ID | group:ID | controller | random"
 
 
 class FaultTarget(NamedTuple):
-    """A fault's target. `name`: topic, group or transactional id; `number`: node or partition."""
+    """A fault's target.
+
+    name: a topic, group or transactional id. number: a node or partition.
+    """
 
     role: Literal["node", "leader", "group", "txn", "controller", "random"]
     name: str = ""
@@ -20,7 +23,7 @@ class FaultTarget(NamedTuple):
 
 
 def parse(text: str) -> FaultTarget:
-    """Parse the target of a command. Raise Failure with the syntax if it is invalid."""
+    """Parse the target of a command; raise Failure with the syntax if it is invalid."""
     if text.isdecimal():
         return FaultTarget("node", number=int(text))
     if text in ("controller", "random"):

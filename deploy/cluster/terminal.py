@@ -1,8 +1,8 @@
-"""Results on stdout, as a table or as JSON; progress on stderr.
+"""Results on stdout, as a table or as JSON, and progress on stderr.
 
 Names and values come from clients, so all output is made printable here, except JSON, which has its
 own escapes. In a terminal, lines are wrapped between words and tables drop columns. A table that is
-still too wide is shown in blocks, one for each row. A program gets each row and each line as one
+still too wide is shown in blocks, one for each row. For a program, each row and each line is one
 line.
 """
 
@@ -32,9 +32,10 @@ def show(
     columns: Mapping[str, str] | None = None,
     optional: Sequence[str] = (),
 ) -> None:
-    """Print rows as a table (`columns`: key -> heading) or as a JSON array.
+    """Print rows as a table or as a JSON array.
 
-    optional: columns that a narrow terminal does not show, the least important first.
+    columns: headings by key. optional: columns that a narrow terminal does not show, the least
+    important first.
     """
     if output == "json":
         print(json.dumps(list(rows), default=str))
@@ -61,9 +62,10 @@ def fitted(
     width: int | None,
     optional: Sequence[str] = (),
 ) -> dict[str, int] | None:
-    """Return the widths of the columns that fit in a terminal; None if they do not fit.
+    """Return the widths of the columns that fit in a terminal, or None if they do not fit.
 
-    Only sentences and headings are wrapped, between words. Without a width, all is on one line.
+    Only sentences and headings are wrapped, between words. Without a width, everything is on one
+    line.
     """
     texts = {key: [headings[key], *(row[key] for row in cells)] for key in headings}
     whole = {key: max(map(_width, each)) for key, each in texts.items()}
@@ -96,7 +98,7 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
 
 
 def tell(*lines: str, end: str = "\n", is_wrapped: bool = True) -> None:
-    """Print lines of a result. A line end inside a line is escaped like other control characters.
+    """Print lines of a result; a line end inside a line is escaped like other control characters.
 
     is_wrapped: false for text that users paste unchanged.
     """
@@ -139,7 +141,7 @@ def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
 
 
 def wrapped(line: str, width: int | None) -> str:
-    """Return a text wrapped between words; further lines are indented to the start of the text."""
+    """Return a text wrapped between words, with further lines indented to the start of the text."""
     if width is None or _width(line) <= width:
         return line
     about = _ABOUT.match(line)
@@ -153,12 +155,12 @@ def wrapped(line: str, width: int | None) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and its noun: 1 record, 2 records."""
+    """Return a number and its noun, such as 1 record or 2 records."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return the number of columns of a stream's terminal; None if it is not a terminal."""
+    """Return the number of columns of a stream's terminal, or None for another stream."""
     if not stream.isatty():
         return None
     asked = os.environ.get("COLUMNS", "")
@@ -234,7 +236,7 @@ def _total(widths: Mapping[str, int], kept: Sequence[str] | Mapping[str, int]) -
 
 
 def _width(text: str) -> int:
-    """Return the width of a text in columns; letters of some scripts take two."""
+    """Return the width of a text in columns; letters of some scripts take two columns."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -26,7 +26,7 @@ TURNS = 5
 
 
 class ClientProxies:
-    """Proxies of some brokers, by the brokers' ports. Methods may be called from any thread."""
+    """Proxies of some brokers, by the brokers' ports; any thread may call the methods."""
 
     def __init__(self, broker_ports: Iterable[int], *, is_encrypted: bool = False) -> None:
         self._is_encrypted = is_encrypted
@@ -51,7 +51,7 @@ class ClientProxies:
             self._thread.close()
 
     def cut(self, broker_port: int) -> None:
-        """Let nothing through to this broker or from it."""
+        """Block all bytes to and from this broker."""
         self._call(self._is_whole.clear, partial(self._cut.add, broker_port))
 
     def delay(self, broker_port: int, delay_ms: int) -> None:
@@ -131,7 +131,7 @@ class ClientProxies:
         writer.close()
 
     async def _was_cut(self, port: int) -> bool:
-        """Return whether this connection is cut, once it is whole again."""
+        """Return whether this connection was cut, once the cut has ended."""
         if port not in self._cut:
             return False
         self.counts["dropped"] += 1
@@ -159,7 +159,7 @@ class ClientProxies:
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
-    """Return the next request with its length; empty for an invalid length."""
+    """Return the next request with its length, empty for an invalid length."""
     length = await reader.readexactly(4)
     (size,) = struct.unpack(">i", length)
     if not 2 <= size <= FRAME_BYTES_MAX:

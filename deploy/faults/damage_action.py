@@ -1,8 +1,8 @@
-"""Change one byte of a replica's log or index files, while its node runs or before a start.
+"""The fault that changes one byte of a replica's log or index files.
 
-This is done only while all other replicas have everything, and on one machine at a time, since a
-loss on all replicas breaks no promise. If the byte was never read, it is restored at the end, so
-that another machine may be next.
+The byte is changed while the node runs or before a start. All other replicas must have everything,
+and only one machine at a time is damaged, since a loss on all replicas breaks no promise. If the
+byte was never read, it is restored at the end, so that another machine may be next.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ class DamagedByte(NamedTuple):
     now: int
 
     def put_back(self) -> bool:
-        """Restore the byte. Return whether the same file still had the changed byte."""
+        """Restore the byte; return whether the same file still had the changed byte."""
         try:
             with self.path.open("r+b", buffering=0) as file:
                 file.seek(self.position)
@@ -42,8 +42,9 @@ class DamagedByte(NamedTuple):
 
 
 def damage(directory: Path, fault: Fault) -> DamagedByte:
-    """Change a byte of a file in a node's directory, by three numbers. Raise Failure without a
-    file.
+    """Change a byte of a file in a node's directory, by three numbers.
+
+    Raises Failure without a file.
     """
     files = sorted(
         path
@@ -66,7 +67,7 @@ def damage(directory: Path, fault: Fault) -> DamagedByte:
 
 
 def damage_a_replica(context: NodeContext, fault: Fault) -> None:
-    """Damage a replica. It must be whole and in sync again within a minute."""
+    """Damage a replica, which must be whole and in sync again within a minute."""
     cluster: FaultyCluster = context.cluster
     node_id = fault.pick(0, cluster.node_ids)
     is_before_a_start = fault.numbers[1] * 1_000 % 1 < 0.5

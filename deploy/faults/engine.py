@@ -1,8 +1,8 @@
-"""The fault engine: schedulers make faults one by one, and a context collects the results.
+"""The fault engine, in which schedulers inject faults one by one, and a context has the results.
 
 A fault counts when its effect was seen, and then `hit` is called. For example, the pid is gone,
-messages were lost, or the configuration is read back. A fault without a seen effect is a miss. It
-is reported with the reason and does not count.
+messages were lost, or the configuration is read back. A fault without a seen effect is a miss,
+which is reported with the reason and does not count.
 """
 
 import threading
@@ -22,11 +22,11 @@ ContextT = TypeVar("ContextT", bound="FaultContext")
 
 
 class EffectNotSeen(Failure):
-    """The fault was made, and its effect was not seen."""
+    """The error of an injected fault whose effect was not seen."""
 
 
 class FaultContext(Generic[ClusterT]):
-    """The shared state of schedulers. Every method may be called from any of their threads.
+    """The shared state of schedulers, whose methods any of their threads may call.
 
     tolerated: errors that make a fault a miss. All other errors are the `problem` that ends all
     schedules. ended: the number of proved faults that are over.
@@ -50,13 +50,13 @@ class FaultContext(Generic[ClusterT]):
         return int(self.cluster.file.settings.get("broker.session.timeout.ms", "9000")) / 1000
 
     def sleep(self, seconds: float) -> None:
-        """Let a fault last; it is shorter when the schedules end."""
+        """Let a fault last, for a shorter time when the schedules end."""
         self.stopping.wait(seconds)
 
     def until(
         self, is_seen: Callable[[], bool], timeout_s: float, what: str, *, mends: bool = False
     ) -> None:
-        """Wait until an effect is seen. Raise EffectNotSeen at the timeout.
+        """Wait until an effect is seen; raise EffectNotSeen at the timeout.
 
         mends: wait even if the schedules end meanwhile.
         """
@@ -69,7 +69,7 @@ class FaultContext(Generic[ClusterT]):
             time.sleep(POLL_S)
 
     def hit(self, fault: Fault, target: str, lasts_s: float = 0.0) -> None:
-        """Count a proved fault, and let it last. Only the first call for a fault counts."""
+        """Count a proved fault, and let it last; only the first call for a fault counts."""
         with self.changed:
             if not fault.target:
                 fault.target = target
@@ -77,13 +77,13 @@ class FaultContext(Generic[ClusterT]):
         self.sleep(lasts_s)
 
     def miss(self, kind: str, why: str) -> None:
-        """Note a fault that failed or had no seen effect."""
+        """Record a fault that failed or had no seen effect."""
         with self.changed:
             if len(self.misses) < MISSES_KEPT:
                 self.misses.append(f"{kind}: {why}")
 
     def make(self, fault: Fault, actions: Mapping[str, "Action"]) -> None:
-        """Make one fault, from its beginning to its end."""
+        """Inject one fault, from its beginning to its end."""
         try:
             actions[fault.kind](self, fault)
         except self.tolerated as why:
@@ -104,7 +104,7 @@ Action = Callable[[ContextT, Fault], None]
 
 
 class Scheduler(threading.Thread):
-    """A thread that makes a schedule's faults one by one. `wait_for_turn` precedes each."""
+    """A thread that injects a schedule's faults one by one, each after `wait_for_turn`."""
 
     def __init__(
         self,

@@ -24,11 +24,14 @@ class FaultyCluster(Cluster):
     node_type = FaultyNode
 
     def ask_faults(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request to the faults inside a node. Raise Failure when it does not answer."""
+        """Send a request to the faults inside a node.
+
+        Raises Failure when the node does not answer.
+        """
         return admin_socket_client.ask(Path(self.file.peer_directory), node_id, request, "faults")
 
     def wipe(self, node_id: int) -> None:
-        """Remove all data of a stopped node; its node.log stays."""
+        """Remove all data of a stopped node except its node.log."""
         node = self.node(node_id)
         if node.find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs: stop it before its data is removed.")

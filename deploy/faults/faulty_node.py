@@ -1,6 +1,6 @@
 """`python -m oncelog.deploy.faults.faulty_node --config FILE` runs a node with faults inside.
 
-It is `oncelog.node` with fault points and a clock that jumps; see node_faults.
+The node is `oncelog.node` with fault points and a clock that jumps (see node_faults).
 """
 
 import sys
@@ -14,7 +14,7 @@ from .node_faults import DOOR, NodeFaults, serve_faults
 
 
 def faulty_broker(config: BrokerConfig) -> Broker:
-    """Make a broker with a disk, a clock and a life that a schedule controls."""
+    """Create a broker with a disk, a clock and a process that a schedule can break."""
     faults = NodeFaults()
     surroundings = Surroundings(clock=faults.clock)
     broker = Broker(config, fault_point=faults.point, surroundings=surroundings)

@@ -1,8 +1,8 @@
-"""Faults of the links between nodes, made in the nodes themselves.
+"""Faults of the links between nodes, executed in the nodes themselves.
 
 A cut link is silent, as in a real network. The nodes count affected messages, which proves the
-effect of a fault. A node that is restarted meanwhile has no faults, and the next fault is made on
-top of that.
+effect of a fault. A node that is restarted meanwhile has no faults, and the next fault is injected
+in addition.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ Cut = tuple[int, int, bool, bool]
 
 
 class Break(NamedTuple):
-    """The requests to nodes, the counted effect, the target in words."""
+    """A fault of links, with requests to nodes, the counted effect, and the target in words."""
 
     requests: list[tuple[int, dict[str, Any]]]
     effect: str
@@ -112,7 +112,7 @@ def _cut(cuts: list[Cut], target: str) -> Break:
 
 
 def _make(plan: Callable[[list[int], Fault], Break], context: FaultContext, fault: Fault) -> None:
-    """Request the fault at all nodes, see its effect, let it last, end it."""
+    """Request the fault at all nodes, see its effect, let it last, and end it."""
     chosen = plan(_nodes(context), fault)
     asked = sorted({node for node, _ in chosen.requests})
     before = {node: _links(context, node)[chosen.effect] for node in asked}
@@ -142,7 +142,7 @@ def _heal(context: FaultContext, nodes: list[int]) -> None:
 
 
 def heal_links(context: FaultContext) -> None:
-    """End the faults of all links. A paused node may have missed the end of its fault."""
+    """End the faults of all links, since a paused node may have missed the end of its fault."""
     _heal(context, [s.node_id for s in context.cluster.status() if s.state == "running"])
 
 
@@ -151,7 +151,7 @@ def _links(context: FaultContext, node_id: int) -> dict[str, int]:
 
 
 def _nodes(context: FaultContext) -> list[int]:
-    """Return all nodes when all of them answer; a starting node has no links yet."""
+    """Return all nodes when all of them answer, since a starting node has no links yet."""
 
     def all_answer() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Faults of nodes. Only one scheduler may make them, since it ends, starts and stops nodes."""
+"""Faults of nodes, which only one scheduler may inject, since it stops and starts nodes."""
 
 import contextlib
 import errno
@@ -30,9 +30,10 @@ HOUR_MS = 3_600_000
 
 
 class NodeContext(FaultContext[FaultyCluster]):
-    """The context of node faults. victims: the target of each kind of kill: a number or a role.
+    """The context of node faults.
 
-    broken: nodes that ended by themselves.
+    victims: the target of each kind of kill, a number or a role. broken: nodes that ended by
+    themselves.
     """
 
     victims: Mapping[str, Callable[[Fault], str]]
@@ -115,7 +116,7 @@ def _restart(context: NodeContext, fault: Fault) -> None:
 
 
 def _wipe(context: NodeContext, fault: Fault) -> None:
-    """Wipe a node while all others have everything; wiping one of two copies would lose data."""
+    """Wipe a node while all others have everything, since wiping one of two copies loses data."""
     node_id = fault.pick(0, context.cluster.node_ids)
 
     def is_whole() -> bool:

@@ -1,7 +1,7 @@
-"""Faults inside a node of a chaos run: its disk, its wall clock, its death at a fault point.
+"""Faults inside a node of a chaos run, of its disk, its wall clock, and death at a fault point.
 
-A released broker has none of these. Another program, `faulty_node`, adds the faults when it creates
-the broker. They are requested through a Unix socket of their own beside the admin socket
+A released broker has no such faults. Another program, `faulty_node`, adds the faults when it
+creates the broker. Faults are requested through a separate Unix socket beside the admin socket
 (`faults-<node>`), with one JSON object on a line:
 
     {"op": "disk", "point": "log.append.before-write", "errno": 28}   every write there fails
@@ -27,7 +27,7 @@ LINE_BYTES_MAX = 4096
 
 
 class JumpingClock(SystemClock):
-    """The machine's clocks, the wall clock put ahead or back."""
+    """The machine's clocks, with the wall clock advanced or set back."""
 
     offset_ms = 0
 
@@ -37,7 +37,7 @@ class JumpingClock(SystemClock):
 
 
 class NodeFaults:
-    """The faults in this process. They are used by several threads."""
+    """The faults in this process, which several threads use."""
 
     def __init__(self) -> None:
         self.clock = JumpingClock()
@@ -55,7 +55,7 @@ class NodeFaults:
             raise OSError(disk[1], f"{os.strerror(disk[1])} (made by chaos)")
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one line. Raises KeyError, TypeError, ValueError."""
+        """Execute one line; raise KeyError, TypeError, ValueError."""
         match asked["op"]:
             case "disk":
                 self._disk = str(asked["point"]), int(asked["errno"])
@@ -92,5 +92,5 @@ def serve_faults(path: Path, faults: NodeFaults) -> None:
 
 
 def offset_of(counts: dict[str, Any]) -> int:
-    """Return how far a node's wall clock is from ours, in ms."""
+    """Return the difference of a node's wall clock from ours, in ms."""
     return int(counts["wall_ms"]) - time.time_ns() // 1_000_000

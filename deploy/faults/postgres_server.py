@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests, which may be killed: Debian's package, on loopback."""
+"""A PostgreSQL server for tests that may be killed, from Debian's package, on loopback."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def _version(text: str) -> list[int]:
 
 
 def _serves(process: psutil.Process) -> bool:
-    """Return whether it runs.
+    """Return whether the server runs.
 
     A zombie does not run, and some parents do not reap their children.
     """
@@ -48,7 +48,10 @@ def _serves(process: psutil.Process) -> bool:
 
 
 class PostgresServer:
-    """A server. user: its account, None for ours. run: its name for the guardian."""
+    """A server.
+
+    user: the account of the server, None for ours. run: the server's name for the guardian.
+    """
 
     def __init__(self, folder: Path, user: str | None, run: str) -> None:
         self.folder, self._user, self._environment = folder, user, environment_of(run)
@@ -83,7 +86,7 @@ class PostgresServer:
 
     @property
     def is_started(self) -> bool:
-        """Return whether it was started, and neither stopped nor killed."""
+        """Return whether the server was started, and neither stopped nor killed."""
         return self._process is not None
 
     def connect(self, **keywords: Any) -> Any:
@@ -92,7 +95,7 @@ class PostgresServer:
         return psycopg.connect(self.url, connect_timeout=5, **keywords)
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start the server, and return when it answers."""
         postgres = tool("postgres")
         assert postgres is not None and self._process is None
         settings = [part for each in SETTINGS for part in ("-c", each)]
@@ -132,9 +135,9 @@ class PostgresServer:
         return False
 
     def kill(self) -> None:
-        """Send SIGKILL to the server. Return when its children are gone.
+        """Send SIGKILL to the server; return when its children are gone.
 
-        They serve their clients until they notice the death of the server.
+        The children serve their clients until they notice the death of the server.
         """
         assert self._process is not None
         children = list[psutil.Process]()
@@ -163,7 +166,7 @@ class PostgresServer:
 
 
 def why_there_is_none() -> str:
-    """Return what this machine lacks for a server; empty if nothing is missing."""
+    """Return a sentence about a missing requirement for a server, or an empty text."""
     if tool("initdb") is None or tool("postgres") is None:
         return "PostgreSQL is not installed (Debian: apt install postgresql)"
     if find_spec("psycopg") is None:
@@ -180,7 +183,7 @@ def _user() -> str | None:
 
 @contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """Run a server, and remove its data at the end. Raise Failure if none is installed."""
+    """Run a server, and remove its data at the end; raise Failure if none is installed."""
     if why := why_there_is_none():
         raise Failure(why)
     folder = Path(tempfile.gettempdir()).resolve() / f"oncelog-postgresql-{secrets.token_hex(4)}"

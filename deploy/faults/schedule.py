@@ -81,7 +81,7 @@ NUMBERS = 4
 
 @dataclass(slots=True)
 class Fault:
-    """A fault. `numbers` are in [0, 1). `target`: as text, once its effect was seen."""
+    """A fault; `numbers` are in [0, 1), and `target` is text, once its effect was seen."""
 
     kind: str
     numbers: tuple[float, ...]
@@ -102,7 +102,7 @@ class Fault:
 
 
 def schedule(seed: str, kinds: Sequence[str]) -> Iterator[Fault]:
-    """Yield faults of these kinds for ever. Each kind comes once before any comes again."""
+    """Yield faults of these kinds for ever, each kind once before any kind comes again."""
     rng, order = random.Random(seed), list(kinds)
     while order:
         rng.shuffle(order)
@@ -113,7 +113,7 @@ def schedule(seed: str, kinds: Sequence[str]) -> Iterator[Fault]:
 def chaos_schedule(
     seed: int, target: str, *, nodes: int, kinds: Sequence[str] = KINDS
 ) -> Iterator[Fault]:
-    """Yield the faults of one target, of these kinds; none when no kind is left."""
+    """Yield the faults of one target, of these kinds, or none when no kind is left."""
     possible = [
         kind
         for kind in KINDS_BY_TARGET[target]

@@ -1,9 +1,9 @@
-"""Child processes: started, killed, paused, and restarted when they end by themselves.
+"""Child processes, which are started, killed, paused, and restarted when they end by themselves.
 
 A program reports on its stdout. A report is a line with a JSON list, an event and its arguments.
 All other output is written to LOGS/NAME.log (all output, if `takes_reports` is False). Every report
-is read, even after the process is gone, because the pipe outlives it. Each process leads a session,
-by which its descendants are found even when their parents are gone.
+is read, even after the process is gone, because the pipe outlives the process. Each process leads a
+session, by which its descendants are found even when their parents are gone.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ POLL_S = 0.005
 
 @dataclass(slots=True)
 class ChildProcess:
-    """One process of a child. `is_wanted`: it is restarted when it ends."""
+    """One process of a child; with `is_wanted` it is restarted when it ends."""
 
     process: subprocess.Popen[bytes]
     incarnation: int
@@ -43,10 +43,11 @@ class ChildProcess:
 
 
 class Supervisor:
-    """Children by name. A supervisor may be used from several threads.
+    """Children by name, for use from several threads.
 
-    failed: why a child stays away for good; `wait` and `check` raise it. run: their name for the
-    guardian of this process, which ends all children when this process is killed.
+    failed: the reason why a child stays down for good, which `wait` and `check` raise. run: the
+    children's name for the guardian of this process, which ends all children when this process is
+    killed.
     """
 
     restarts_max: int | None = 30  # of one child
@@ -75,14 +76,14 @@ class Supervisor:
         return [sys.executable, "-P", *self.command(name, incarnation)]
 
     def environment(self, name: str) -> dict[str, str] | None:
-        """Return its environment; None for ours."""
+        """Return the environment of a child, or None for ours."""
         return None
 
     def on_event(self, name: str, event: str, *arguments: Any) -> None:
-        """Handle a report. It is called with the lock held."""
+        """Handle a report, with the lock held."""
 
     def on_exit(self, name: str, code: int) -> None:
-        """Note that a child ended by itself and is restarted. It is called with the lock held."""
+        """Record that a child ended by itself and is restarted, with the lock held."""
 
     # --- what is done to them
 
@@ -115,9 +116,9 @@ class Supervisor:
             threading.Thread(target=self._watch, args=(name, child), daemon=True).start()
 
     def kill(self, name: str) -> int:
-        """Send SIGKILL.
+        """Send SIGKILL to a child.
 
-        Return the pid when it is gone. The child stays down until it is started.
+        Returns the pid when it is gone. The child stays down until it is started.
         """
         child = self.unwanted(name)
         child.process.kill()
@@ -125,7 +126,7 @@ class Supervisor:
         return child.process.pid
 
     def pause(self, name: str) -> int:
-        """Send SIGSTOP. Return the pid when the process is in state T."""
+        """Send SIGSTOP; return the pid when the process is in state T."""
         process = self.running(name)
         process.suspend()
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
@@ -137,8 +138,9 @@ class Supervisor:
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=False)
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
-        """Send SIGTERM to all, and let them finish. Return their exit codes; None if one did not
-        end.
+        """Send SIGTERM to all children, and let them finish.
+
+        Returns their exit codes, with None for a child that did not end.
         """
         ending = {
             name: self.unwanted(name) for name in self.names if names is None or name in names
@@ -167,7 +169,10 @@ class Supervisor:
                 each.callback(self._end_for_good, self.unwanted(name).process)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the condition holds. Return False at the timeout; raise on a failed child."""
+        """Wait until the condition holds.
+
+        Returns False at the timeout, and raise on a failed child.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self.failed is not None or condition(), timeout_s)
             if condition():
@@ -176,7 +181,7 @@ class Supervisor:
             return False
 
     def check(self) -> None:
-        """Raise the reason why a child stays away for good."""
+        """Raise the reason why a child stays down for good."""
         if self.failed is not None:
             raise self.failed
 
@@ -265,7 +270,7 @@ class Supervisor:
 
 
 def signal_session(leader: int, what: signal.Signals) -> list[int]:
-    """Send a signal to all processes of a session, in any group. Return the pids."""
+    """Send a signal to all processes of a session, in any group; return the pids."""
     members = [pid for pid in psutil.pids() if _lives_in(pid, leader)]
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
@@ -274,7 +279,7 @@ def signal_session(leader: int, what: signal.Signals) -> list[int]:
 
 
 def end_session(leader: int) -> None:
-    """Send SIGKILL to all processes of a session. Return when none is alive."""
+    """Send SIGKILL to all processes of a session; return when none is alive."""
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while members := signal_session(leader, signal.SIGKILL):
         if time.monotonic() > deadline:

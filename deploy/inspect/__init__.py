@@ -1,4 +1,4 @@
-"""inspect: the current state of a cluster, a node or a log, in sentences.
+"""The current state of a cluster, a node or a log, in sentences.
 
-It changes nothing, except for `abort_transactions`, on request.
+Only `abort_transactions` changes anything, on request.
 """

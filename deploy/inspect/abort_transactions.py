@@ -1,8 +1,8 @@
-"""Abort open transactions: one by its id, or all with a prefix (`oncelog txn abort`).
+"""The abort of open transactions, by one id, or by a prefix (`oncelog txn abort`).
 
-The pipeline aborts those of Spark sinks in a separate process, because only it knows which of them
-a query has decided to commit. Those of dual writes are kept, because their databases decide. All
-others are aborted by a new session of their transactional ids.
+The pipeline aborts the transactions of Spark sinks in a separate process, because only the pipeline
+knows which transactions a query has decided to commit. Transactions of dual writes are kept,
+because their databases decide. All others are aborted by a new session of their transactional ids.
 """
 
 import json
@@ -38,7 +38,7 @@ HAD = {
 
 
 def abort_id(cluster: ClusterChoice, name: str) -> str:
-    """Abort the open transaction of a transactional id. Return a sentence about the result."""
+    """Abort the open transaction of a transactional id; return a sentence about the result."""
     if name.startswith(SINKS):
         found = _of_sinks(cluster, "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
@@ -52,7 +52,7 @@ def abort_id(cluster: ClusterChoice, name: str) -> str:
 
 
 def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
-    """Return a row for each transaction that was open: id, outcome, reason."""
+    """Return a row (id, outcome, reason) for each transaction that was open."""
     rows: list[dict[str, Any]] = []
     with cluster.admin() as admin:
         listed = admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
@@ -70,10 +70,10 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
 
 
 async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:
-    """Write an abort marker for a producer's transaction in a partition. Return its first offset.
+    """Write an abort marker for a producer's transaction in a partition; return its first offset.
 
-    Raise Failure when no transaction is open, or when its coordinator will end it. A second look at
-    the partition finds a transaction that had ended when the coordinator was asked, as in
+    Raises Failure when no transaction is open, or when its coordinator will end it. A second look
+    at the partition finds a transaction that had ended when the coordinator was asked, as in
     `hanging`. The next transaction of this producer must not be aborted.
     """
     suspects: set[int] = set()

@@ -1,6 +1,6 @@
 """A local cluster under the probe, with the nodes' own records of the same time.
 
-Besides late answers, it reports live brokers that the controller fenced (its log names each
+The watch reports late answers, live brokers that the controller fenced (its log names each
 FenceBroker command), and the findings of the watchdogs of their event loops.
 """
 
@@ -26,8 +26,8 @@ FENCED = re.compile(r"FenceBroker\(node_id=(\d+)[^)]*\): done")
 class WatchResult:
     """The observations of each node.
 
-    fences: how often it was fenced without being killed. stalls: the lines of its watchdog. loops:
-    the counters of its watchdog, None if it does not answer.
+    fences: how often a live node was fenced. stalls: the lines of its watchdog. loops: the counters
+    of its watchdog, None without an answer.
     """
 
     probe: ProbeResult
@@ -57,7 +57,10 @@ class ClusterWatch:
         self._probe.close()
 
     def kill(self, node_id: int) -> None:
-        """Send SIGKILL. The node's silence and fence are not findings until it serves again."""
+        """Send SIGKILL.
+
+        The node's silence and fence are not findings until the node serves again.
+        """
         self._read_logs()
         self._away.add(node_id)
         self._probe.leave(node_id)

@@ -29,7 +29,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """The result of one check. state is ok, note or bad."""
+    """The result of one check; `state` is ok, note or bad."""
 
     check: str
     state: str
@@ -38,7 +38,7 @@ class HealthCheck:
 
 
 def examine(data: Path) -> list[HealthCheck]:
-    """Return all checks. Those of the cluster are included if there is one in `data`."""
+    """Return all checks, with those of the cluster if there is a cluster in `data`."""
     checks = [_python(), _open_files(), _directory(data), _disk(data), _sockets(), *_extras()]
     try:
         file = layout.read(data.resolve())
@@ -171,14 +171,14 @@ def _event_loop(node_id: int, metrics: dict[str, Any] | None) -> HealthCheck:
 
 
 def _links(cluster: "Cluster", node_ids: list[int]) -> HealthCheck:
-    """List links that were cut or slowed on purpose, and not healed."""
+    """List links that were cut or slowed by commands, and not healed."""
     found = [(node_id, link_troubles(cluster, node_id)) for node_id in node_ids]
     told = "; ".join(f"node {node_id}: {words}" for node_id, words in found if words)
     return _unless(not told, "links", told or "all whole", "bad", shell_command("heal"))
 
 
 def _disks(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
-    """List the disks that take no writes, with the words of their nodes."""
+    """List the disks that accept no writes, with the nodes' reasons."""
     advice = "make room, or repair the disk and restart the node"
     return [
         HealthCheck(f"disk of node {node_id}", "bad", told["disk"], advice)
@@ -209,7 +209,7 @@ def _damage(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 
 def _compaction(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
-    """List the logs that are not compacted any more because they cannot be read."""
+    """List the logs that are no longer compacted because they cannot be read."""
     advice = "stop the node, move this directory away, start the node: the replica is copied"
     found = [
         HealthCheck(f"{name} of node {node_id}", "bad", f"cannot be compacted: {reason}", advice)

@@ -1,7 +1,7 @@
-"""Explain why a reader is stuck, and why a transaction is open, in sentences; pure.
+"""Explanations of a blocked reader and of an open transaction, in sentences; pure.
 
-It takes the facts of transaction_facts.py, and returns a heading and lines that begin with their
-subject. It uses these rules:
+The functions take the facts of transaction_facts.py, and return a heading and lines that begin with
+their subject. They use these rules:
 
   - A reader of committed data stops at the last stable offset: the first offset of the oldest
     transaction that is open in the partition (KIP-98).
@@ -34,7 +34,7 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An explanation. `heading` is the state, `lines` are the reasons, and the possible actions."""
+    """An explanation; `heading` is the state, `lines` are the reasons and the possible actions."""
 
     heading: str
     lines: tuple[Line, ...] = ()
@@ -46,16 +46,16 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransaction:
-    """A transaction that is open in a partition. `transaction` is its coordinator's view.
+    """A transaction that is open in a partition; `transaction` is its coordinator's view.
 
-    None: no coordinator knows the producer.
+    The view is None if no coordinator knows the producer.
     """
 
     producer: PartitionProducer
     transaction: DescribedTransaction | None
 
     def is_known(self, partition: TopicPartition) -> bool:
-        """Return whether the coordinator has this very transaction, and will end it."""
+        """Return whether the coordinator has the same transaction, and will end it."""
         known, producer = self.transaction, self.producer
         if known is None or known.producer_id != producer.producer_id:
             return False
@@ -66,10 +66,10 @@ class PartitionTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """A group's relation to the partition. `described` is None when there is no such group.
+    """A group's relation to the partition; `described` is None for an unknown group.
 
-    is_unstable: its offset here is part of an open transaction. holders: the candidates for this
-    transaction, in the partitions of offsets that its coordinator leads.
+    is_unstable: the group's offset here is part of an open transaction. holders: the candidates for
+    this transaction, in the partitions of offsets that its coordinator leads.
     """
 
     name: str
@@ -81,7 +81,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition. Offsets are None while it has no leader. holders: oldest first."""
+    """A partition, with offsets of None while there is no leader; `holders` are oldest first."""
 
     partition: PartitionInfo
     min_insync: int
@@ -102,7 +102,7 @@ class PartitionFacts:
 
 
 def why(facts: PartitionFacts) -> Explanation:
-    """Explain why readers of this partition get no further."""
+    """Explain why readers of this partition make no progress."""
     lines: list[Line] = []
     where, stable, high = facts.partition, facts.last_stable, facts.high_watermark
     if stable is None or high is None:
@@ -149,8 +149,8 @@ def explain(
 ) -> Explanation:
     """Explain the state of a transactional id, how it will end, and the errors of a late producer.
 
-    last_write_ms: wall clock, of its newest batch. leaderless: those of its partitions that have no
-    leader.
+    last_write_ms: the wall-clock time of its newest batch. leaderless: the partitions of the
+    transaction without a leader.
     """
     name = transaction.transactional_id
     who = f"producer {transaction.producer_id}, epoch {transaction.producer_epoch}"

@@ -1,7 +1,7 @@
-"""The contents of a log as text: batches, their producers, markers.
+"""The contents of a log as text, with batches, their producers, and markers.
 
 Pure, except for reading files. Every batch is checked (length, CRC, ascending offsets), so a
-damaged segment is visible. The dump then continues with the next file.
+damaged segment is visible. After a damaged segment the dump continues with the next file.
 """
 
 from collections.abc import Iterator
@@ -89,12 +89,12 @@ def dump_segment(name: str, data: bytes, *, deep: bool = False) -> Iterator[Dump
 
 
 def segments(place: Path) -> list[Path]:
-    """Return the segment files of a path: a .log file, or a partition's folder."""
+    """Return the segment files of a path, which is a .log file or a partition's folder."""
     return [place] if place.is_file() else sorted(place.glob("*.log"))
 
 
 def trailing_bytes(data: bytes) -> int:
-    """Return the bytes after the last whole batch, a torn tail that the next start removes."""
+    """Return the bytes after the last complete batch, a torn tail that the next start removes."""
     end = 0
     for position, header in iterate_batches(data):
         end = position + header.size_bytes

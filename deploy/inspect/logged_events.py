@@ -1,4 +1,4 @@
-"""Events in the node.log of each node of a cluster, and following ones."""
+"""The events in the node.log of each node of a cluster, also as they are written."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEvent:
-    """One event. line: the text in the log of a node."""
+    """An event; `line` is the text in the log of a node."""
 
     at_ms: int
     kind: str
@@ -30,13 +30,13 @@ class LoggedEvent:
     line: str
 
     def term(self, name: str) -> str:
-        """Return a term that is text, "" where there is none."""
+        """Return a term as text, or "" if missing."""
         value = self.terms.get(name)
         return value if isinstance(value, str) else ""
 
 
 def event_in(line: str, node: int) -> LoggedEvent | None:
-    """Return the event of a line of node.log, as text or as JSON; None for other lines."""
+    """Return the event of a line of node.log, as text or as JSON, or None for other lines."""
     try:
         if line.startswith("{"):
             found = json.loads(line)

@@ -1,7 +1,7 @@
-"""The findings of the nodes' watchdogs: turns of the event loop that were too long.
+"""The findings of the nodes' watchdogs about turns of the event loop that were too long.
 
 The findings of an ended process are in node.log. A running process is asked through its admin
-socket. Both are written by node/loop_watchdog.py.
+socket. node/loop_watchdog.py writes both.
 """
 
 from pathlib import Path
@@ -29,5 +29,5 @@ def stalls_in_log(
 
 
 def loop_metrics(cluster: "Cluster", node_id: int) -> dict[str, Any] | None:
-    """Return `LoopWatchdog.metrics` of a running node; None when it does not answer."""
+    """Return `LoopWatchdog.metrics` of a running node, or None without an answer."""
     return metrics_of(cluster, node_id).get("loop")

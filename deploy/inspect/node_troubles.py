@@ -1,4 +1,4 @@
-"""Problems that a node reports: links that were cut or slowed on purpose, and its disk."""
+"""Problems that a node reports, such as links that were cut or slowed, and its disk."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def metrics_of(cluster: "Cluster", node_id: int) -> dict[str, Any]:
-    """Return a node's metrics; empty if it does not answer."""
+    """Return a node's metrics, empty without an answer."""
     try:
         return cluster.ask_node(node_id, {"op": "metrics"})
     except Failure:
@@ -18,7 +18,7 @@ def metrics_of(cluster: "Cluster", node_id: int) -> dict[str, Any]:
 
 
 def link_troubles(cluster: "Cluster", node_id: int) -> str:
-    """Return the faults on its links as text; empty without faults, or if it does not answer."""
+    """Return the faults on a node's links as text, empty without faults or an answer."""
     try:
         faults = link_faults.faults_of(cluster, node_id)
     except Failure:
@@ -27,5 +27,5 @@ def link_troubles(cluster: "Cluster", node_id: int) -> str:
 
 
 def disk_trouble(cluster: "Cluster", node_id: int) -> str:
-    """Return why its disk refuses writes; empty if it does not, or if the node does not answer."""
+    """Return why a node's disk refuses writes, empty if writes work, or without an answer."""
     return metrics_of(cluster, node_id).get("disk") or ""

@@ -1,4 +1,4 @@
-"""Find nodes that answer late: a separate process asks all nodes every few ms.
+"""The probe for late answers, a separate process that asks all nodes every few ms.
 
     with Probe(targets_of(cluster)) as probe:
         ...
@@ -42,7 +42,7 @@ class NodeLateness:
     """The lateness of one node, counted from the time at which a request was due.
 
     max_less_wait_ms: the latest answer without the time in which node or probe waited for a
-    processor. silent_ms: for how long it had not answered at the end. stalls: the longest.
+    processor. silent_ms: the time without an answer at the end. stalls: the longest stalls.
     """
 
     node: int
@@ -61,7 +61,7 @@ class NodeLateness:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The results of all nodes. waited_ms: how long the probe waited for a processor."""
+    """The results of all nodes; `waited_ms` is the probe's wait for a processor."""
 
     seconds: float
     waited_ms: float
@@ -73,7 +73,7 @@ class ProbeResult:
 
     @property
     def max_less_wait_ms(self) -> float:
-        """Return the latest answer of all, without waits for a processor."""
+        """Return the latest answer of all nodes, without waits for a processor."""
         return max(node.max_less_wait_ms for node in self.nodes)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class Probe:
     __exit__ = close
 
     def start(self) -> None:
-        """Return when every node has answered. Raise Failure if the process ends instead."""
+        """Return when every node has answered; raise Failure if the process ends instead."""
         command = [sys.executable, "-P", "-m", MODULE]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._send(self._asked)

@@ -1,12 +1,11 @@
-"""The process of the probe. It sends ApiVersions to each node at fixed times and notes the
-lateness.
+"""The probe's process, which sends ApiVersions to each node at fixed times, with the lateness.
 
-Rules of this file. A request is due every interval, even if the last one is not answered, and its
-lateness counts from that time. So a stall of a second is two hundred late answers, not one (no
-coordinated omission). When a connection is lost, the unanswered requests are sent again on the next
-connection, and their lateness still counts from the original time. A request without an answer at
-the end counts with the time of the silence. No other work runs in this process, so no load can
-disturb its clock.
+Rules of this file. A request is due every interval, even if the last request is not answered, and
+its lateness counts from that time. Therefore a stall of a second is two hundred late answers, not
+one (no coordinated omission). When a connection is lost, the unanswered requests are sent again on
+the next connection, and their lateness still counts from the original time. A request without an
+answer at the end counts with the time of the silence. No other work runs in this process, so no
+load can disturb its clock.
 
 Each late answer has the time for which the node's thread waited for a processor (the second number
 of /proc/PID/schedstat), and the time for which this process waited before sending and receiving.
@@ -51,7 +50,7 @@ REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 class ProcessFiles:
-    """The kernel's data about one process; zeros if it is gone."""
+    """The kernel's data about one process, zeros if the process has ended."""
 
     def __init__(self, pid: int | None) -> None:
         self._files: dict[str, int] = {}
@@ -60,7 +59,7 @@ class ProcessFiles:
                 self._files[name] = file
 
     def waited_ns(self) -> int:
-        """Return how long its main thread has been ready to run without a processor."""
+        """Return how long the main thread has been ready to run without a processor."""
         return int(self._fields("schedstat", 3)[1])
 
     def rss_bytes(self) -> int:
@@ -104,7 +103,7 @@ class Answers:
         self._note(due_ns, now_ns, waited_ns - waited_before_ns)
 
     def end(self, now_ns: int, waited_ns: int) -> float:
-        """Count the unanswered requests. Return for how many ms the node was silent."""
+        """Count the unanswered requests; return for how many ms the node was silent."""
         oldest_ns = self.waiting[0][0] if self.waiting else now_ns
         for due_ns, waited_before_ns in self.waiting:
             self._note(due_ns, now_ns, waited_ns - waited_before_ns)
@@ -129,7 +128,7 @@ class Answers:
         self._wait_ns.append(min(wait_ns, now_ns - due_ns) if now_ns - due_ns > LATE_NS else 0)
 
     def _stalls(self, began_ns: int) -> list[dict[str, float]]:
-        """Return the first late answer of each silence; later ones are of the same stall."""
+        """Return the first late answer of each silence; later answers are of the same stall."""
         stalls: list[dict[str, float]] = []
         ended_ns = 0
         for due_ns, late_ns, wait_ns in zip(
@@ -144,7 +143,7 @@ class Answers:
 
 
 class Watched:
-    """One node: its connection, its answers, its process."""
+    """One node, with its connection, its answers and its process."""
 
     def __init__(
         self,
@@ -168,7 +167,7 @@ class Watched:
         self._received = bytearray()
 
     def due(self, due_ns: int, waited_before_ns: int) -> None:
-        """Add a request. Requests count from the first connection on."""
+        """Add a request, which counts from the first connection on."""
         if not self._is_watched:
             return
         if self._socket is None:
@@ -193,7 +192,7 @@ class Watched:
         self.answers.sent += written // len(REQUEST)
 
     def ready(self, own_wait_ns: Callable[[], int]) -> None:
-        """Handle an event of the socket: data, a finished connection, or a refused one.
+        """Handle an event of the socket, which is data, a finished connection, or a refused one.
 
         own_wait_ns: for how long this process has just waited for a processor.
         """
@@ -236,7 +235,7 @@ class Watched:
         self.rss_max_bytes = max(self.rss_max_bytes, self.process.rss_bytes())
 
     def leave(self) -> None:
-        """Stop before the node is killed; its unanswered requests are dropped."""
+        """Stop before the node is killed, and drop its unanswered requests."""
         self._take_figures()
         self._close()
         self.answers.waiting.clear()
@@ -281,7 +280,7 @@ class Watched:
             self._close()
 
     def _take_secured(self, connect: "Callable[[], Future[socket.socket]]") -> None:
-        """Take the connection, when its thread has one. Raises LoginRefused."""
+        """Take the connection, when its thread has one; raise LoginRefused."""
         from .secured_socket import LoginRefused
 
         if self._opening is None:

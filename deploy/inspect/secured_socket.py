@@ -1,7 +1,8 @@
 """A blocking socket with TLS and SASL that is logged in before the probe begins to measure.
 
-The protocol steps are the client's own cores; only the transport differs. Sessions are not renewed
-(KIP-368). When a session ends, the broker closes the connection, which the probe counts as lost.
+The protocol steps are the client's own cores, and only the transport differs. Sessions are not
+renewed (KIP-368). When a session ends, the broker closes the connection, which the probe counts as
+lost.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 class LoginRefused(OSError):
-    """A refusal that a retry would not change. The text is a sentence."""
+    """The error of a refusal that a retry would not change; the text is a sentence."""
 
 
 class SecuredConnector:
@@ -42,7 +43,7 @@ class SecuredConnector:
         return self._security is not None and self._security.config.sasl is not None
 
     def connect(self) -> socket.socket:
-        """Return the socket. Raise OSError, or LoginRefused for a permanent refusal."""
+        """Return the socket; raise OSError, or LoginRefused for a permanent refusal."""
         try:
             return asyncio.run(self._connect())
         except (KafkaError, ValueError) as problem:

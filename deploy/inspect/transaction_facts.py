@@ -1,9 +1,9 @@
-"""Gather the facts for explain.py by the Kafka protocol alone, so from any cluster.
+"""The facts for explain.py, gathered by the Kafka protocol alone, from any cluster.
 
-The order of requests matters: first the partition's producers, then their coordinators. A
-coordinator knows a transaction before it is open in a partition. So if the coordinator does not
-know it, the transaction has ended meanwhile, or it hangs. A second look at the partition tells
-which.
+The order of requests matters, first the partition's producers, then their coordinators. A
+coordinator knows a transaction before the transaction is open in a partition. If the coordinator
+does not know the transaction, it has ended meanwhile, or it hangs. A second look at the partition
+tells which.
 """
 
 import time
@@ -37,7 +37,7 @@ async def of_partition(
 ) -> PartitionFacts:
     """Return all facts about a partition's readers.
 
-    Raise Failure without a partition or an answer.
+    Raises Failure without a partition or an answer.
     """
     start = stable = high = None
     held: tuple[PartitionTransaction, ...] = ()
@@ -93,7 +93,10 @@ async def holders(
 async def hanging(
     admin: "Admin", topics: Iterable[str] | None
 ) -> list[tuple[TopicPartition, PartitionTransaction]]:
-    """Return open transactions that their coordinator does not have; None: in all topics."""
+    """Return open transactions that their coordinator does not have.
+
+    None stands for all topics.
+    """
     described = await admin.describe_topics(topics)
     keys = [(p.topic, p.partition) for p in described if p.leader >= 0]
     found = await without_ended(admin, await holders(admin, keys))
@@ -103,7 +106,7 @@ async def hanging(
 async def without_ended(
     admin: "Admin", found: Mapping[TopicPartition, tuple[PartitionTransaction, ...]]
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-    """Drop the transactions that ended before their coordinator was asked. Real hangs stay."""
+    """Drop the transactions that ended before their coordinator was asked; real hangs stay."""
     suspects = {key for key, held in found.items() if any(not h.is_known(key) for h in held)}
     still = await admin.transactions.producers(suspects) if suspects else {}
     opened = {(key, p.producer_id, p.first_offset) for key, ps in still.items() for p in ps}
@@ -118,7 +121,7 @@ async def without_ended(
 
 
 async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
-    """Explain the state of a transactional id. Failure when no coordinator knows it."""
+    """Explain the state of a transactional id; raise Failure when no coordinator knows the id."""
     try:
         transaction = await admin.transactions.describe(transactional_id)
     except TransactionalIdNotFound:

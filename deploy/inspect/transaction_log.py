@@ -39,7 +39,7 @@ class ShardLog:
     voters: int
 
     def is_decided(self, entry: ShardEntry) -> bool:
-        """Return whether a majority of nodes has it."""
+        """Return whether a majority of nodes has the entry."""
         having = sum(copy.has(entry.index, entry.term) for copy in self.copies)
         return entry.index <= self.chosen.snapshot_index or having > self.voters // 2
 
@@ -48,7 +48,7 @@ class ShardLog:
 
     @property
     def summary(self) -> str:
-        """Describe the copy: its node and its end."""
+        """Describe the copy by its node and its end."""
         copy = self.chosen
         older = f", snapshot up to {copy.snapshot_index}" if copy.snapshot_index else ""
         return f"node {copy.node_id}'s copy: up to entry {copy.end[1]}{older}"
@@ -80,7 +80,7 @@ class ShardLog:
 
 
 def shard_log(data: Path, shard: int, node_id: int | None) -> ShardLog:
-    """Read every node's copy. Raise Failure if the shard, node or cluster does not exist."""
+    """Read every node's copy; raise Failure if the shard, node or cluster does not exist."""
     file = layout.existing(data)
     count = int(file.settings.get(SHARDS_KEY, SHARDS_DEFAULT))
     if not 0 <= shard < count:

@@ -1,1 +1,1 @@
-"""ends: removes what programs leave behind when they end. Begin with guardian.py."""
+"""The cleanup of everything that programs leave when they end; begin with guardian.py."""

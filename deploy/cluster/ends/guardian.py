@@ -3,9 +3,10 @@
     with guardian.kept("directory", path):
         ...
 
-A guardian is a separate process (guardian_process.py). It is told of each cluster, directory or run
-of children before its creation, and told to forget it afterwards. It waits for this process to end,
-and then removes what is left. It runs only while something is registered.
+A guardian is a separate process (guardian_process.py). Each cluster, directory or run of children
+is registered with the guardian before its creation, and removed from it afterwards. The guardian
+waits for this process to end, and then ends the registered items. It runs only while something is
+registered.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ KEEP, PURGE = "keep", "purge"  # the data of a cluster; the owner in its file is
 
 
 class Guardian:
-    """The guardian of one process. It may be used from several threads."""
+    """The guardian of one process, which several threads may use."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -35,7 +36,7 @@ class Guardian:
         self._kept: dict[tuple[Kind, str], str] = {}
 
     def keep(self, kind: Kind, name: str | Path, how: str = "") -> None:
-        """Register an item before its creation. The guardian ends it when this process is gone."""
+        """Register an item before its creation; the guardian ends the item after this process."""
         with self._lock:
             if self._owner != os.getpid():  # after a fork, the guardian belongs to the parent
                 self.__init__()
@@ -46,7 +47,7 @@ class Guardian:
                 self._start()  # it was just killed
 
     def forget(self, kind: Kind, name: str | Path) -> None:
-        """Forget an item that has ended or that stays. The last one ends the guardian."""
+        """Forget an ended or a permanent item; the last item ends the guardian."""
         with self._lock:
             if self._owner != os.getpid() or self._kept.pop((kind, str(name)), None) is None:
                 return
@@ -57,7 +58,7 @@ class Guardian:
 
     @contextlib.contextmanager
     def kept(self, kind: Kind, name: str | Path, how: str = "") -> Iterator[None]:
-        """Keep it for a block that ends it by itself."""
+        """Keep an item for a block that ends the item by itself."""
         self.keep(kind, name, how)
         try:
             yield
@@ -78,7 +79,7 @@ class Guardian:
             self._tell("keep", kind, name, how)
 
     def _tell(self, *words: str) -> bool:
-        """Send to the guardian. Return whether there is one that may read it."""
+        """Send a line to the guardian; return whether a guardian may read it."""
         if self._process is None or self._process.stdin is None:
             return False
         with contextlib.suppress(BrokenPipeError):
@@ -91,10 +92,10 @@ guardian = Guardian()
 
 
 def new_run() -> str:
-    """Return a name for children that end together. It is in their environment."""
+    """Return a name for children that end together, which is in their environment."""
     return f"{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def environment_of(run: str, others: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child of this run; None if it is ours."""
+    """Return the environment of a child of this run, or None for our own environment."""
     return {**(os.environ if others is None else others), RUN: run}

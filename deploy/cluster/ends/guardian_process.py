@@ -1,9 +1,9 @@
-"""End what a process left behind: `guardian_process.py OWNER`, started by guardian.py.
+"""The process `guardian_process.py OWNER`, which ends everything that its owner left.
 
-Its standard input is a pipe from its owner. Each line is a JSON list. ["keep", KIND, NAME, HOW]
-comes before an item is created, ["forget", KIND, NAME] after its end. When the pipe closes, or the
-owner is gone, the process ends the registered items. It is started as a file, without
-site-packages, and imports almost nothing until then.
+guardian.py starts it. Its standard input is a pipe from its owner. Each line is a JSON list.
+["keep", KIND, NAME, HOW] comes before an item is created, ["forget", KIND, NAME] after its end.
+When the pipe closes, or the owner is gone, the process ends the registered items. It is started as
+a file, without site-packages, and imports almost nothing until then.
 """
 
 import json
@@ -20,9 +20,9 @@ Kept = dict[tuple[str, str], str]
 
 
 def kept_at_the_end(owner: int, source: int) -> Kept:
-    """Return the kept ones to end, once the owner is gone.
+    """Return the registered items to end, once the owner has ended.
 
-    A process that was forked from the owner may hold the pipe open after its death.
+    A process that was forked from the owner may hold the pipe open after the owner's death.
     """
     watched = _death_of(owner)
     kept: Kept = {}
@@ -50,7 +50,7 @@ def kept_at_the_end(owner: int, source: int) -> Kept:
 
 
 def _death_of(owner: int) -> int | None:
-    """Return a descriptor that is readable when the owner has died; None if the system has none."""
+    """Return a descriptor that is readable after the owner's death, or None if unsupported."""
     try:
         return os.pidfd_open(owner)
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Signals that end a program act like Ctrl-C, and wait while something begins or ends."""
+"""Signals that end a program like Ctrl-C, and that wait while something begins or ends."""
 
 import signal
 import threading
@@ -13,7 +13,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def uninterrupted() -> Iterator[None]:
     """Delay signals until the end of the block, in the main thread.
 
-    Python raises them there alone.
+    Python raises signals only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

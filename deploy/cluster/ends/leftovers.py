@@ -1,6 +1,6 @@
-"""Find and end the nodes, clusters and orphaned children of this user on this machine.
+"""The nodes, clusters and orphaned children of this user on this machine, found and ended.
 
-This needs no list of clusters. A node is found by its command line, which names its file in the
+No list of clusters is needed. A node is found by its command line, which names its file in the
 directory of its cluster. A child is found by its environment. A stopped cluster is found only in
 the temporary directory.
 """
@@ -31,14 +31,14 @@ ORDER = ("run", "cluster", "directory")  # users of a cluster end before it
 
 @dataclass(frozen=True, slots=True)
 class FoundCluster:
-    """A cluster of this user. processes: the live ones, by node."""
+    """A cluster of this user; `processes` are the live processes by node."""
 
     data: Path
     processes: dict[int, psutil.Process] = field(default_factory=dict[int, psutil.Process])
 
     @property
     def node_ids(self) -> list[int]:
-        """Return the ids in the cluster's file; empty if the file is gone."""
+        """Return the ids in the cluster's file, or no ids if the file is missing."""
         with contextlib.suppress(Failure):
             if (file := layout.read(self.data)) is not None:
                 return file.node_ids
@@ -60,16 +60,19 @@ def clusters_of_user() -> list[FoundCluster]:
 
 
 def _is_plain_and_ours(file: Path) -> bool:
-    """Return whether it is a plain file in a directory of ours. Reading a pipe would never end."""
+    """Return whether a path is a plain file in a directory of ours.
+
+    A read of a pipe would never end.
+    """
     folder, status = file.parent.lstat(), file.lstat()
     is_plain = stat.S_ISDIR(folder.st_mode) and stat.S_ISREG(status.st_mode)
     return is_plain and folder.st_uid == status.st_uid == os.getuid()
 
 
 def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
-    """End its nodes gracefully like `down`. Return whether its data is gone.
+    """End a cluster's nodes gracefully like `down`; return whether its data is removed.
 
-    Raise Failure, and end no node, when the cluster's file cannot be read.
+    Raises Failure, and ends no node, when the cluster's file cannot be read.
     """
     if layout.read(found.data) is not None:
         Cluster.open(found.data).down(purge=is_purged)
@@ -86,7 +89,7 @@ def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
 def end_all(left: Iterable[tuple[str, str, str]]) -> None:
     """End a process's leftovers, given as kind, name, and the fate of a cluster's data.
 
-    The temporary directory of a cluster that another `up` has started since stays with it.
+    If another `up` has started a cluster again, the temporary directory of the cluster stays.
     """
     spared: set[str] = set()
     for kind, name, how in sorted(left, key=lambda one: ORDER.index(one[0])):
@@ -102,12 +105,12 @@ def end_all(left: Iterable[tuple[str, str, str]]) -> None:
 
 
 def end_cluster(data: Path, *, is_purged: bool, owner: str | None = None) -> bool:
-    """Send SIGKILL to all nodes of a directory, even if parts of the directory are gone.
+    """Send SIGKILL to all nodes of a directory, even if parts of the directory are missing.
 
-    owner: return False without any action when another `up` has started the cluster since. Raise
-    Failure when nodes do not end. If the directory cannot be used, raise Failure or OSError; the
-    nodes are ended and the data stays. A child of a killed starter holds the starter's lock until
-    it is a node.
+    owner: return False without any action when another `up` has started the cluster since. Raises
+    Failure when nodes do not end. If the directory cannot be used, raises Failure or OSError after
+    the nodes were ended, and the data stays. A child of a killed starter holds the starter's lock
+    until the child is a node.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
@@ -141,13 +144,13 @@ def _end_nodes_in(data: Path) -> None:
 def end_run(run: str) -> None:
     """Send SIGKILL to all processes of a run's children and their descendants.
 
-    Raise Failure if a process does not end.
+    Raises Failure if a process does not end.
     """
     _end_processes(lambda: (process for found, process in _children() if found == run))
 
 
 def end_orphans() -> int:
-    """End the children of dead starters. Return their number."""
+    """End the children of dead starters; return their number."""
     runs = {run for run, child in _children() if _is_orphan(run, child)}
     orphans = [process for run, process in _children() if run in runs]
     for run in runs:
@@ -156,8 +159,9 @@ def end_orphans() -> int:
 
 
 def _is_orphan(run: str, child: psutil.Process) -> bool:
-    """Return whether the owner of the run is gone. A process younger than the child is not the
-    owner.
+    """Return whether the owner of the run has ended.
+
+    A process younger than the child is not the owner.
     """
     owner = run.partition("-")[0]
     if not owner.isdigit():
@@ -201,5 +205,5 @@ def _children() -> Iterator[tuple[str, psutil.Process]]:
 
 
 def _counts(process: psutil.Process) -> bool:
-    """Return whether it lives, and shares our container, so that paths and pids mean the same."""
+    """Return whether a process lives and shares our container, so that paths and pids agree."""
     return process.status() != psutil.STATUS_ZOMBIE and shares_our_namespaces(process.pid)

@@ -1,1 +1,1 @@
-"""A local cluster with TLS, logins and an authorizer: `oncelog up --secure`."""
+"""A local cluster with TLS, logins and an authorizer, for `oncelog up --secure`."""

@@ -1,7 +1,7 @@
-"""A text by which a process that we start finds a cluster and logs in. The text is no secret.
+"""A text by which a process that we start finds a cluster and logs in, without a secret.
 
-Every user may see the arguments of a process. So the text is a bootstrap line or, for a secured
-cluster, the path of the admin's client file, which has the password.
+Every user may see the arguments of a process. Therefore the text is a bootstrap line or, for a
+secured cluster, the path of the admin's client file, which has the password.
 """
 
 from pathlib import Path
@@ -23,5 +23,5 @@ def connection_options(connection: str) -> list[str]:
 
 
 def is_file(connection: str) -> bool:
-    """Return whether a text is the path of a client file. Such paths are absolute."""
+    """Return whether a text is the path of a client file, which is absolute."""
     return connection.startswith("/")

@@ -27,7 +27,7 @@ DIRECTORIES = (TLS, _CLIENT)
 
 
 def prepare(data: Path, bootstrap: str) -> None:
-    """Make the files of a secured cluster before its nodes start."""
+    """Create the files of a secured cluster before its nodes start."""
     for name in DIRECTORIES:
         make_private_directory(data / name)
     if not (data / TLS / NODE_CERTIFICATE).exists():
@@ -42,7 +42,7 @@ def prepare(data: Path, bootstrap: str) -> None:
 
 
 def passwords_of(data: Path) -> dict[str, str]:
-    """Return the passwords by user; none before the first start."""
+    """Return the passwords by user, none before the first start."""
     try:
         return json.loads(_passwords_file(data).read_text())
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def passwords_of(data: Path) -> dict[str, str]:
 
 
 def node_settings(data: Path, host: str, port: int) -> dict[str, str]:
-    """Return the settings of a node's one listener."""
+    """Return the settings of a node's only listener."""
     users = "".join(f' user_{user}="{password}"' for user, password in passwords_of(data).items())
     address = f"{LISTENER}://{host}:{port}"
     return {
@@ -95,9 +95,9 @@ def client_file(data: Path, user: str, kind: str) -> Path:
 
 
 def admin_values(data: Path) -> dict[str, str]:
-    """Return the login of our own programs for the cluster of a directory; empty for plain text.
+    """Return the login of our own programs for the cluster of a directory, or {} for plain text.
 
-    It does not include bootstrap.servers.
+    The login does not include bootstrap.servers.
     """
     password = passwords_of(data).get(USERS[0])
     if password is None:
@@ -128,7 +128,7 @@ def _write_certificates(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that after a power cut it is complete, or missing and created again."""
+    """Write a file that is complete after a power failure, or missing and created again."""
     part = path.with_name(f"{path.name}.part")
     write_private(part, text)
     with part.open("rb") as file:

@@ -1,4 +1,4 @@
-"""A proxy that understands Kafka's protocol. It observes requests and makes faults in them.
+"""A proxy that understands Kafka's protocol, observes requests and injects faults.
 
 Begin with `proxy.py`. `events.py` has the events for listeners, `rules.py` the faults of requests.
 """

@@ -1,4 +1,7 @@
-"""Decoding of frames to bodies: our codecs for Produce and Fetch (records are views), else kio."""
+"""Decoding of frames to bodies, with our codecs for Produce and Fetch, else with kio's.
+
+The records of Produce and Fetch are views.
+"""
 
 from typing import Any
 
@@ -20,13 +23,13 @@ def is_known(api_key: int, version: int) -> bool:
 
 
 def api_name(api_key: int) -> str:
-    """Return the name of an API, such as `EndTxn`; `Api99` for one that Kafka 4.4 does not have."""
+    """Return the name of an API, such as `EndTxn`, or `Api99` for an API unknown to Kafka 4.4."""
     api = APIS.get(api_key)
     return f"Api{api_key}" if api is None else api.name
 
 
 def decode_request_body(api_key: int, version: int, frame: memoryview, offset: int) -> Any:
-    """Decode a request from a frame with a header that ends at `offset`. Raises MalformedFrame."""
+    """Decode a request from a frame with a header that ends at `offset`; raise MalformedFrame."""
     _check(api_key, version)
     if api_key in _SELF_CODED:
         return _SELF_CODED[api_key].decode_request(frame[offset:], version)
@@ -34,7 +37,10 @@ def decode_request_body(api_key: int, version: int, frame: memoryview, offset: i
 
 
 def expects_answer(api_key: int, version: int, frame: memoryview, offset: int) -> bool:
-    """Return whether a broker answers it; not for a Produce with acks=0. Raises MalformedFrame."""
+    """Return whether a broker answers the request; raise MalformedFrame.
+
+    A broker does not answer a Produce with acks=0.
+    """
     if api_key != PRODUCE:
         return True
     reader = Reader(frame, offset)
@@ -44,7 +50,7 @@ def expects_answer(api_key: int, version: int, frame: memoryview, offset: int) -
 
 
 def decode_answer_body(api_key: int, version: int, frame: memoryview) -> Any:
-    """Decode an answer from its frame. Raises MalformedFrame."""
+    """Decode an answer from its frame; raise MalformedFrame."""
     version = answer_version(api_key, version, frame)
     _check(api_key, version)
     body = frame[answer_body_offset(api_key, version, frame) :]
@@ -64,7 +70,7 @@ def answer_version(api_key: int, version: int, frame: memoryview) -> int:
 
 
 def answer_body_offset(api_key: int, version: int, frame: memoryview) -> int:
-    """Return the end of the header, of version 0 or 1. For ApiVersions it is always version 0."""
+    """Return the end of the header, of version 0 or 1, for ApiVersions always of version 0."""
     if api_key == API_VERSIONS or not is_flexible(api_key, version):
         return CORRELATION_ID_BYTES
     reader = Reader(frame, CORRELATION_ID_BYTES)

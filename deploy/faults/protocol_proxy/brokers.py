@@ -21,8 +21,9 @@ class Brokers:
         self._turn = 0
 
     def targets(self, broker_id: int | None) -> list[Address]:
-        """Return the addresses to try, in order: of a broker, or of any, each time beginning with
-        another.
+        """Return the addresses of a broker, or of any broker, in the order of attempts.
+
+        For any broker, each call begins with another address.
         """
         if broker_id is not None:
             return [self.addresses[broker_id]]
@@ -32,21 +33,21 @@ class Brokers:
         return known[first:] + known[:first]
 
     def id_of(self, address: Address) -> int | None:
-        """Return the broker at an address, None where that is not known."""
+        """Return the broker at an address, or None if unknown."""
         return next((one for one, where in self.addresses.items() if where == address), None)
 
 
 class Ports:
-    """Our ports: one for each instance and broker, and one for each instance's bootstrap."""
+    """Our ports, one for each instance and broker, and one for each instance's bootstrap."""
 
     def __init__(self, brokers: Brokers, listen: Callable[[str, int | None], int]) -> None:
-        """Create the table. listen(instance, broker id) opens a listener and returns its port."""
+        """Create the table; `listen(instance, broker id)` opens a listener and returns its port."""
         self._brokers = brokers
         self._listen = listen
         self._ports: dict[tuple[str, int | None], int] = {}
 
     def port_of(self, instance: str, broker_id: int | None) -> int:
-        """Return the port, always the same. Raise OverflowError when there are too many."""
+        """Return the port, which never changes; raise OverflowError when there are too many."""
         key = (instance, broker_id)
         if key not in self._ports:
             if len(self._ports) >= LISTENERS_MAX:

@@ -1,4 +1,4 @@
-"""A client's connection through the proxy to one broker; a shell. The rules decide its actions."""
+"""A client's connection through the proxy to one broker, a shell whose actions the rules decide."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ HELD = "a rule holds it"
 
 
 class ProxiedConnection(TwoEnds):
-    """A connection. It forwards requests and answers, and carries out the actions of rules."""
+    """A connection, which forwards requests and answers, and executes the actions of rules."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ProxiedConnection(TwoEnds):
     def _act(
         self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview, before: str
     ) -> Coroutine[Any, Any, None] | None:
-        """Carry out a rule. before: earlier actions on the request."""
+        """Execute a rule; `before` are earlier actions on the request."""
         match action:
             case AnswerError(error):
                 self._made(rule, request, f"answered {error.name}; the broker did not see it")
@@ -139,7 +139,7 @@ class ProxiedConnection(TwoEnds):
             self.close("a rule closed it")
 
     def _answer(self, request: Request, made: bytes) -> None:
-        """Send an answer that the proxy made, after the answers to earlier requests."""
+        """Send an answer from the proxy, after the answers to earlier requests."""
         answer = Answer(request, memoryview(made), self._services.now_s(), False, "delivered")
         self._in_flight.add(Exchange(request, made=answer, made_frame=made))
         if self.broker.is_idle:

@@ -1,4 +1,4 @@
-"""Answers that have only an error, made from the request without a broker.
+"""Answers that have only an error, created from the request without a broker.
 
 The error is set for all requested partitions, keys or groups, or once if an API has a single error.
 """
@@ -33,7 +33,7 @@ Make = Callable[[Any, int, ErrorCode], Values]  # of the request's body, version
 
 
 def check_error_can_be_said(api_key: int, error: ErrorCode) -> None:
-    """Raise Failure where an answer of this API has no place for it."""
+    """Raise Failure if an answer of this API has no field for the error."""
     if error is ErrorCode.NONE:
         raise Failure("NONE is no error.", exit_code=2)
     if api_key not in _MADE and api_key not in (PRODUCE, FETCH):
@@ -76,8 +76,8 @@ def _produced(body: produce.ProduceRequest, error: ErrorCode) -> ProduceResponse
 def _fetched(body: fetch.FetchRequest, version: int, error: ErrorCode) -> FetchResponse:
     """Return an answer to Fetch.
 
-    In a session (KIP-227) a request names only partitions that are new in it. If it names none, the
-    error is that of the whole answer.
+    In a session (KIP-227) a request names only partitions that are new in the session. If the
+    request names none, the error is that of the whole answer.
     """
     if version >= FETCH_SESSIONS_FROM and (error in OF_SESSIONS or not body.topics):
         return FetchResponse([], error_code=int(error))
@@ -105,7 +105,7 @@ def _partitions(
 ) -> list[Values]:
     """Return topics by name and by id, and their partitions, each with the error.
 
-    Names are left out if a version has none. `index`: the answer's field of a partition's number.
+    Names are left out if a version has none. index: the answer's field of a partition's number.
     """
     return [
         {
@@ -206,7 +206,7 @@ def _offset_for_leader_epoch(body: Any, version: int, error: ErrorCode) -> Value
 
 
 def _named(field: str, requested: str) -> Make:
-    """Make answers for APIs with topics that are named one by one."""
+    """Return answers for APIs that name topics one by one."""
 
     def make(body: Any, version: int, error: ErrorCode) -> Values:
         topics = getattr(body, requested) if hasattr(body, requested) else body.topic_names

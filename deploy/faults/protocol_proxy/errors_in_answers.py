@@ -7,7 +7,7 @@ from .subjects import fields_of
 
 
 def first_error(body: Any) -> int:
-    """Return the first error code that is not 0, 0 if there is none."""
+    """Return the first error code that is not 0, or 0 if there is none."""
     return next(errors_in(body), 0)
 
 

@@ -1,13 +1,14 @@
-"""The events of a proxy for its listeners: connections, requests, answers, and made faults.
+"""The events of a proxy for its listeners, about connections, requests, answers, and faults.
 
 Events of one connection come in order. A listener runs in the proxy's event loop, so it must copy
-what it needs and return within a few ms. A kept `Request` or `Answer` keeps its frame in memory.
+the data that it needs and return within a few ms. A kept `Request` or `Answer` keeps its frame in
+memory.
 
-Times are seconds of `time.monotonic()`. Bodies are decoded at their first use. They are as the
-client sent them and the broker answered them, without the proxy's changes. Produce and Fetch are
-those of `wire/messages/produce.py` and `fetch.py` (records are views, not decoded). Others are
-messages with the field names of kio (`wire/messages/requests.pyi`, `responses.pyi`). A malformed
-body, or a version without a schema, raises `MalformedFrame`.
+Times are seconds of `time.monotonic()`. Bodies are decoded at their first use. Bodies are those of
+the client and of the broker, without the proxy's changes. Produce and Fetch are those of
+`wire/messages/produce.py` and `fetch.py` (records are views, not decoded). Others are messages with
+the field names of kio (`wire/messages/requests.pyi`, `responses.pyi`). A malformed body, or a
+version without a schema, raises `MalformedFrame`.
 """
 
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from .subjects import Subjects, TopicNames, subjects_of
 class ClientConnection:
     """A client's connection through the proxy.
 
-    instance: the instance to which the address was given, see `ProtocolProxy.address_for`.
-    broker_id: the broker behind it, None if unknown. client_port: of the client, on loopback.
+    instance: the instance to which the address was given (see `ProtocolProxy.address_for`).
+    broker_id: the broker behind the address, None if unknown. client_port: the client's port, on
+    loopback.
     """
 
     id: int
@@ -47,8 +49,8 @@ class ConnectionOpened:
 class ConnectionClosed:
     """A connection was closed.
 
-    reason: which side closed it and why, as a sentence. is_refusal: its bytes cannot be decoded
-    here (TLS, malformed frames), or there is no broker.
+    reason: a sentence about the side that closed the connection, and its cause. is_refusal: the
+    bytes cannot be decoded here (TLS, malformed frames), or there is no broker.
     """
 
     connection: Connection
@@ -91,7 +93,7 @@ class ProxiedRequest:
 
     @cached_property
     def body(self) -> Any:
-        """Return the body as the client sent it. Raises MalformedFrame."""
+        """Return the body as the client sent it; raise MalformedFrame."""
         return decode_request_body(self.api_key, self.version, self._frame, self.body_offset)
 
     @cached_property
@@ -115,7 +117,8 @@ Request = ProxiedRequest
 class Answer:
     """The answer to a request, before it is sent to the client.
 
-    is_from_broker: False if a rule made it without a broker. fate: "delivered", or "lost".
+    is_from_broker: False if a rule created the answer without a broker. fate: "delivered", or
+    "lost".
     """
 
     def __init__(
@@ -130,12 +133,12 @@ class Answer:
 
     @cached_property
     def body(self) -> Any:
-        """Return the body as the broker sent it. Raises MalformedFrame."""
+        """Return the body as the broker sent it; raise MalformedFrame."""
         return decode_answer_body(self.request.api_key, self.request.version, self._frame)
 
     @cached_property
     def error_code(self) -> int:
-        """Return the first error in it, 0 for success. Raises MalformedFrame."""
+        """Return the first error in the answer, 0 for success; raise MalformedFrame."""
         return first_error(self.body)
 
     def __repr__(self) -> str:
@@ -144,7 +147,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class FaultMade:
-    """A rule has acted on a request. what: a sentence. `rule` is the object that was added."""
+    """A rule has acted on a request.
+
+    what: a sentence. rule: the object that was added.
+    """
 
     rule: Any
     request: Request

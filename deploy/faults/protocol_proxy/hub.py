@@ -1,4 +1,4 @@
-"""The proxy in its event loop: listeners, connections, rules, events, and held frames."""
+"""The proxy in its event loop, with listeners, connections, rules, events, and held frames."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ Listener = Callable[[Event], None]
 
 
 class Hub:
-    """The shared state of all connections. Its methods run in the loop; the rules have a lock."""
+    """The shared state of all connections; methods run in the loop, and the rules have a lock."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Hub:
         self._is_closing = False
 
     async def close(self) -> None:
-        """End everything, also waits for a rule."""
+        """End everything, including waits for a rule."""
         self._is_closing = True
         await asyncio.gather(*self._starting, return_exceptions=True)
         for server in self._servers:
@@ -127,7 +127,7 @@ class Hub:
         self.connections.pop(connection.info.id, None)
 
     async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
-        """Hold a frame. Return the decision of the rule's function, and the duration as text."""
+        """Hold a frame; return the decision of the rule's function, and the duration as text."""
         if self._holds >= HOLDS_MAX:
             self._met(RuntimeError(f"more than {HOLDS_MAX} frames are held at once"))
             return None, "not held"
@@ -184,7 +184,10 @@ class _Refused(asyncio.Protocol):
 
 
 async def _call(act: Act, request: Request, answer: Answer | None) -> Ending:
-    """Await it, or call it in a thread of its own, which is not waited for at the end."""
+    """Await a coroutine function, or call a function in a separate thread.
+
+    The end of the proxy does not wait for that thread.
+    """
     if inspect.iscoroutinefunction(act):
         return await act(request, answer)
     loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """The unanswered requests of a connection, in order.
 
-A broker answers in the order of the requests. An answer that the proxy makes (an error) is sent
-after the answers to earlier requests.
+A broker answers in the order of the requests. An answer from the proxy (an error) is sent after the
+answers to earlier requests.
 """
 
 from collections import deque
@@ -14,7 +14,10 @@ from .rules import Action, Rule
 
 @dataclass(slots=True)
 class Exchange:
-    """A request in flight. action: of a rule, on its answer; made: an answer without a broker."""
+    """A request in flight.
+
+    action: the action of a rule on its answer. made: an answer without a broker.
+    """
 
     request: Request
     rule: Rule | None = None
@@ -33,14 +36,14 @@ class InFlight:
         return len(self._waiting)
 
     def add(self, exchange: Exchange) -> None:
-        """Add a request that was sent to the broker, or has an answer made by the proxy."""
+        """Add a request that was sent to the broker, or has an answer from the proxy."""
         self._waiting.append(exchange)
 
     def answered(self, correlation_id: int) -> Exchange:
         """Remove and return the request that the broker answers now.
 
-        Raise MalformedFrame for an answer to no request, or in the wrong order (call `take_made`
-        first, after each `add` and `answered`).
+        Raises MalformedFrame for an answer to no request, or in the wrong order. `take_made` must
+        be called first, after each `add` and `answered`.
         """
         expected = self._waiting[0].request.correlation_id if self._waiting else None
         if expected != correlation_id:
@@ -51,14 +54,14 @@ class InFlight:
         return self._waiting.popleft()
 
     def take_made(self) -> list[Exchange]:
-        """Remove and return the requests at the front whose answers the proxy made."""
+        """Remove and return the requests at the front with answers from the proxy."""
         taken: list[Exchange] = []
         while self._waiting and self._waiting[0].made is not None:
             taken.append(self._waiting.popleft())
         return taken
 
     def abandon(self) -> list[Exchange]:
-        """Take all that will not be answered any more."""
+        """Remove and return all requests that will not be answered any more."""
         left = list(self._waiting)
         self._waiting.clear()
         return left

@@ -7,10 +7,10 @@
         ...
         proxy.wait_until_made(rule, 30)
 
-Clients of any Kafka work with it unchanged. It replaces the addresses of brokers in answers by its
-own listeners on loopback, one for each broker and instance. A restarted broker keeps its listener.
-With `tls` the proxy speaks TLS on both sides, and logins pass through. Without `tls`, a TLS client
-is refused with a sentence (`ConnectionClosed.reason`).
+Clients of any Kafka work with the proxy unchanged. The proxy replaces the addresses of brokers in
+answers by its own listeners on loopback, one for each broker and instance. A restarted broker keeps
+its listener. With `tls` the proxy speaks TLS on both sides, and logins pass through. Without `tls`,
+a TLS client is refused with a sentence (`ConnectionClosed.reason`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,10 +32,10 @@ CALL_TIMEOUT_S = 10.0
 
 
 class ProtocolProxy:
-    """A proxy of a cluster.
+    """A proxy of a cluster, whose methods any thread may call.
 
-    Methods may be called from any thread. Listeners, `where` functions and awaited `act` functions
-    may only call `add`, `remove` and `made`.
+    Listeners, `where` functions and awaited `act` functions may only call `add`, `remove` and
+    `made`.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class ProtocolProxy:
         transaction_timeout_ms: int = 0,
         tls: ProxyTls | None = None,
     ) -> None:
-        """Start the proxy. Raise Failure when the cluster cannot be reached, or speaks TLS.
+        """Start the proxy; raise Failure when the cluster cannot be reached, or speaks TLS.
 
         cluster: a bootstrap line, or the configuration with which the proxy itself requests the
         brokers. listeners: each gets every event, in the proxy's loop. transaction_timeout_ms: the
-        proxy lowers transaction timeouts in InitProducerId to it, and session timeouts in JoinGroup
-        to 6 s; 0 changes no timeout.
+        proxy lowers transaction timeouts in InitProducerId to this value, and session timeouts in
+        JoinGroup to 6 s. With 0 no timeout is changed.
         """
         try:
             line = cluster if isinstance(cluster, str) else cluster["bootstrap.servers"]
@@ -97,7 +97,8 @@ class ProtocolProxy:
     def address_for(self, instance: str = "") -> str:
         """Return HOST:PORT for the clients of an instance of an application.
 
-        Their events carry its name. The same name always gets the same address.
+        Events of these clients carry the instance's name. The same name always gets the same
+        address.
         """
 
         async def port() -> int:
@@ -106,28 +107,28 @@ class ProtocolProxy:
         return f"{LOOPBACK}:{self._thread.run(port(), CALL_TIMEOUT_S)}"
 
     def add(self, rule: Rule) -> None:
-        """Add a rule. Rules are tried in the order in which they were added."""
+        """Add a rule, after the rules that were added before."""
         self._hub.add(rule)
 
     def remove(self, rule: Rule) -> None:
         """Remove a rule.
 
-        It acts no more, but frames that it holds or delays continue as planned.
+        A removed rule acts no more, but frames that it holds or delays continue as planned.
         """
         self._hub.remove(rule)
 
     def made(self, rule: Rule) -> int:
-        """Return how often the rule has acted; 0 for a removed rule."""
+        """Return how often the rule has acted, 0 for a removed rule."""
         return self._hub.made(rule)
 
     def wait_until_made(self, rule: Rule, timeout_s: float, times: int = 1) -> bool:
-        """Return whether the rule has acted so often before the timeout (or the proxy's end)."""
+        """Return whether the rule has acted this often before the timeout (or the proxy's end)."""
         return self._hub.wait(lambda: self._hub.made(rule) >= times, timeout_s)
 
     def disconnect(self, instance: str | None = None, broker_id: int | None = None) -> int:
-        """Close the open connections immediately.
+        """Close the open connections immediately; return their number.
 
-        Clients may connect again. Return their number.
+        Clients may connect again.
         """
 
         async def cut() -> int:

@@ -1,4 +1,4 @@
-"""The proxy's changes of answers: addresses of brokers, and versions that it cannot decode.
+"""The proxy's changes of answers, of brokers' addresses, and of versions it cannot decode.
 
     answer                              where a broker's address is
     Metadata, DescribeCluster           brokers
@@ -36,7 +36,7 @@ CONTROLLERS = 2
 
 
 def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> bytes | memoryview:
-    """Return the frame for the client; the same object if there is nothing to change.
+    """Return the frame for the client, the same object if nothing changes.
 
     Raises MalformedFrame when an answer that may contain addresses cannot be decoded.
     """
@@ -55,7 +55,7 @@ def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> byt
 def refused_api_versions(request: Request) -> bytes | None:
     """Return the answer to an ApiVersions request that is too new to be decoded here.
 
-    It is in version 0, with the known versions, as brokers do (KIP-511).
+    The answer has version 0 and the known versions, as from brokers (KIP-511).
     """
     api = APIS[API_VERSIONS]
     if request.api_key != API_VERSIONS or request.version <= api.newest:

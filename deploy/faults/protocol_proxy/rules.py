@@ -1,4 +1,4 @@
-"""Rules: actions on matching requests. This is a core that counts, and does no I/O.
+"""Rules, which are actions on matching requests, as a core that counts and does no I/O.
 
     proxy.add(Rule(Match(apis={"EndTxn"}, instance="instance-1"), LoseAnswer()))
     proxy.add(Rule(Match(apis={"OffsetCommit"}), Hold(HoldPoint.BEFORE_REQUEST, kill)))
@@ -29,7 +29,7 @@ DELAY_MAX_S = 600.0
 class LoseAnswer:
     """The broker executes the request, its answer is lost, and the connection is closed.
 
-    An answer with an error is forwarded, and the rule waits for the next one, since a refused
+    An answer with an error is forwarded, and the rule waits for the next request, since a refused
     request has not been executed. With `also_errors` such answers are lost, too.
     """
 
@@ -50,8 +50,8 @@ class LoseRequest:
 class AnswerError:
     """The broker never sees the request, and the client gets this error.
 
-    The error is set for all requested items. When the rule is made, raises Failure for an API whose
-    answer has no field for an error.
+    The error is set for all requested items. The constructor raises Failure for an API without a
+    field for an error in its answer.
     """
 
     error: ErrorCode
@@ -70,9 +70,9 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """The connection is closed before the broker sees the request, or right after.
+    """The connection is closed before the broker sees the request, or immediately after.
 
-    After means that it is unknown whether the request was executed.
+    Immediately after means that the execution of the request is unknown.
     """
 
     when: Literal["before", "after"] = "before"
@@ -164,8 +164,8 @@ class Match:
 class Rule:
     """A match and an action.
 
-    nth: the first matching request on which it acts, counted from 1 when the rule was added. times:
-    how often it acts, None for ever. Two rules are never equal, whatever their fields.
+    nth: the first matching request on which the rule acts, counted from 1 when the rule was added.
+    times: how often the rule acts, None for ever. Two rules are never equal, whatever their fields.
     """
 
     match: Match
@@ -224,12 +224,12 @@ class RuleBook:
     def remove(self, rule: Rule) -> None:
         """Remove a rule.
 
-        It acts no more, but frames that it holds or delays continue as planned.
+        A removed rule acts no more, but frames that it holds or delays continue as planned.
         """
         self._counts.pop(rule, None)
 
     def decide(self, request: Request) -> Rule | None:
-        """Return the rule for this request. It counts as one of its `times`, until `give_back`."""
+        """Return the rule for this request; it counts as one of its `times` until `give_back`."""
         for rule, count in tuple(self._counts.items()):  # a `where` may add one
             if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
                 request
@@ -242,7 +242,10 @@ class RuleBook:
         return None
 
     def give_back(self, rule: Rule) -> None:
-        """Undo the count of a rule that has not acted: its answer was an error, or never came."""
+        """Undo the count of a rule that has not acted.
+
+        Its answer was an error, or never came.
+        """
         if (count := self._counts.get(rule)) is not None:
             count.taken -= 1
 
@@ -251,6 +254,6 @@ class RuleBook:
             count.made += 1
 
     def made(self, rule: Rule) -> int:
-        """Return how often it has acted; 0 for a removed rule."""
+        """Return how often the rule has acted, 0 for a removed rule."""
         count = self._counts.get(rule)
         return 0 if count is None else count.made

@@ -1,8 +1,9 @@
-"""A proxy in front of a secured cluster: TLS on both sides, and files for its clients.
+"""A proxy in front of a secured cluster, with TLS on both sides, and files for its clients.
 
 In front of a cluster of ours, the proxy presents the nodes' certificate, which is for loopback, so
 clients trust one CA. In front of other clusters, it presents a certificate of a new CA. Clients log
-in through the proxy as at a broker. Only client certificates do not pass: brokers see the proxy's.
+in through the proxy as at a broker. Only client certificates do not pass, because brokers see the
+proxy's certificate.
 """
 
 import ssl
@@ -43,7 +44,8 @@ def ca_of(data: Path) -> Path:
 def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
     """Return TLS with a certificate of a new CA, which is written to a file.
 
-    config: of a client of the cluster. Raises ValueError for invalid settings, and Failure.
+    config: the settings of a client of the cluster. Raises ValueError for invalid settings, and
+    Failure.
     """
     try:
         import trustme
@@ -66,7 +68,7 @@ def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
 
 
 def write_client_files(data: Path, folder: Path, name: str, address: str) -> dict[str, Path]:
-    """Write the admin's settings for a client of the proxy. Return the files by kind."""
+    """Write the admin's settings for a client of the proxy; return the files by kind."""
     user = USERS[0]
     password = passwords_of(data)[user]
     return _written(folder, name, lambda kind: client_values(data, kind, user, password, address))
@@ -79,9 +81,9 @@ def _quoted(text: str) -> str:
 def write_files_like(
     config: Mapping[str, Any], ca_file: Path, folder: Path, name: str, address: str
 ) -> dict[str, Path]:
-    """Write the settings of a client of a cluster that is not ours for a client of the proxy.
+    """Write the settings of a client of another cluster for a client of the proxy.
 
-    A login by tokens is the application's own to set. Raises ValueError.
+    The application itself must set a login by tokens. Raises ValueError.
     """
     security = security_config(read_settings(ADMIN, dict(config), {}))
     protocol = "PLAINTEXT" if security is None else security.protocol

@@ -1,4 +1,4 @@
-"""One end of a proxied connection: it receives bytes and delivers frames in order.
+"""One end of a proxied connection, which receives bytes and delivers frames in order.
 
 While a frame is handled (a delay, a hold), later frames wait and no bytes are read.
 """
@@ -24,9 +24,9 @@ BUSY, FULL = "a frame is being handled", "the other end does not take more"
 class Side(asyncio.BufferedProtocol):
     """One end of a connection, with the handlers of its owner.
 
-    There are handlers for a frame (a coroutine if it takes time), for a malformed frame, for a
-    change of whether bytes may be written, and for the end, when the connection is closed and all
-    its frames are handled.
+    There are four handlers. One is for a frame (a coroutine if it takes time), one for a malformed
+    frame, one for a change of whether bytes may be written. One is for the end, when the connection
+    is closed and all its frames are handled.
     """
 
     def __init__(
@@ -165,5 +165,5 @@ class Side(asyncio.BufferedProtocol):
 
 
 def is_tls(start: bytes) -> bool:
-    """Return whether bytes begin a TLS handshake, or refuse one that is none."""
+    """Return whether bytes begin a TLS handshake, or the refusal of one."""
     return start in (TLS_HANDSHAKE, TLS_ALERT)

@@ -1,4 +1,4 @@
-"""The subjects of a request: its topics, groups and transactional ids."""
+"""The subjects of a request, which are its topics, groups and transactional ids."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -29,7 +29,7 @@ class TopicNames(dict[bytes, str]):
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The subjects. A topic id without a known name is `id:` and the id in hex."""
+    """The subjects; a topic id without a known name is `id:` and the id in hex."""
 
     topics: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ def subjects_of(api_key: int, body: Any, names: TopicNames) -> Subjects:
 
 
 def fields_of(message: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of each field of a message, of kio's schemas or codecs by hand."""
+    """Yield name and value of each field of a message, for kio's schemas and our own codecs."""
     if isinstance(message, Message):
         for name in type(message).__slots__:
             yield name, getattr(message, name)

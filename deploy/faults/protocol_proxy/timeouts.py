@@ -1,9 +1,9 @@
 """Lower timeouts in requests, so that they expire within a short run.
 
 A member leaves its group after 6 s (the lowest default of Kafka, group.min.session.timeout.ms), and
-a transaction is aborted after the given time. The rebalance timeout is not lowered, so an
-application that is slow to rebalance is not removed because of the proxy. In version 0 of JoinGroup
-one value means both timeouts, so it is not lowered. Groups of KIP-848 use their broker's timeout.
+a transaction is aborted after the given time. The rebalance timeout is not lowered, so the proxy
+causes no removal of an application that is slow to rebalance. In version 0 of JoinGroup one value
+means both timeouts, and is not lowered. Groups of KIP-848 use their broker's timeout.
 """
 
 from ....wire.messages import control
@@ -18,7 +18,7 @@ REBALANCE_TIMEOUT_FROM = 1
 def with_lower_timeouts(
     request: Request, frame: memoryview, transaction_timeout_ms: int
 ) -> tuple[bytes | memoryview, str]:
-    """Return the frame for the broker, and the change ("" without one; then it is the same frame).
+    """Return the frame for the broker, and the change, which is "" for an unchanged frame.
 
     Raises MalformedFrame.
     """

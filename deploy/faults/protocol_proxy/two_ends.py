@@ -1,4 +1,4 @@
-"""The two ends of a proxied connection: how they start, and how the end of one ends the other."""
+"""The two ends of a proxied connection, with their start, and the end of one by the other."""
 
 import asyncio
 import ssl
@@ -33,7 +33,7 @@ TLS_OF_BROKER = "the broker speaks TLS, which is not understood here: name a pla
 
 @dataclass(frozen=True, slots=True)
 class ProxyTls:
-    """TLS on both sides of a proxy: its certificate for clients, and its trust in brokers."""
+    """TLS on both sides of a proxy, with its certificate for clients, and its trust in brokers."""
 
     to_clients: ssl.SSLContext
     to_brokers: ssl.SSLContext
@@ -62,7 +62,7 @@ class Services(Protocol):
 
 
 class TwoEnds:
-    """A base class that connects both ends. Subclasses handle the frames in between."""
+    """A base class that connects both ends; subclasses handle the frames in between."""
 
     def __init__(
         self, services: Services, connection_id: int, instance: str, broker_id: int | None
@@ -99,7 +99,7 @@ class TwoEnds:
         raise NotImplementedError
 
     def close(self, reason: str, is_abrupt: bool = False, is_refusal: bool = False) -> None:
-        """Close both ends. Written bytes are still sent, unless `is_abrupt`."""
+        """Close both ends, after written bytes are sent unless `is_abrupt`."""
         if not self._reason:
             self._reason, self._is_refusal = reason, is_refusal
         if self._connecting is not None and is_abrupt:
@@ -149,7 +149,7 @@ class TwoEnds:
         self._services.emit(ConnectionOpened(self.info, self._services.now_s()))
 
     def _client_is_gone(self) -> None:
-        """End after all that the client sent was passed on."""
+        """End after everything that the client sent was forwarded."""
         self._reason = self._reason or "the client closed it"
         if self._connecting is not None:
             self._connecting.cancel()
@@ -158,7 +158,7 @@ class TwoEnds:
         self._end_when_both_are_gone()
 
     def _broker_is_gone(self) -> None:
-        """End after all that the broker answered was passed on."""
+        """End after everything that the broker answered was forwarded."""
         if self._is_silent and not self.client.is_lost:
             return
         self._reason = self._reason or "the broker closed it"
