@@ -1,1 +1,4 @@
-"""The log of one partition on one disk. It may import runtime and wire."""
+"""The log of one partition on one disk.
+
+This folder may import runtime and wire.
+"""

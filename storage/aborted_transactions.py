@@ -1,6 +1,6 @@
 """The aborted transactions of a log, which read_committed consumers must skip.
 
-A transaction index that cannot be read is rebuilt while the log is in use, see IndexMending.
+A transaction index that cannot be read is rebuilt while the log is in use (see IndexMending).
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ class AbortedTransactions:
     def between(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
         """Return the aborted transactions in the offsets [from_offset, upper_offset).
 
-        Each is (producer id, first offset), in the order of their markers. Raises KafkaStorageError
-        if a transaction index cannot be read; see `mending`.
+        Each transaction is (producer id, first offset), in the order of the markers. Raises
+        KafkaStorageError if a transaction index cannot be read (see `mending`).
         """
         log = self._log
         found: list[tuple[int, int]] = []
@@ -75,7 +75,7 @@ class AbortedTransactions:
     def _reading(self, segment: Segment, end_offset: int) -> Steps[IndexMending | None]:
         """Rebuild a segment's index; start over whenever another segment was removed.
 
-        Return None if this segment itself was removed or truncated.
+        Returns None if this segment itself was removed or truncated.
         """
         log, since_cut = self._log, self._log.durability.since_cut
         while (

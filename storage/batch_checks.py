@@ -35,7 +35,7 @@ class TimestampOutOfRange(InvalidTimestamp):
 
 
 class UnexpectedAppendOffset(Exception):
-    """The leader's batch does not continue this log; the follower must fetch again."""
+    """The leader's batch does not continue this log, and the follower must fetch again."""
 
 
 def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
@@ -63,9 +63,9 @@ def check_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> None:
 def claims_too_much(header: BatchHeader) -> bool:
     """Return whether the header of a client's batch must be confirmed by its records.
 
-    This is the case for a maximum timestamp below the base (some clients send -1), for the broker's
-    own append time, and for more records than fit into the bytes, so that a few bytes cannot take
-    many offsets.
+    There are three such headers. The maximum timestamp may be below the base (some clients send
+    -1). The broker may set its own append time. The batch may claim more records than fit into its
+    bytes, and a few bytes must not take many offsets.
     """
     return (
         header.max_timestamp < header.base_timestamp
@@ -77,9 +77,9 @@ def claims_too_much(header: BatchHeader) -> bool:
 def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
     """Return a leader's batches as (position, header), without a partial last batch.
 
-    Raises CorruptMessage for a wrong CRC or offsets that do not rise, InvalidRecord for a control
-    batch that is not a marker, and UnexpectedAppendOffset if the first batch begins below the log
-    end. Gaps are allowed, because compaction makes them.
+    Raises CorruptMessage for a wrong CRC or offsets that do not rise. Raises InvalidRecord for a
+    control batch that is not a marker, and UnexpectedAppendOffset if the first batch begins below
+    the log end. Gaps are allowed, because compaction leaves gaps.
     """
     batches: list[tuple[int, BatchHeader]] = []
     next_offset = log_end_offset

@@ -1,8 +1,8 @@
 """Small files that are replaced as a whole, in Kafka's formats.
 
-A file is written to `<name>.tmp`, synced, renamed over the old one, and the directory is synced, so
-that a crash leaves either the old content or the new one. Reading returns typed values or raises a
-CorruptFile with a remedy.
+A file is written to `<name>.tmp`, synced, and renamed over the old file, and then the directory is
+synced. A crash therefore leaves either the old content or the new content. Reading returns typed
+values or raises a CorruptFile with a remedy.
 """
 
 import os
@@ -50,7 +50,7 @@ class CorruptCheckpoint(CorruptFile):
 def write_atomically(
     path: Path, content: bytes, *, fsync: bool = True, fault_point: FaultPoint = no_fault_point
 ) -> None:
-    """Replace the file at `path` by one with `content`, atomically; raise OSError.
+    """Replace the file at `path` atomically by a file with `content`; raise OSError.
 
     Without `fsync` the new content survives a crash of the process, but maybe not of the machine.
     """
@@ -122,9 +122,9 @@ class _Checkpoint:
 class OffsetCheckpoint(_Checkpoint):
     """A file with an offset for each partition, as lines of `topic partition offset`.
 
-    The last line exists only here: the "offset" of an invalid topic name is the checksum of the
-    other lines. Kafka ignores it like a partition that no longer exists. Files of older releases
-    lack it.
+    The last line exists only here. It has an invalid topic name, and its "offset" is the checksum
+    of the other lines. Kafka ignores the line like a partition that no longer exists. Files of
+    older releases lack the line.
     """
 
     __slots__ = ()
@@ -185,7 +185,10 @@ class MetaProperties:
 
     @classmethod
     def read(cls, directory: Path) -> "MetaProperties | None":
-        """Return the directory's properties, or None for a new one; raise CorruptCheckpoint."""
+        """Return the directory's properties, or None for a new directory.
+
+        Raises CorruptCheckpoint.
+        """
         path = directory / META_PROPERTIES
         remedy = "Restore it from a backup; without it nobody can tell whose data this is"
         try:
@@ -258,7 +261,7 @@ class PartitionMetadata:
         write_atomically(path, self._encoded(), fsync=fsync, fault_point=fault_point)
 
     def is_nearly(self, content: bytes) -> bool:
-        """Return whether a file's content is this topic's but for a few damaged bytes."""
+        """Return whether a file's content is this topic's, apart from a few damaged bytes."""
         pairs = zip(content, self._encoded(), strict=False)
         wrong = sum(found != written for found, written in pairs)
         return len(content) >= PARTITION_METADATA_BYTES_MIN and (

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def _header_at(segment: Segment, offset: int) -> BatchHeader | None:
-    """Return the batch at an offset, or the first one after it."""
+    """Return the batch at an offset, or else the next batch."""
     headers = segment.headers_near(offset)
     return next((header for _, header in headers if header.last_offset >= offset), None)
 

@@ -1,6 +1,6 @@
 """One flush of a log to the disk, as a job that any thread can execute.
 
-The log's own thread creates the job and opens the files, so that neither a truncation nor a new
+The log's own thread creates the job and opens the files. Therefore neither a truncation nor a new
 segment of the same name can change which files are synced. The executor only makes system calls.
 The log's own thread records the result, unless the log was truncated meanwhile.
 """
@@ -50,7 +50,7 @@ def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
 
 @dataclass(slots=True, kw_only=True)
 class FlushJob:
-    """The files to sync and the new recovery point; see the top of the file."""
+    """The files to sync and the new recovery point (see the top of the file)."""
 
     directory: Path
     logs: list[LogFile]

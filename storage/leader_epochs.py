@@ -2,7 +2,7 @@
 
 The list has (epoch, start offset), both strictly rising. The first batch of an epoch is at its
 start offset, and the epoch ends at the next entry's start, or at the log end. Batches have their
-epoch, so the list can be rebuilt from the log. It is stored in a file to avoid that.
+epoch, so the list can be rebuilt from the log. The list is stored in a file to avoid a rebuild.
 """
 
 from bisect import bisect_right
@@ -44,7 +44,7 @@ class LeaderEpochs:
         """Record that `epoch` begins at `start_offset`.
 
         The start of the latest epoch does not change, unless it is now lower. Entries that
-        contradict the new one (an epoch as high, a start as high) are removed, because their
+        contradict the new entry (an epoch as high, a start as high) are removed, because their
         batches were truncated or never written.
         """
         if epoch < 0 or start_offset < 0:
@@ -61,7 +61,7 @@ class LeaderEpochs:
         """Return the largest epoch up to `epoch`, and its end offset (exclusive).
 
         Returns (-1, -1) if `epoch` is undefined or later than every known epoch. An epoch older
-        than all known ones returns itself and the start of the first known epoch, so that a
+        than all known epochs returns itself and the start of the first known epoch, so that a
         follower truncates to the start of this log.
         """
         entries = self._entries
@@ -79,7 +79,7 @@ class LeaderEpochs:
         return self._entries[at - 1].epoch if at else None
 
     def span_of(self, offset: int) -> tuple[int | None, int]:
-        """Return the epoch of `offset` (None below the first), and the start of the next."""
+        """Return the epoch of `offset`, or None below the first, and the next epoch's start."""
         entries = self._entries
         if entries and entries[-1].start_offset <= offset:
             return entries[-1].epoch, OFFSET_MAX
@@ -88,7 +88,7 @@ class LeaderEpochs:
         return entries[at - 1].epoch if at else None, end_offset
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Remove the epochs that begin at or above `end_offset`, which is the new log end."""
+        """Remove the epochs that begin at or above the new log end `end_offset`."""
         entries = self._entries
         before = len(entries)
         while entries and entries[-1].start_offset >= end_offset:
@@ -96,7 +96,7 @@ class LeaderEpochs:
         return len(entries) != before
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Remove the epochs that end at or below `start_offset`, which is the new log start.
+        """Remove the epochs that end at or below the new log start `start_offset`.
 
         The epoch of `start_offset` stays, and now begins there.
         """

@@ -1,9 +1,10 @@
 """The files of one log, together with the state that is derived from them.
 
-Three things are derived from the batches in the segments: the sparse indexes, the leader epochs,
-and the producer state with its transaction index. Each change of the segments (append, roll,
-truncate, drop, replace) changes these, too. PartitionLog decides which changes are allowed and
-which offsets are committed; LogFlushing, LogTruncation and AbortedTransactions are in between.
+Three things are derived from the batches in the segments, which are the sparse indexes, the leader
+epochs, and the producer state with its transaction index. Each change of the segments (append,
+roll, truncate, drop, replace) also changes the derived state. PartitionLog decides which changes
+are allowed and which offsets are committed. LogFlushing, LogTruncation and AbortedTransactions are
+in between.
 
 An append writes the bytes first, then changes the memory. If a write fails, the memory is
 unchanged, and the log has failed until a restart has recovered its directory.
@@ -51,9 +52,9 @@ SNAPSHOT_BYTES_A_PRODUCER = 4 * BATCH_COUNTS_AS_BYTES
 class LocalLog:
     """The segments of a log, the derived state, and the log's offsets.
 
-    One thread owns the log, and jobs that it creates run in any other. `now_ms` is wall-clock time,
-    and methods without `now_ms` use the most recent value. `config` may be replaced at any time.
-    Public methods raise KafkaStorageError for an OSError, see DiskGuard.
+    One thread owns the log, and jobs that it creates run in any other thread. `now_ms` is
+    wall-clock time, and methods without `now_ms` use the most recent value. `config` may be
+    replaced at any time. Public methods raise KafkaStorageError for an OSError (see DiskGuard).
     """
 
     def __init__(
@@ -143,10 +144,10 @@ class LocalLog:
     def write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Append batches unchanged, with one write for those in the same segment.
 
-        The same rule is applied to each batch, so segments begin where the leader's do. They begin
-        with the next offset after the last batch, so that a gap left by compaction on the leader is
-        within a segment. Between two segments the gap would count as damage after a power failure.
-        (No segment can contain a gap of 31 bits.)
+        The same rule is applied to each batch, so segments begin where the leader's do. A segment
+        begins with the next offset after the last batch, so that a gap left by compaction on the
+        leader is within a segment. Between two segments the gap would count as damage after a power
+        failure. (No segment can contain a gap of 31 bits.)
         """
         run: list[tuple[int, BatchHeader]] = []
         run_start = run_end = 0
@@ -174,7 +175,7 @@ class LocalLog:
         self._write_to_active(records[run_start:run_end], run_start, run)
 
     def note_gaps(self) -> None:
-        """Record that offsets may be missing, before a gap is written or made by a compaction."""
+        """Record that offsets may be missing, before a gap is written or left by a compaction."""
         if self._is_contiguous:
             with self.disk.retriable:
                 unmark(self.directory)
@@ -304,8 +305,8 @@ class LocalLog:
     def _write_snapshot(self, end_offset: int, content: bytes) -> None:
         """Write a snapshot together with the indexes below it, for a quick start after a kill.
 
-        Such a start reads no epochs below the snapshot, so they are saved first. If the disk is
-        full, no snapshot is written.
+        Such a start reads no epochs below the snapshot, so the epochs are saved first. If the disk
+        is full, no snapshot is written.
         """
         with suppress(KafkaStorageError), self.disk.retriable:
             self.save_epochs()
@@ -329,7 +330,7 @@ class LocalLog:
         return loaded
 
     def rebuilding(self) -> Steps[None]:
-        """Rebuild the producer state after a truncation, in steps; the old state is used meanwhile.
+        """Rebuild the producer state after a truncation, in steps, while the old state is used.
 
         A caller that needs the new state earlier (an append, a new leader) runs all steps.
         """
@@ -349,7 +350,7 @@ class LocalLog:
             yield
 
     def replace_segments(self, base_offset: int, replaced: Sequence[Segment]) -> Segment:
-        """Replace segments by the compacted one in the .cleaned files; see segment_swap."""
+        """Replace segments by the compacted segment in the .cleaned files (see segment_swap)."""
         self.note_gaps()
         with self.disk:
             # An older snapshot may have a transaction without its marker, which was removed.

@@ -9,7 +9,7 @@ from .topic_configs import LONG_MAX, parse_topic_configs
 
 
 class RecordCheck(IntEnum):
-    """The level of the leader's check of a client's batch; each level includes the previous ones.
+    """The level of the leader's check of a client's batch, where each level includes the previous.
 
     The first three are the values of oncelog.record.validation. BATCH checks the header, and the
     records only if the header is implausible. SKELETON checks the lengths of records, their offsets

@@ -62,14 +62,14 @@ class Durability:
 
     @property
     def is_cut_unsynced(self) -> bool:
-        """Return whether the last truncation is not synced; appends must wait until it is."""
+        """Return whether the last truncation is not yet synced, so that appends must wait."""
         return self._cut_names > self._names_synced
 
     def is_as_closed(self, log_end_offset: int, snapshots: SnapshotFiles) -> bool:
         """Return whether the files are as synced by the last close, or have been synced since.
 
         The entry that a close adds to the last time index does not count, since each start removes
-        it.
+        that entry.
         """
         return (
             self._point.offset == self._closed_end == log_end_offset
@@ -86,7 +86,7 @@ class Durability:
         self._names_changed += 1
 
     def cut(self, end_offset: int) -> None:
-        """Record a truncation to `end_offset`; a running flush no longer counts."""
+        """Record a truncation to `end_offset`, after which a running flush no longer counts."""
         self._point = RecoveryPoint(min(self._point.offset, end_offset))
         self._closed_end = -1
         self._names_changed += 1

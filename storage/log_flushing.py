@@ -1,7 +1,7 @@
 """The flushes of one log, for the flushing tasks and for acknowledgements.
 
-A log creates a flush job, any thread runs it, and the log records its result. A flush is *owed* if
-it must precede an acknowledgement, because of flush.messages or a truncation.
+A log creates a flush job, any thread runs the job, and the log records its result. A flush is
+*owed* if it must precede an acknowledgement, because of flush.messages or a truncation.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,10 @@ class LogFlushing:
 
     @property
     def own_end_offset(self) -> int:
-        """Return the offset up to which this replica acknowledges: the log end or synced end."""
+        """Return the offset up to which this replica acknowledges.
+
+        It is the log end or the synced end.
+        """
         return self.recovery_point if self.is_owed else self._log.log_end_offset
 
     @property
@@ -64,8 +67,8 @@ class LogFlushing:
         """Return a job that syncs the log in an executor; pass it to `flushed` afterwards.
 
         A job that is not whole must be followed by another. Recovery does not read epochs below the
-        recovery point. So if the disk is too full to save the epochs, only a truncation is synced;
-        otherwise KafkaStorageError is raised.
+        recovery point. Therefore, if the disk is too full to save the epochs, only a truncation is
+        synced, and otherwise KafkaStorageError is raised.
         """
         log = self._log
         try:
@@ -86,7 +89,7 @@ class LogFlushing:
             )
 
     def flushed(self, job: FlushJob, problem: OSError | None = None) -> None:
-        """Record the result of a job: the recovery point rises, or the log has failed."""
+        """Record the result of a job, which raises the recovery point, or fails the log."""
         with self._log.disk:
             if problem is not None:
                 raise problem

@@ -28,7 +28,7 @@ class LogOpening:
     fault_point: FaultPoint
 
     def open(self) -> Steps[PartitionLog]:
-        """Open the log with these values (blocks); see PartitionLog.opening."""
+        """Open the log with these values (blocks; see PartitionLog.opening)."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         return PartitionLog.opening(**options)
 

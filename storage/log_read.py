@@ -2,7 +2,7 @@
 
 Bytes come from the page cache by pread, or from memory for a large batch that was just written.
 Positions come from the previous reads, or from the sparse index. A read never crosses the end of a
-segment, as in Kafka. Bytes from a file are checked, see read_checks.
+segment, as in Kafka. Bytes from a file are checked (see read_checks).
 """
 
 import struct
@@ -104,9 +104,9 @@ def read_batches(
 
 
 def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int, int] | None:
-    """Find the batch that holds `offset` or, after a gap, the next one.
+    """Find the batch that holds `offset` or, after a gap, the next batch.
 
-    Return (segment, position, base offset).
+    Returns (segment, position, base offset).
     """
     for segment in segments.from_floor(offset):
         if (found := segment.position_of(offset)) is not None:
@@ -134,9 +134,9 @@ def _read_at_most(
 ) -> tuple[bytes, int]:
     """Read `max_bytes` or, if necessary, a larger batch, and the following base offset.
 
-    `limits` is (available, max_bytes, end_offset). Return (data, number of wanted bytes), without
+    `limits` is (available, max_bytes, end_offset). Returns (data, number of wanted bytes), without
     data if a larger batch is needed and not allowed. Raises CorruptMessage for an invalid length,
-    since a damaged one might span the whole segment.
+    since a damaged length might span the whole segment.
     """
     available, max_bytes, end_offset = limits
     wanted = min(max(max_bytes, HEADER_BYTES) + BASE_OFFSET_BYTES, available)
@@ -181,7 +181,8 @@ def batch_not_older(
 ) -> "TimedBatch | int | None":
     """Return the next batch at or after `offset` that may have this timestamp or a later one.
 
-    Return None if there is none, or the offset to continue from after HEADERS_PER_STEP batches.
+    Returns None if there is no such batch, or the offset to continue from after HEADERS_PER_STEP
+    batches.
     """
     for segment in segments.from_floor(offset):
         if segment.size_bytes == 0 or segment.max_timestamp < timestamp_ms:

@@ -10,10 +10,11 @@ The end of the last run determines which parts may be missing:
 
 The read stops before the first batch that is incomplete or has a wrong CRC, and the log ends there.
 Indexes, leader epochs, and producer state of the part that was read are rebuilt from its batches. A
-segment with inconsistent indexes is read completely, and all after it. An unreadable batch is
-damage if it was synced, or if whole batches follow it although nothing was lost. Such a log is not
-opened. A log that could not be synced is treated as after a power failure, since the kernel drops
-such pages from its cache without another error. The file FLUSH_FAILED in the directory marks this.
+segment with inconsistent indexes is read completely, and so are all later segments. An unreadable
+batch is damage if it was synced, or if whole batches follow the batch although nothing was lost. A
+log with such a batch is not opened. A log that could not be synced is treated as after a power
+failure, since the kernel drops such pages from its cache without another error. The file
+FLUSH_FAILED in the directory marks such a log.
 """
 
 import logging
@@ -217,12 +218,12 @@ class _Recovery:
         self.indexed_from = segment.base_offset
 
     def read_from(self, dirty_from: Segment, *, whole_to: int) -> Steps[None]:
-        """Read a segment and all newer ones; end the log before the first incomplete batch.
+        """Read a segment and all newer segments; end the log before the first incomplete batch.
 
         A power failure can remove the end of a segment, exactly between two batches, and leave a
-        newer segment. So the log also ends before a gap between segments, unless the newer one
-        begins at or below `whole_to`. Compaction leaves gaps, but only below the recovery point on
-        the disk.
+        newer segment. Therefore the log also ends before a gap between segments, unless the newer
+        segment begins at or below `whole_to`. Compaction leaves gaps, but only below the recovery
+        point on the disk.
         """
         segments = self.segments
         yield from self._load_state(dirty_from.base_offset)
@@ -408,7 +409,7 @@ def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | 
 
 
 def _belongs(segment: Segment, header: BatchHeader) -> bool:
-    """Return whether the offsets of a batch, which no CRC protects, can follow in a segment."""
+    """Return whether a batch's offsets, which no CRC protects, can follow in a segment."""
     return (
         header.base_offset >= segment.next_offset
         and header.last_offset_delta >= 0
@@ -417,10 +418,11 @@ def _belongs(segment: Segment, header: BatchHeader) -> bool:
 
 
 def _check_topic(directory: Path, topic_id: bytes, may_be_unsynced: bool) -> None:
-    """Check that the directory belongs to this topic, or assign it.
+    """Check that the directory belongs to this topic, or assign the directory to this topic.
 
-    A flush syncs the metadata with the first batches. So if a power failure left batches without
-    metadata, none of them was synced, and they may be those of a deleted topic of the same name.
+    A flush syncs the metadata with the first batches. If a power failure left batches without
+    metadata, none of the batches was synced, and they may be those of a deleted topic of the same
+    name.
     """
     try:
         known = PartitionMetadata.read(directory)

@@ -28,8 +28,8 @@ class LogRetention:
     def advance_log_start_offset(self, offset: int) -> None:
         """Delete the records below `offset`, for DeleteRecords or the leader's log start offset.
 
-        Their segments are removed by the next `delete_old_segments`. Raises OffsetOutOfRange above
-        the high watermark; does nothing below the log start offset.
+        The next `delete_old_segments` removes their segments. Raises OffsetOutOfRange above the
+        high watermark. Does nothing below the log start offset.
         """
         log = self._log
         if offset > log.high_watermark:
@@ -107,8 +107,8 @@ class LogRetention:
     def purge_deleted_files(self, now_ms: int) -> int:
         """Delete files of removed segments after file.delete.delay.ms; return how many.
 
-        Deleting a large file blocks, so call it in an executor. A file that cannot be deleted is
-        retried by the next call; the log does not need it any more.
+        Deleting a large file blocks, so call this method in an executor. A file that cannot be
+        deleted is retried by the next call. The log does not need the file any more.
         """
         with disk_errors(f"A dropped segment of {self._log.directory.name}"):
             return self._log.deleted.unlink_due(now_ms)

@@ -1,9 +1,10 @@
 """The truncation of a log, to the offset where it diverges from its leader's, or to an empty log.
 
-A truncation may remove thousands of segments, or a gigabyte of one. So it is done in steps from the
-end of the log downwards. After each step the log is consistent, only shorter: it may be read, led,
-closed, deleted, or recovered after a crash. An append or a new leader epoch between two steps
-rebuilds the producer state for the current end, and so ends the truncation there.
+A truncation may remove thousands of segments, or a gigabyte of one segment. Therefore it is done in
+steps from the end of the log downwards. After each step the log is consistent, only shorter. The
+log may then be read, led, closed, deleted, or recovered after a crash. An append or a new leader
+epoch between two steps rebuilds the producer state for the current end, and so ends the truncation
+there.
 
 A step that lacks file descriptors or disk space has changed nothing, and may be retried.
 """
@@ -68,7 +69,10 @@ class LogTruncation:
         return segment.base_offset
 
     def _cutting(self, offset: int) -> Steps[bool]:
-        """Truncate to `offset` or the log start; return False if another use ended it."""
+        """Truncate to `offset` or the log start.
+
+        Returns False if another use ended the truncation.
+        """
         log = self._log
         while log.log_end_offset > max(offset, log.segments.first.base_offset):
             self._cut_once(max(offset, log.segments.first.base_offset))

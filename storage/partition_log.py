@@ -67,7 +67,7 @@ class AppendInfo(NamedTuple):
 
 
 class PartitionLog:
-    """A log and its offsets; see LocalLog for threads, time, and failure."""
+    """A log and its offsets (see LocalLog for threads, time, and failure)."""
 
     def __init__(self, local: LocalLog, topic: str, partition: int, topic_id: bytes) -> None:
         self.topic, self.partition, self.topic_id = topic, partition, topic_id
@@ -103,11 +103,13 @@ class PartitionLog:
         now_ms: int,
         fault_point: FaultPoint = no_fault_point,
     ) -> Steps["PartitionLog"]:
-        """Open the log in `directory`; create a missing one, recover it unless `clean_shutdown`.
+        """Open the log in `directory`.
+
+        Create a missing log, and recover it unless `clean_shutdown`.
 
         The four offsets are those of the data directory's checkpoints. machine_restarted: the
         machine has lost power since. Raises InconsistentTopicId for another topic's directory,
-        KafkaStorageError if it cannot be read or written.
+        KafkaStorageError if the directory cannot be read or written.
         """
         disk = DiskGuard(f"{topic}-{partition}")
         try:
@@ -206,9 +208,9 @@ class PartitionLog:
         """Append one batch of a valid format; `header` is its header.
 
         `records` is writable, and offset and epoch are written into it. `guard` is the verification
-        guard of a transactional batch. `transaction_version` and `prepare_index` belong to a
-        marker, see `check_marker`. Raises the errors of `check_client_batch` and of the producer
-        state's `check`, and RecordListTooLarge for a batch that fits into no segment.
+        guard of a transactional batch. `transaction_version` and `prepare_index` belong to a marker
+        (see `check_marker`). Raises the errors of `check_client_batch` and of the producer state's
+        `check`, and RecordListTooLarge for a batch that fits into no segment.
         """
         local, disk = self.local, self.local.disk
         if disk.failure is not None:
@@ -311,10 +313,11 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
     ) -> LogRead:
-        """Read whole batches from the one that holds `offset` on, all below `upper_offset`.
+        """Read whole batches from the batch that holds `offset` on, all below `upper_offset`.
 
-        At most `max_bytes` are read, but one batch of any size with `min_one_batch`; nothing at or
-        above `upper_offset`. Raises OffsetOutOfRange below the log start or above the log end.
+        At most `max_bytes` are read, but one batch of any size with `min_one_batch`. Nothing at or
+        above `upper_offset` is read. Raises OffsetOutOfRange below the log start or above the log
+        end.
         """
         local = self.local
         if not local.log_start_offset <= offset <= local.log_end_offset:
@@ -343,7 +346,7 @@ class PartitionLog:
             self.damage.met(problem)
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
-        """Do one step of a search by time, see log_read; `offset` is not below the log start."""
+        """Do one step of a search by time (see log_read); `offset` is not below the log start."""
         local, disk = self.local, self.local.disk
         try:
             with disk.retriable:
@@ -385,7 +388,7 @@ class PartitionLog:
     # -- upkeep ------------------------------------------------------------------------------
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment at the log end, unless the active one is empty."""
+        """Begin a new segment at the log end, unless the active segment is empty."""
         local = self.local
         local.now_ms = now_ms
         run_to_end(local.rebuilding())

@@ -1,11 +1,11 @@
 """The configs of a topic, with Kafka's names, types, defaults, and bounds.
 
 This table is used wherever topic configs are needed. CreateTopics and AlterConfigs validate against
-it, DescribeConfigs lists it, and LogConfig is filled from it. The rows and the error messages are
-those of Apache Kafka 4.4 (LogConfig's ConfigDef).
+the table, DescribeConfigs lists it, and LogConfig is filled from it. The rows and the error
+messages are those of Apache Kafka 4.4 (LogConfig's ConfigDef).
 
-A config that this broker does not support is refused, never ignored. Such rows have the reason in
-`not_served`, and accept only the default value.
+A config that this broker does not support is refused, never ignored. Such a row has the reason in
+`not_served`, and accepts only the default value.
 """
 
 import re
@@ -90,7 +90,7 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def text_as_parsed(config_type: ConfigType, text: str) -> str:
-    """Return a value as Kafka's DescribeConfigs prints it, which is parsed and printed again."""
+    """Return a value as Kafka's DescribeConfigs prints it, after parsing."""
     try:
         value = _PARSERS[config_type](text.strip())
     except ValueError:

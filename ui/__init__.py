@@ -1,6 +1,6 @@
-"""Views of any Kafka-compatible cluster: a web page, a terminal view and metrics.
+"""Views of any Kafka-compatible cluster, as a web page, a terminal view and metrics.
 
-`observer.py` sends requests to the cluster, and `facts.py` holds the answers. `documents.py` makes
-JSON from them, and `pages/` makes HTML; `web/` serves both. Facts, documents, changes and pages are
-cores.
+`observer.py` sends requests to the cluster, and `facts.py` holds the answers. `documents.py`
+creates JSON from the facts, and `pages/` creates HTML. `web/` serves both. Facts, documents,
+changes and pages are cores.
 """

@@ -1,4 +1,4 @@
-"""The addresses of views. Names of topics, groups and transactional ids may have any character."""
+"""The addresses of views, for names of topics, groups and transactional ids of any characters."""
 
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ def partition_address(key: TopicPartition) -> str:
 
 
 def records_address(key: TopicPartition, offset: int | None = None) -> str:
-    """Return the address of the page with a partition's records, from an offset if one is given."""
+    """Return the address of the page with a partition's records, optionally from an offset."""
     query = "" if offset is None else f"?offset={offset}"
     return f"{partition_address(key)}/records{query}"
 

@@ -19,7 +19,7 @@ ABORTED = ("PrepareAbort", "CompleteAbort")
 
 
 def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) -> list[ClusterEvent]:
-    """Return the events of one part; none if the part was not known before."""
+    """Return the events of one part, or none if the part was not known before."""
     if part not in before.as_of_ms:
         return []
     match part:
@@ -38,8 +38,8 @@ def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) ->
 def rise(before: ClusterFacts, after: ClusterFacts, name: str) -> float:
     """Return by how much a count of the nodes has risen.
 
-    The count of a restarted node began at zero, so it counts in full. A node that was or is silent
-    does not count.
+    The count of a restarted node began at zero, so the whole new count is added. A node that did
+    not answer, before or now, does not count.
     """
     total = 0.0
     for node_id, new in after.nodes.items():
@@ -174,7 +174,7 @@ def _nodes(before: ClusterFacts, after: ClusterFacts, at_ms: int) -> Iterator[Cl
 
 
 def _named(keys: Iterable[TopicPartition], limit: int = NAMED_MAX) -> str:
-    """Names of partitions, those of internal topics last."""
+    """Return names of partitions, with those of internal topics last."""
     ordered = sorted(keys, key=lambda key: (key[0].startswith("__"), key))
     return _listed([name_of(key) for key in ordered], limit)
 

@@ -1,7 +1,8 @@
-"""Conversion of facts to the JSON of `/api/...` and of pages; pure. Schemas: docs/ui.md.
+"""Conversion of facts to the JSON of `/api/...` and of pages; pure.
 
-Times are wall-clock milliseconds; ages and offsets are whole numbers; unknown values are null.
-Every document begins with `as_of_ms`, the time of the request for its oldest part.
+docs/ui.md has the schemas. Times are wall-clock milliseconds, ages and offsets are whole numbers,
+and unknown values are null. Every document begins with `as_of_ms`, the time of the request for its
+oldest part.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +31,7 @@ RATE_OVER_MS = 10_000
 
 
 def cluster(facts: ClusterFacts, now_ms: int) -> Document:
-    """Nodes, counts and troubles."""
+    """Return nodes, counts and troubles."""
     described = facts.cluster
     brokers = {b.node_id: b for b in described.brokers} if described else {}
     nodes = sorted(brokers.keys() | facts.nodes.keys())
@@ -56,7 +57,7 @@ def cluster(facts: ClusterFacts, now_ms: int) -> Document:
 
 
 def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
-    """A row for each topic."""
+    """Return a row for each topic."""
     made: dict[str, Document] = {}
 
     def empty(topic: str) -> Document:
@@ -99,7 +100,7 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
 def partitions(
     facts: ClusterFacts, now_ms: int, topic: str | None = None, rows: RowRange = ALL
 ) -> Document:
-    """Return a row for each partition (of one topic); `partition` has more about one."""
+    """Return a row for each partition (of one topic); `partition` has more about a partition."""
     wanted = sorted(key for key in facts.partitions if topic is None or key[0] == topic)
     return {
         "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
@@ -109,7 +110,7 @@ def partitions(
 
 
 def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync: int) -> Document:
-    """Return one partition with its readers, and the reason why they wait."""
+    """Return one partition with its readers, and the reason for which the readers wait."""
     row = _partition(facts, key, now_ms)
     row["min_insync_replicas"] = min_insync
     row["groups"] = _readers(facts, key)
@@ -123,7 +124,7 @@ def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync:
 
 
 def _slower_ages(facts: ClusterFacts) -> Document:
-    """Return the ages of what is asked for less often than the rest of a partition."""
+    """Return the ages of the values that are requested less often than the rest of a partition."""
     return {
         "log_starts_as_of_ms": facts.newest_ms("log starts"),
         "replicas_as_of_ms": facts.newest_ms("replicas"),
@@ -133,7 +134,7 @@ def _slower_ages(facts: ClusterFacts) -> Document:
 def partition_facts(
     facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync: int
 ) -> PartitionFacts:
-    """Return the facts that `oncelog why` uses, too."""
+    """Return the facts about a partition that `oncelog why` uses, too."""
     now_ms, offsets = facts.transactions_ms(now_ms), facts.offsets_of(key)
     return PartitionFacts(
         partition=facts.partitions[key],
@@ -160,7 +161,7 @@ def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Docu
 
 
 def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
-    """Return one transactional id, the records that it holds back, and how it will end."""
+    """Return one transactional id, the records that it blocks, and how it will end."""
     known = facts.transactions[name]
     now_ms = facts.transactions_ms(now_ms)
     leaderless = [k for k in known.partitions if k in facts.partitions and not _is_led(facts, k)]
@@ -218,7 +219,7 @@ def events(
 
 
 def records_per_s(samples: tuple[ClusterSample, ...]) -> float | None:
-    """Return the recent rate of written offsets per second; None with too few samples."""
+    """Return the recent rate of written offsets per second, or None with too few samples."""
     if len(samples) < 2:
         return None
     last = samples[-1]
@@ -326,7 +327,10 @@ def _transaction(known: DescribedTransaction, now_ms: int) -> Document:
 
 
 def _ends_in_ms(known: DescribedTransaction, now_ms: int) -> int | None:
-    """Return the time until the coordinator aborts it; None if it will not, or if it is decided."""
+    """Return the time until the coordinator aborts a transaction.
+
+    Returns None for a transaction that will not be aborted, or that is decided.
+    """
     if known.state != "Ongoing" or known.start_ms < 0 or known.timeout_ms == NO_TIMEOUT_MS:
         return None
     return known.start_ms + known.timeout_ms - now_ms
@@ -395,7 +399,7 @@ def _lag(facts: ClusterFacts, key: TopicPartition, committed: int | None) -> Doc
 
 
 def _held_by(facts: ClusterFacts, key: TopicPartition) -> str | None:
-    """Return the transactional id that blocks the readers of a partition; None if unknown."""
+    """Return the transactional id that blocks the readers of a partition, or None if unknown."""
     holders = facts.holders.get(key, ())
     known = holders[0].transaction if holders else None
     return None if known is None else known.transactional_id

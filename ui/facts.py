@@ -1,8 +1,8 @@
 """The known facts of a cluster at one moment; values only.
 
-Parts are requested at different times, so each has its own `as_of_ms` (wall clock), the time of its
-first request. All facts of the part were true at that time or later. If a cluster does not serve a
-part, `not_exposed` has a sentence about it.
+Parts are requested at different times, so each part has its own `as_of_ms` (wall clock), the time
+of its first request. All facts of the part were true at that time or later. If a cluster does not
+serve a part, `not_exposed` has a sentence about the part.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ NOTHING: Mapping[Any, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class ObservedOffsets:
-    """The offsets of a partition; None if its leader did not answer.
+    """The offsets of a partition, or None if its leader did not answer.
 
     The log start is requested less often, so `ClusterFacts.offsets_of` adds it.
     """
@@ -32,7 +32,7 @@ class ObservedOffsets:
 
     @property
     def held_back(self) -> int:
-        """The number of offsets that readers of committed data cannot reach yet."""
+        """Return the number of offsets that readers of committed data cannot reach yet."""
         if self.last_stable is None or self.high_watermark is None:
             return 0
         return max(0, self.high_watermark - self.last_stable)
@@ -40,7 +40,7 @@ class ObservedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedGroup:
-    """A group and its committed offsets. `described` is None if its coordinator is silent."""
+    """A group and its committed offsets; `described` is None if its coordinator is silent."""
 
     name: str
     coordinator: int
@@ -68,7 +68,7 @@ class ObservedNode:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A line of `oncelog doctor`. state is ok, note or bad."""
+    """A line of `oncelog doctor`, where `state` is ok, note or bad."""
 
     about: str
     state: str
@@ -78,7 +78,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSample:
-    """Counts at one moment, for curves. `held_back`: offsets between LSO and high watermark.
+    """Counts at one moment, for curves; `held_back` are offsets between LSO and high watermark.
 
     Only brokers on this machine report the last five. messages_in, bytes_out: counted since the
     page began, at `counted_ms`. produce_ms: the 99th percentile of Produce requests at the slowest
@@ -99,9 +99,9 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event of the cluster. `address` is that of a view, "" without one.
+    """An event of the cluster; `address` is that of a view, "" without a view.
 
-    node and line: the node and the log line of the event; only for a cluster on this machine.
+    node and line: the node and the log line of the event, only for a cluster on this machine.
     alike: the part that several simultaneous events share, without their subjects.
     """
 
@@ -117,7 +117,7 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """All known facts. `as_of_ms` has a time for each part: cluster, offsets, transactions, ..."""
+    """All known facts; `as_of_ms` has a time for each part, such as cluster or offsets."""
 
     as_of_ms: Mapping[str, int] = field(default_factory=dict[str, int])
     cluster: ClusterDescription | None = None
@@ -151,7 +151,7 @@ class ClusterFacts:
     events: tuple[ClusterEvent, ...] = ()
 
     def newest_ms(self, *parts: str) -> int:
-        """Return the time of the oldest of these parts; 0 if a part is still missing.
+        """Return the time of the oldest of these parts, or 0 if a part is still missing.
 
         A part that the cluster refuses has no time and is left out.
         """
@@ -159,11 +159,11 @@ class ClusterFacts:
         return min((self.as_of_ms.get(part, 0) for part in told), default=0)
 
     def transactions_ms(self, now_ms: int) -> int:
-        """Return when transactions were looked at: ages are those of the look, not of now."""
+        """Return the time of the request for transactions, to which their ages refer."""
         return self.as_of_ms.get("transactions", now_ms)
 
     def offsets_of(self, key: TopicPartition) -> ObservedOffsets:
-        """Return the offsets of a partition, with its log start if that is known.
+        """Return the offsets of a partition, with its log start if known.
 
         A log start beyond the end belongs to a deleted topic of the same name.
         """

@@ -8,7 +8,7 @@ NO_LEADER = -1
 
 
 def cluster_event(event: LoggedEvent) -> ClusterEvent:
-    """Return the event with the address of the view that shows more of it."""
+    """Return the event with the address of the view that shows details."""
     return ClusterEvent(
         event.at_ms,
         event.kind,

@@ -1,7 +1,7 @@
-"""The metrics page of a cluster, on loopback: `/metrics`; a shell.
+"""The metrics page `/metrics` of a cluster, on loopback; a shell.
 
-A scrape reads the facts that the observer has, in threads of the server, and sends no request to
-the brokers.
+A scrape reads the facts of the observer, in threads of the server, and sends no request to the
+brokers.
 """
 
 import time
@@ -27,7 +27,7 @@ HOST, PATH = "127.0.0.1", "/metrics"
 
 
 class _FactsCollector(Collector):
-    """Makes the families at each scrape."""
+    """The collector, which creates the families at each scrape."""
 
     def __init__(self, known: Callable[[], ClusterFacts]) -> None:
         self._known = known
@@ -52,15 +52,16 @@ class _Quiet(WSGIRequestHandler):
     timeout = 10  # of a client that says nothing
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of each scrape."""
+        """Log nothing about a scrape."""
 
 
 class MetricsServer:
-    """Serves from `start` to `close`, in a thread of its own."""
+    """The server, which runs from `start` to `close`, in its own thread."""
 
     def __init__(self, known: Callable[[], ClusterFacts], port: int | None) -> None:
-        """Listen on a port, or on a free one. Raise Failure if it is in use. known: returns the
-        facts.
+        """Listen on a port, or on a free port; raise Failure if the port is in use.
+
+        known: a function that returns the facts.
         """
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_FactsCollector(known))
@@ -77,7 +78,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """The address of the metrics page."""
+        """Return the address of the metrics page."""
         return f"http://{HOST}:{self.port}{PATH}"
 
     def start(self) -> None:
@@ -92,7 +93,7 @@ class MetricsServer:
     def _guarded(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        """Answer only requests to its own address, so that no other site's name leads here."""
+        """Answer only requests to the server's own address, not to names of other sites."""
         hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
         if environ.get("HTTP_HOST", "").lower() not in hosts:
             return _refusal(start_response, "403 Forbidden")

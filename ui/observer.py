@@ -1,9 +1,9 @@
-"""Requests the state of a cluster repeatedly, and keeps it as `ClusterFacts`; a shell.
+"""The observer, which requests the state of a cluster repeatedly, as `ClusterFacts`; a shell.
 
 Each part (the cluster, offsets, log starts, transactions, groups, replicas) has its own period and
 its own age, so a slow or refused part does not delay the others. A part that a cluster does not
 serve is noted in `not_exposed` and requested again after a minute. `paced_connection` limits the
-rate of requests. Nothing here writes.
+rate of requests. The observer never writes.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ Listener = Callable[[ClusterFacts], None]
 
 
 class Observer:
-    """Keeps the facts up to date between `start` and `close`; see the top of the file.
+    """Keeps the facts up to date between `start` and `close` (see the top of the file).
 
     logs: the node logs of a cluster on this machine. Their events replace the comparison of two
-    states. Active faults are still seen by looking at the processes.
+    states. Active faults are still found by inspecting the processes.
     """
 
     def __init__(self, config: Mapping[str, Any], logs: EventLogs | None = None) -> None:
@@ -75,7 +75,7 @@ class Observer:
         self._changed = asyncio.Event()
 
     def start(self, others: Mapping[str, tuple[float, Callable[[], Awaitable[Changes]]]]) -> None:
-        """Begin to send requests. others: further parts, each with its period in seconds."""
+        """Begin to send requests; `others` are further parts, each with its period in seconds."""
         asked: dict[str, Callable[[], Awaitable[Changes]]] = {
             "cluster": self._cluster,
             "offsets": self._offsets,
@@ -92,14 +92,14 @@ class Observer:
             self._tasks.append(asyncio.create_task(self._follow(self._logs)))
 
     async def close(self) -> None:
-        """Stop asking, and close all connections."""
+        """Stop sending requests, and close all connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.admin.view.close()
 
     async def changed(self, timeout_s: float) -> None:
-        """Return when something new is known, or the time is over."""
+        """Return after new facts, or after the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -146,7 +146,7 @@ class Observer:
             await asyncio.sleep(max(pause_s - (time.monotonic() - began_s), pause_s / 4))
 
     def _take(self, part: str, found: Changes, began_ms: int) -> None:
-        """Store the result. All of it is as young as the first request, or younger."""
+        """Store the result, whose data is as recent as the first request, or more recent."""
         at_ms = _now_ms()
         before = self.facts
         silent = {name: why for name, why in before.silent.items() if name != part}
@@ -308,7 +308,7 @@ def _now_ms() -> int:
 
 
 def _answer_times(brokers: Iterable[Any], connections: Mapping[Any, Any]) -> dict[int, float]:
-    """How long the newest answer of each broker took."""
+    """Return how long the newest answer of each broker took."""
     found: dict[int, float] = {}
     for broker in brokers:
         known = connections.get((broker.host, broker.port))

@@ -25,7 +25,7 @@ class RequestPace:
         self._sent_ms: deque[float] = deque(maxlen=requests_a_second)  # the newest ones
 
     def wait_ms(self, now_ms: float) -> float:
-        """Return how long the next request has to wait; 0 if it may be sent now."""
+        """Return how long the next request has to wait, or 0 if it may be sent now."""
         if len(self._sent_ms) < (self._sent_ms.maxlen or 0):
             return 0.0
         return max(0.0, self._sent_ms[0] + WINDOW_MS - now_ms)
@@ -36,7 +36,10 @@ class RequestPace:
 
 
 class PacedConnection(BrokerConnection):
-    """A paced connection, see the top of the file. `answer_ms`: the time of the newest answer."""
+    """A paced connection (see the top of the file).
+
+    answer_ms: the time of the newest answer.
+    """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)

@@ -13,15 +13,16 @@ ITEMS_MAX = 20_000  # of all such lists of a document, but for those of its last
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """The rows from `start` on. If limit is None, there is no limit, and lists are complete."""
+    """The rows from `start` on; with a limit of None lists are complete."""
 
     start: int = 0
     limit: int | None = None
 
     @classmethod
     def asked(cls, query: Mapping[str, str]) -> "RowRange":
-        """Return the rows that a query string requests. Raise ValueError with a sentence if it is
-        wrong.
+        """Return the rows that a query string requests.
+
+        Raises ValueError with a sentence if invalid.
         """
         start, limit = query.get("start") or "0", query.get("limit") or str(LIMIT)
         if not (start.isdecimal() and start.isascii() and len(start) < 10):
@@ -31,7 +32,7 @@ class RowRange:
         return cls(int(start), int(limit))
 
     def of(self, name: str, keys: Sequence[Key], make: Callable[[Key], Document]) -> Document:
-        """Return the list `name` of rows, and how many rows follow it (`left_out`)."""
+        """Return the list `name` of rows, and the number of omitted rows (`left_out`)."""
         if self.limit is None:
             return {name: [make(key) for key in keys], "left_out": 0}
         rows: list[Document] = []
@@ -45,7 +46,10 @@ class RowRange:
 
 
 def shortened(row: Document) -> Document:
-    """Return a row whose lists have at most LISTED_MAX items; `LIST_left_out` counts the others."""
+    """Return a row in which each list has at most LISTED_MAX items.
+
+    `LIST_left_out` counts the omitted items.
+    """
     long = {name: lines for name, lines in _lists(row).items() if len(lines) > LISTED_MAX}
     cut = {name: lines[:LISTED_MAX] for name, lines in long.items()}
     counts = {f"{name}_left_out": len(lines) - LISTED_MAX for name, lines in long.items()}

@@ -29,7 +29,7 @@ async def read_records(
     is_committed: bool = False,
     limit: int = 50,
 ) -> dict[str, Any]:
-    """Return records from an offset or a time on; without both, the last ones.
+    """Return records from an offset or a time on, or the last records without both.
 
     is_committed: leave out records of open and aborted transactions.
     """
@@ -78,7 +78,7 @@ async def read_records(
 
 
 def _is_visible(row: dict[str, Any]) -> bool:
-    """Whether a reader of committed data is given it."""
+    """Return whether a reader of committed data gets the record."""
     return row["marker"] is None and row["outcome"] in (COMMITTED, PLAIN, None)
 
 

@@ -30,8 +30,8 @@ def record_rows(
 ) -> list[Row]:
     """Return a row for each record and each marker from an offset on.
 
-    aborted: (producer id, first offset) from a read_committed fetch. end: of the log. Behind the
-    last stable offset, the markers in the data show the outcome.
+    aborted: (producer id, first offset) from a read_committed fetch. end: the end of the log.
+    Behind the last stable offset, the markers in the data show the outcome.
     """
     rows: list[Row] = []
     for row in _rows(data, aborted, last_stable, end):
@@ -83,7 +83,7 @@ def _markers(data: Buffer, last_stable: int) -> tuple[list[tuple[int, int, bool]
 
 
 def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str | None:
-    """How the next marker of its producer ends it."""
+    """Return how the next marker of its producer ends the transaction."""
     for offset, producer_id, aborts in markers:
         if producer_id == header.producer_id and offset > header.base_offset:
             return ABORTED if aborts else HELD_BACK
@@ -91,7 +91,7 @@ def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str
 
 
 def _fate(header: BatchHeader, aborting: set[int], last_stable: int) -> str | None:
-    """Return the outcome; None if the last stable offset does not show it."""
+    """Return the outcome, or None if the last stable offset does not show it."""
     if not header.is_transactional:
         return PLAIN
     if header.producer_id in aborting:
@@ -133,7 +133,7 @@ def _contents(record: Record, header: BatchHeader) -> Row:
 
 
 def text(data: bytes | None) -> str | None:
-    """Return bytes as text, or as hexadecimal digits; long values are shortened."""
+    """Return bytes as text, or as hexadecimal digits, and shorten long values."""
     if data is None:
         return None
     part = data[: TEXT_MAX * 4]

@@ -1,4 +1,4 @@
-"""The process of `oncelog ui`: it observes, serves, and ends on a signal."""
+"""The process of `oncelog ui`, which observes, serves, and ends on a signal."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ CHECKS_LEFT_OUT = ("cluster", "answers", "controller", "without leader", "not fu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedCluster:
-    """The cluster that is observed; `own` if it is on this machine."""
+    """The observed cluster; `own` is set if the cluster is on this machine."""
 
     choice: ClusterChoice
     own: Cluster | None = None
@@ -77,7 +77,7 @@ def event_logs(cluster: Cluster) -> EventLogs:
 
 
 def node_facts(cluster: Cluster) -> dict[str, Any]:
-    """Return what is known of each node now."""
+    """Return the current facts of each node."""
     found: dict[int, ObservedNode] = {}
     for status in cluster.status():
         is_running = status.state == "running"
@@ -98,7 +98,7 @@ def node_facts(cluster: Cluster) -> dict[str, Any]:
 
 
 def doctor_checks(data: Path) -> dict[str, Any]:
-    """Return what `oncelog doctor` finds of this machine and cluster."""
+    """Return the results of `oncelog doctor` for this machine and cluster."""
     try:
         found = examine(data)
     except Failure as problem:
@@ -120,7 +120,7 @@ async def run_page(
     can_harm: bool,
     opens_browser: bool,
 ) -> None:
-    """Serve until a signal. The first line of stdout is the address, with its token.
+    """Serve until a signal; the first line of stdout is the address, with its token.
 
     can_write: allow aborts of transactions. can_harm: allow faults, if the cluster is on this
     machine.
@@ -159,7 +159,7 @@ async def run_report_page(
 
 @contextlib.contextmanager
 def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[], None]]:
-    """Return a function that announces the page, and opens it if requested."""
+    """Return a function that prints the page's address, and opens the page if requested."""
     url = f"http://{HOST}:{access.port}/?token={access.token}"
     with contextlib.ExitStack() as stack:
 
@@ -172,7 +172,7 @@ def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[]
 
 
 def cluster_name(watched: WatchedCluster) -> str:
-    """Return the name of a cluster on the page: its directory or its address."""
+    """Return the name of a cluster on the page, which is its directory or its address."""
     config = watched.choice.client_config()
     servers = config["bootstrap.servers"]
     line = servers if isinstance(servers, str) else ",".join(servers)
@@ -182,7 +182,7 @@ def cluster_name(watched: WatchedCluster) -> str:
 async def end_transaction(
     choice: ClusterChoice, observer: Observer, fields: Mapping[str, str]
 ) -> str:
-    """End a transaction by its id, or a hanging one in a partition; return a sentence about it."""
+    """End a transaction by its id, or a hanging transaction in a partition; return a sentence."""
     if name := fields.get("transactional_id"):
         return f"{name}: {await asyncio.to_thread(abort_id, choice, name)}"
     key, producer_id = (fields["topic"], int(fields["partition"])), int(fields["producer_id"])
@@ -193,7 +193,7 @@ async def end_transaction(
 async def harm(
     cluster: Cluster, load: Load, one_at_a_time: asyncio.Lock, fields: Mapping[str, str]
 ) -> str:
-    """Make the fault of a form, or start a load; return a sentence about it."""
+    """Inject the fault of a form, or start a load; return a sentence about it."""
     kind = fields.get("kind", "")
     if kind == "load":
         return load.begin()
@@ -205,9 +205,7 @@ async def harm(
 
 @contextlib.contextmanager
 def _in_browser(url: str) -> Iterator[None]:
-    """Open the page through a file, because every user may see a command line, and it has the
-    token.
-    """
+    """Open the page through a file, since command lines are visible to all users."""
     folder = Path(tempfile.gettempdir()) / f"oncelog-ui-{secrets.token_hex(8)}"
     with guardian.kept("directory", folder):
         try:

@@ -1,7 +1,7 @@
-"""`oncelog top`: the cluster in a terminal, refreshed continuously; a shell.
+"""`oncelog top`, the cluster in a terminal, refreshed continuously; a shell.
 
-Keys: q ends, s sorts the nodes by the next column, Tab shows the next list, / filters it (Enter
-keeps the filter, Esc removes it).
+The keys are q to end, s to sort the nodes by the next column, Tab to show the next list, and / to
+filter the list (Enter keeps the filter, Esc removes it).
 """
 
 import asyncio
@@ -69,7 +69,7 @@ async def watch(observer: Observer, cluster_name: str) -> None:
 
 
 class Keys:
-    """The keyboard of `oncelog top`, and the choice made by it."""
+    """The keyboard of `oncelog top`, and the view that the user has chosen."""
 
     def __init__(self) -> None:
         self.choice = Choice()
@@ -88,7 +88,7 @@ class Keys:
         self.pressed.set()
 
     def press(self, key: str) -> None:
-        """Take one key."""
+        """Process one key."""
         choice = self.choice
         if key == CTRL_C:
             self.is_over = True
@@ -154,7 +154,7 @@ def _table(headings: tuple[str, ...], lines: list[tuple[str, ...]]) -> Table:
 
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Deliver keys as they are pressed. Signals still end the program."""
+    """Deliver keys as they are pressed, while signals still end the program."""
     number = sys.stdin.fileno()
     before = termios.tcgetattr(number)
     tty.setcbreak(number)
@@ -165,7 +165,7 @@ def _raw_terminal() -> Iterator[None]:
 
 
 def _columns() -> int | None:
-    """Return the width of the output: COLUMNS, the terminal, or no limit for a program."""
+    """Return the width of the output, by COLUMNS or the terminal, or no limit for a program."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked):
         return max(WIDTH_MIN, int(asked))

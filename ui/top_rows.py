@@ -1,7 +1,7 @@
-"""The rows of `oncelog top`: nodes with their lags, and a list below; pure.
+"""The rows of `oncelog top`, nodes with their lags, and a list below; pure.
 
-A lag is counted at the node that leads the partition. It is the distance of the groups from the
-end, and from the last stable offset, where committed readers must stop.
+A lag is counted at the node that leads the partition. The two lags are the distance of the groups
+from the end, and from the last stable offset, where committed readers must stop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,8 +56,7 @@ def node_rows(facts: ClusterFacts, now_ms: int, sort: str = "NODE") -> list[dict
 
 
 def plain_table(rows: Sequence[Row], width: int | None) -> str:
-    """Return rows as text, with numbers on the right. Columns on the right are dropped if it is
-    narrow.
+    """Return rows as text, with numbers on the right; a narrow width drops columns on the right.
 
     The column of the node is always shown.
     """
@@ -77,7 +76,7 @@ def plain_table(rows: Sequence[Row], width: int | None) -> str:
 
 
 def listed(facts: ClusterFacts, now_ms: int, choice: Choice) -> tuple[tuple[str, ...], Lines]:
-    """Return headings and lines of the list below, those that have the filter's text in them."""
+    """Return headings and lines of the list below, only the lines that contain the filter."""
     headings, lines = _LISTS[choice.shown](facts, now_ms)
     wanted = choice.filter.lower()
     found = [tuple(map(printable, line)) for line in lines]

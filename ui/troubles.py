@@ -1,7 +1,7 @@
 """Problems of a cluster, in sentences with a next step; pure.
 
-The worst comes first. Results of `oncelog doctor` for a cluster on this machine are included. The
-others come from the protocol, so they work for any Kafka.
+The worst problem comes first. Results of `oncelog doctor` for a cluster on this machine are
+included. The other problems come from the protocol, so they work for any Kafka.
 """
 
 from collections.abc import Iterable, Iterator

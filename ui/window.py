@@ -1,4 +1,4 @@
-"""The time range that the timeline shows; pure but for the local time zone."""
+"""The time range that the timeline shows; pure except for the local time zone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ DAY_FORMS, CLOCK_FORMS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"), ("%H:%M:%S", "
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """A stretch of `minutes`, in wall-clock milliseconds."""
+    """A time range of `minutes`, in wall-clock milliseconds."""
 
     start_ms: int
     minutes: int
@@ -23,10 +23,10 @@ class TimeWindow:
 
     @classmethod
     def asked(cls, query: Mapping[str, str], now_ms: int) -> "TimeWindow | None":
-        """Return the range of `at` and `minutes` in a query: the time around `at`, or the last
-        minutes.
+        """Return the time range of `at` and `minutes` in a query, or None without both.
 
-        None without both. Raise ValueError with a sentence if they are invalid.
+        The range is around `at`, or is the last minutes. Raises ValueError with a sentence for
+        invalid values.
         """
         at, span = query.get("at", "").strip(), query.get("minutes", "").strip()
         if not at and not span:
@@ -53,7 +53,7 @@ def day_time_ms(text: str) -> int | None:
 
 
 def _moment_ms(text: str, now_ms: int) -> int:
-    """A time with its day, or the last time the clock showed it."""
+    """Return a time with its day, or the last time at which the clock showed it."""
     found = day_time_ms(text)
     if found is not None:
         return found

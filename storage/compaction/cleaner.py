@@ -2,19 +2,19 @@
 
 A record is removed when a later record has its key, when its transaction was aborted, when it has
 no key, or when it is a tombstone after its delete horizon. Offsets never change, so a batch that
-loses records keeps its offset range. A batch without records is removed, except for
+loses records keeps its offset range. A batch without records is removed, with these exceptions:
 
-- the last batch of each active producer, which stays without records, because its header has the
-  last sequence of the producer, and the epoch that fences older ones;
-- the last batch of the range, so that the log keeps its end;
-- a marker that records may still need, and the last marker of an active producer.
+- the last batch of each active producer stays without records, because its header has the last
+  sequence of the producer, and the epoch that fences older epochs;
+- the last batch of the range stays, so that the log keeps its end;
+- a marker stays while records may need it, and the last marker of an active producer stays.
 
-Readers must see tombstones and markers for delete.retention.ms. So the first compaction that could
-remove one writes the delete horizon `now + delete.retention.ms` into the header of its batch,
-instead of the base timestamp (KIP-534), and a compaction after that time removes it. By then the
+Readers must see tombstones and markers for delete.retention.ms. Therefore the first compaction that
+could remove such a batch writes the delete horizon `now + delete.retention.ms` into its header,
+instead of the base timestamp (KIP-534). A compaction after that time removes the batch. By then the
 records that a tombstone removes are gone permanently, even if a crash undoes a part of a
-compaction: segments are replaced from the oldest on, and a tombstone follows the records that it
-removes.
+compaction. The reason is that segments are replaced from the oldest on, and that a tombstone
+follows the records that it removes.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class KeyMap:
     """The last offset of each key in a range of the log, in limited memory.
 
     Keys are stored as digests of 16 bytes, of a function without known collisions. `end_offset` is
-    the exclusive end of the range; later records are not touched.
+    the exclusive end of the range, and later records are not touched.
     """
 
     __slots__ = ("_offsets", "end_offset", "keys_max")
@@ -104,7 +104,10 @@ class BatchCleaner:
     kept_aborts: list[AbortedTransaction] = field(default_factory=list[AbortedTransaction])
 
     def clean(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """Return the batch that replaces this one: itself, a rewritten one, or None if removed."""
+        """Return the batch that replaces this batch.
+
+        The result is the same batch, a rewritten batch, or None if the batch is removed.
+        """
         if header.is_control:
             return self._clean_marker(header, batch)
         is_dead = self.walk.is_aborted(header)

@@ -35,9 +35,9 @@ SLICE_BYTES = 128 << 10  # of small records take about 20 ms
 class CleanedGroup(NamedTuple):
     """A complete and synced segment in `.cleaned` files, to replace these segments.
 
-    It may end in a gap before `end_offset`, where the next segment begins. So the recovery point on
-    the disk must first be at or above `end_offset`. Otherwise the gap would count as damage after a
-    power failure.
+    The segment may end in a gap before `end_offset`, where the next segment begins. Therefore the
+    recovery point on the disk must first be at or above `end_offset`. Otherwise the gap would count
+    as damage after a power failure.
     """
 
     base_offset: int
@@ -48,10 +48,10 @@ class CleanedGroup(NamedTuple):
 class Cleaning:
     """The compaction of a log by a plan.
 
-    `segments` are all segments of the log, oldest first. `producers` are the currently active ones.
-    At most `keys_max` keys are held in memory. If the dirty part has more, only its beginning is
-    compacted, and `cleaned_offset` has its end after the steps. Raises OSError, and CorruptMessage
-    or InvalidRecord for unreadable batches, which make the log uncleanable.
+    `segments` are all segments of the log, oldest first. `producers` are the currently active
+    producers. At most `keys_max` keys are held in memory. If the dirty part has more keys, only its
+    beginning is compacted, and `cleaned_offset` has its end after the steps. Raises OSError. Raises
+    CorruptMessage or InvalidRecord for unreadable batches, which make the log uncleanable.
     """
 
     def __init__(

@@ -198,7 +198,7 @@ class LogCleaner:
         )
 
     def _set_aside(self, log: PartitionLog, error: BaseException) -> None:
-        """Stop compacting an unreadable log (Kafka calls it uncleanable).
+        """Stop compacting an unreadable log (Kafka calls the log uncleanable).
 
         A lack of resources may be temporary, so it does not count as such an error. A failed log
         reports its failure itself.

@@ -2,12 +2,12 @@
 
     log start .. clean .. first dirty offset .. dirty .. end offset .. uncleanable .. log end
 
-The clean part was compacted before: each record is the last one of its key within the clean part. A
-compaction reads the keys of the dirty part and rewrites both parts. The end offset is the start of
-the segment that has the smallest of these: last stable offset (which is at most the high
-watermark), active segment, recovery point, and the first dirty segment with a record younger than
-min.compaction.lag.ms. So every record below the end is committed and synced, and every transaction
-has ended. This file is pure.
+The clean part was compacted before, so each record is the last of its key within the clean part. A
+compaction reads the keys of the dirty part and rewrites both parts. Four limits apply, which are
+the last stable offset (at most the high watermark), the active segment, the recovery point, and the
+first dirty segment with a record younger than min.compaction.lag.ms. The end offset is the start of
+the segment with the smallest limit. Therefore every record below the end is committed and synced,
+and every transaction has ended. This file is pure.
 """
 
 from collections.abc import Sequence
@@ -62,9 +62,9 @@ def plan_cleaning(
     now_ms: int,
     advanced_since_ms: AdvancedSince = never_advanced,
 ) -> CleaningPlan:
-    """Plan the compaction; `segments` come oldest first, with the active one last.
+    """Plan the compaction; `segments` come oldest first, with the active segment last.
 
-    `cleaned_offset` is the end of the last compaction, or None; an offset outside the log is
+    `cleaned_offset` is the end of the last compaction, or None. An offset outside the log is
     ignored. `now_ms` is wall-clock time.
     """
     first_dirty = log_start_offset

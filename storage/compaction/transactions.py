@@ -1,14 +1,14 @@
 """The transactions in a log during its compaction, as pure code.
 
 The log is traversed in the order of offsets. Aborted transactions are added from the transaction
-indexes before they are reached. Three rules remove aborted records permanently:
+indexes before the traversal reaches them. Three rules remove aborted records permanently:
 
 - a data batch of an aborted transaction is removed, and its keys supersede no others;
 - a marker stays as long as the traversal finds records of its transaction, even records that it
   removes;
 - the index entry of an aborted transaction is copied as long as its marker must stay.
 
-So a reader always finds the marker and the index entry for any records it finds.
+Therefore a reader always finds the marker and the index entry for any records that are left.
 """
 
 import heapq
@@ -50,7 +50,7 @@ class TransactionWalk:
     def end(self, header: BatchHeader, marker: Buffer) -> tuple[bool, AbortedTransaction | None]:
         """Record a marker; return whether it may be removed later, and the index entry to keep.
 
-        It must stay if the traversal has found records of its transaction.
+        The marker must stay if the traversal has found records of its transaction.
         """
         producer_id = header.producer_id
         self._reach(header.base_offset)

@@ -13,15 +13,15 @@ ROOT = 0  # root owns the files that a container mounts, and is trusted anyway
 
 
 class DirectoryInUse(Exception):
-    """Another broker process holds the lock of the directory."""
+    """The error of a directory whose lock another broker process holds."""
 
 
 class DirectoryOfAnother(Exception):
-    """The directory belongs to another user, so its files must not be trusted."""
+    """The error of a directory of another user, whose files must not be trusted."""
 
 
 class DirectoryRemoved(Exception):
-    """The directory of a running broker was removed or moved."""
+    """The error of a running broker whose directory was removed or moved."""
 
 
 def make_directory(path: Path) -> None:
@@ -36,9 +36,9 @@ def make_directory(path: Path) -> None:
 
 
 def close_to_others(path: Path) -> bool:
-    """Remove the rights of other users on a directory that an older release or a person left open.
+    """Remove the rights of other users on a directory that was left open; return whether it was.
 
-    Return whether other users could enter it until now.
+    An older release or a person may have left the directory open.
     """
     if not is_open_to_others(path):
         return False
@@ -100,7 +100,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def lock_inode(path: Path) -> int | None:
-    """Return the inode of a directory's lock, or None if there is none.
+    """Return the inode of a directory's lock, or None without a lock.
 
     A lock that was created again has another inode. Raises OSError if the disk fails.
     """

@@ -9,15 +9,14 @@
     .kafka_cleanshutdown             all logs were closed and synced; missing while a broker runs
     unrecovered-logs-checkpoint      logs not opened since an unclean shutdown
 
-All names but the last are Kafka's, which opens every log at its start. This broker opens only the
-logs in its metadata, and may end before it has the metadata of all.
+All names but the last are Kafka's. Kafka opens every log at its start, so it needs no last file.
+This broker opens only the logs in its metadata, and may end before it has the metadata of all logs.
 
 The checkpoints may lag behind, since they are written periodically. An old high watermark is raised
 again by the leader, an old recovery point costs reading, an old cleaned offset costs compaction,
-and
-an old log start may bring back records that DeleteRecords removed just before all replicas died. No
-checkpoint may be ahead of its log. Before a log is truncated, or its name is reused, its offsets on
-the disk are lowered.
+and an old log start may bring back records that DeleteRecords removed just before all replicas
+died. No checkpoint may be ahead of its log. Before a log is truncated, or its name is reused, its
+offsets on the disk are lowered.
 """
 
 import contextlib
@@ -62,7 +61,7 @@ _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 
 
 class WrongCluster(CorruptFile):
-    """The directory was written by a broker of another cluster, or by another node."""
+    """The error of a directory that a broker of another cluster, or another node, has written."""
 
 
 class LogDirectory:
@@ -144,8 +143,8 @@ class LogDirectory:
     def open(self, opening: LogOpening) -> Steps[PartitionLog]:
         """Open a partition's log, and create or recover it first if needed (blocks).
 
-        No other thread may use it meanwhile. A directory of the same name with another topic id
-        belongs to an older topic, and is removed.
+        No other thread may use the log meanwhile. A directory of the same name with another topic
+        id belongs to an older topic, and is removed.
         """
         topic, partition = opening.topic, opening.partition
         if (topic, partition) in self._removed.waiting:
@@ -175,7 +174,8 @@ class LogDirectory:
     def remove(self, topic: str, partition: int) -> None:
         """Rename a partition's directory for removal (blocks); `purge_deleted` frees the space.
 
-        This never raises: a directory that cannot be renamed now is renamed by `retry_renames`.
+        This method never raises, because `retry_renames` renames a directory that cannot be renamed
+        now.
         """
         with contextlib.suppress(OSError):
             self._removed.delete(topic, partition)
@@ -183,9 +183,9 @@ class LogDirectory:
     def remove_unplaced(self, topic: str, partition: int) -> None:
         """Rename a directory that the metadata does not assign to this broker (blocks).
 
-        It will be deleted if its topic was deleted or moved. The directory of an unknown topic (the
-        cluster's metadata may have been lost) is kept for the operator, as in Kafka. `found` and
-        the offsets remain until `remove_partition`.
+        The directory will be deleted if its topic was deleted or moved. The directory of an unknown
+        topic (the cluster's metadata may have been lost) is kept for the operator, as in Kafka.
+        `found` and the offsets remain until `remove_partition`.
         """
         path = self.path / f"{topic}-{partition}"
         meta = None
@@ -225,8 +225,8 @@ class LogDirectory:
     def purge_deleted(self, now_ms: int) -> int:
         """Remove deleted partitions, and removed segments after their delay (blocks).
 
-        Return the number of partitions. It may run in an executor. A directory that cannot be
-        removed does not stop the others; the first error is raised at the end.
+        Returns the number of partitions. The method may run in an executor. A directory that cannot
+        be removed does not stop the others, and the first error is raised at the end.
         """
         problem: KafkaError | None = None
         for log in list(self.logs.values()):
@@ -244,8 +244,8 @@ class LogDirectory:
     def note_recovered(self) -> None:
         """Write the boot id once all logs assigned to this broker are open and recovered.
 
-        A process that is killed before this again assumes a power failure at its next start. For
-        logs that were never opened this assumption remains.
+        If the process is killed before this call, the next start again assumes a power failure. For
+        logs that were never opened the assumption remains.
         """
         with self._disk():
             self._note_unrecovered()
@@ -270,8 +270,8 @@ class LogDirectory:
         """Lower checkpoints that are ahead of these logs, before the logs are served (blocks).
 
         A checkpoint may be ahead of a log that a power failure has shortened, or have an offset of
-        a deleted topic. Otherwise a restart would treat newer records as synced, committed, or
-        deleted.
+        a deleted topic. If a checkpoint is ahead, a restart would treat newer records as synced,
+        committed, or deleted.
         """
         with self._disk():
             self.offsets.lower({(log.topic, log.partition): log for log in logs}, self.logs)
@@ -285,7 +285,8 @@ class LogDirectory:
     def close(self, broker_epoch: int) -> None:
         """Close and sync all logs, and mark the shutdown as clean if all were closed (blocks).
 
-        A log that cannot be closed does not stop the others; the first error is raised at the end.
+        A log that cannot be closed does not stop the others, and the first error is raised at the
+        end.
         """
         problem: KafkaError | None = None
         try:
@@ -320,7 +321,10 @@ class LogDirectory:
     def _check_meta(
         self, cluster_id: str, node_id: int, boot_id: str, new_directory_id: bytes
     ) -> MetaProperties:
-        """Write the properties of a new directory; refuse another cluster's or node's directory."""
+        """Write the properties of a new directory.
+
+        Refuse the directory of another cluster or node.
+        """
         meta = MetaProperties.read(self.path)
         is_ours = meta is not None or os.listdir(self.path) == [LOCK]
         # Other programs may use a directory of another cluster.

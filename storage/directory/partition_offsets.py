@@ -70,7 +70,7 @@ class PartitionOffsets:
         """Replace a file (blocks).
 
         A log may have been shortened or deleted since the offsets were collected, so each offset is
-        limited to the currently known one.
+        limited to the currently known offset.
         """
         known = self._known[name]
         offsets = {
@@ -89,8 +89,8 @@ class PartitionOffsets:
     ) -> None:
         """Rewrite the files that have higher offsets than `found` (blocks).
 
-        The entries of other logs stay, except that a log which is truncated meanwhile must not find
-        its old end there.
+        The entries of other logs stay. Only a log that is truncated meanwhile must not find its old
+        end in the files.
         """
         for name, offset_of in CHECKPOINTS.items():
             offsets = {key: offset_of(log) for key, log in found.items()}

@@ -74,7 +74,7 @@ class RemovedPartitions:
     def rename(self, topic: str, partition: int, suffix: str) -> Path | None:
         """Rename a partition's directory, so that no new partition and no restart finds it.
 
-        Return None if there is none.
+        Returns None if there is no directory.
         """
         number = 0
         while True:
@@ -92,10 +92,10 @@ class RemovedPartitions:
         return target
 
     def purge(self) -> int:
-        """Remove the renamed directories (blocks); return how many. It may run in an executor.
+        """Remove the renamed directories (blocks); return how many.
 
-        A directory that cannot be removed is retried by the next call; the first error is raised at
-        the end.
+        The method may run in an executor. A directory that cannot be removed is retried by the next
+        call, and the first error is raised at the end.
         """
         count, problem = 0, None
         for path in list(self._renamed):

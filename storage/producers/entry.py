@@ -51,10 +51,10 @@ class ProducerEntry:
     """The state of one producer id; -1 stands for "none".
 
     `next_sequence` is the only sequence with which its epoch may continue, or 0 without a batch.
-    `last_timestamp` is that of the last batch or marker; `last_seen_ms` is the wall-clock time of
-    its arrival. `last_marker_offset` is known only for markers since the last load. `ongoing_index`
-    is known (not 0) only for a transaction that opened while this replica led, as an index of the
-    coordinator's Raft log at which it was ongoing.
+    `last_timestamp` is that of the last batch or marker, and `last_seen_ms` is the wall-clock time
+    of its arrival. `last_marker_offset` is known only for markers since the last load.
+    `ongoing_index` is an index of the coordinator's Raft log at which the open transaction was
+    ongoing. It is known (not 0) only if the transaction opened while this replica led.
     """
 
     producer_id: int
@@ -81,8 +81,9 @@ class ProducerEntry:
     def last_data_offset_below(self, offset: int) -> int:
         """Return the offset of the last record below `offset`, as far as the window reaches.
 
-        A batch above `offset` may still be truncated, and then this is the last one. If the whole
-        window is above `offset`, no batch below is sent again, and this is the last one of all.
+        A batch above `offset` may still be truncated, and then the result is the last record. If
+        the whole window is above `offset`, no batch below is sent again, and the result is the last
+        record of all.
         """
         for batch in reversed(self.batches):
             if batch.base_offset < offset:
@@ -178,7 +179,7 @@ def refill_windows(
 ) -> None:
     """Complete windows that have one batch from earlier (base offset, header), in rising order.
 
-    Batches that are already in the window, and those of another epoch, are skipped.
+    Batches that are already in the window, and batches of another epoch, are skipped.
     """
     older: dict[int, list[AppendedBatch]] = {}
     for base_offset, header in headers:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 class CompletedTransaction(NamedTuple):
     """A transaction with its first data at first_offset and its marker at last_offset.
 
-    `last_stable_offset` is the LSO after this transaction is complete and replicated: the first
-    offset of the next open transaction, or the offset after the marker.
+    `last_stable_offset` is the LSO after this transaction is complete and replicated. This is the
+    first offset of the next open transaction, or the offset after the marker.
     """
 
     producer_id: int

@@ -1,8 +1,8 @@
 """Producer state rebuilt from snapshots and batches, when a log is opened or truncated.
 
-Producer state is the newest earlier snapshot plus a replay of the headers after it. A snapshot has
+Producer state is the newest earlier snapshot plus a replay of the later headers. A snapshot has
 only the last batch of a producer, so the windows of five batches are filled from earlier batches.
-Kafka does not fill them, and a retry after a clean restart fails there.
+Kafka does not fill the windows, and a retry after a clean restart fails in Kafka.
 
 Slow functions are generators (see runtime/steps.py).
 """
@@ -136,7 +136,7 @@ def walk_headers(
 def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[int, BatchHeader]]]:
     """Return the data batches with producer ids before `end_offset`, within the two limits.
 
-    The batches are (base offset, header), oldest first. They are found backwards by index entries.
+    The batches are (base offset, header), oldest first. The search goes backwards by index entries.
     """
     pieces: list[list[tuple[int, BatchHeader]]] = []
     bytes_left, batches_left = REFILL_BYTES_MAX, REFILL_BATCHES_MAX

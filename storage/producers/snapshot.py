@@ -26,11 +26,11 @@ _ENTRIES_A_STEP = 128  # some 0.4 ms
 
 
 class CorruptSnapshot(CorruptFile):
-    """A snapshot that cannot be used; recovery deletes it and replays the log from an older one."""
+    """The error of an unusable snapshot; recovery deletes it and replays from an older one."""
 
 
 class ProducerSnapshotEntry(NamedTuple):
-    """The entry of one producer; -1 stands for "none", except in offset_delta, where it is 0.
+    """The entry of one producer; -1 stands for "none", except in offset_delta, where 0 does.
 
     `timestamp` is the largest of the last batch, or the marker's. `offset_delta` is that batch's
     last offset minus its base offset. `coordinator_epoch` is that of the last marker.

@@ -1,8 +1,9 @@
 """The .snapshot files of a partition, with the producer state as of an offset.
 
-A snapshot is written whenever a segment begins (named by its base offset, so that the segment can
-be recovered by itself) and at the log end when the log is closed or opened. An unreadable snapshot
-is deleted and an older one is used, which only makes the replay longer.
+A snapshot is written whenever a segment begins. It is named by the segment's base offset, so the
+segment can be recovered by itself. A snapshot is also written at the log end when the log is closed
+or opened. An unreadable snapshot is deleted and an older snapshot is used, which only makes the
+replay longer.
 """
 
 import logging
@@ -55,7 +56,8 @@ class SnapshotFiles:
     def remove_unreadable(self) -> None:
         """Delete the unsynced snapshots that a power failure has damaged.
 
-        A killed process leaves none, because a snapshot gets its name after it is written.
+        A killed process leaves no damaged snapshot, because a snapshot gets its name after it is
+        written.
         """
         for offset in self.offsets:
             self._read(offset)

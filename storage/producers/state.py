@@ -56,9 +56,9 @@ _IDS_A_STEP = 2048
 class SnapshotCut:
     """The producers of a partition at one offset, for a snapshot while the log is in use.
 
-    A snapshot of many producers is encoded in steps, between which batches are appended. So `keep`
-    saves each entry once before it changes. To copy all entries at the beginning would take as long
-    as to encode them.
+    A snapshot of many producers is encoded in steps, between which batches are appended. Therefore
+    `keep` saves each entry once before it changes. A copy of all entries at the beginning would
+    take as long as their encoding.
     """
 
     __slots__ = ("_ids", "_kept", "_unchanged", "end_offset")
@@ -187,7 +187,7 @@ class ProducerStateTable:
         `prepare_index`: the index of the decision in the coordinator's Raft log, or 0 if unknown.
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced or InvalidTxnState, after each of
         which the marker is not sent again. A repeated marker destroys the producer's verification
-        guard, like the marker itself.
+        guard, as the first marker does.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -211,11 +211,12 @@ class ProducerStateTable:
     ) -> int | None:
         """Return a guard if the coordinator must verify this transactional batch first.
 
-        Return None if the transaction is known to be open here. The guard is passed to `check`
+        Returns None if the transaction is known to be open here. The guard is passed to `check`
         after the coordinator's confirmation. Any data or marker of the producer in between destroys
-        it, so that a late confirmation opens no transaction (KIP-890). While it exists, the lowest
-        sequence seen in the epoch must be appended first, since otherwise it would be a gap
-        forever. `supports_epoch_bump`: the request is of a TV2 client (Produce v12 and later).
+        the guard, so a late confirmation opens no transaction (KIP-890). While the guard exists,
+        the lowest sequence seen in the epoch must be appended first, since otherwise that sequence
+        would be a gap forever. `supports_epoch_bump`: the request is of a TV2 client (Produce v12
+        and later).
         """
         entry = self._entries.get(producer_id)
         if (
@@ -231,7 +232,8 @@ class ProducerStateTable:
     def verified(self, producer_id: int, guard: int, ongoing_index: int) -> None:
         """Record that the coordinator confirmed the transaction of this guard.
 
-        `ongoing_index`: an index of its Raft log at which the transaction was ongoing, or 0.
+        `ongoing_index`: an index of the coordinator's Raft log at which the transaction was
+        ongoing, or 0.
         """
         verification = self._guards.get(producer_id)
         if verification is not None and verification.guard == guard:
@@ -285,8 +287,9 @@ class ProducerStateTable:
     ) -> CompletedTransaction | None:
         """Apply a marker that was written at `offset`.
 
-        Returns the transaction that it ends, or None if the producer had none open here, so that
-        the marker only fences. Pass it to `complete_transaction`, see the top of this file.
+        Returns the transaction that the marker ends, to be passed to `complete_transaction` (see
+        the top of this file). Returns None if the producer had no transaction open here, so that
+        the marker only fences.
         """
         self.end_offset = offset + 1
         self._guards.pop(producer_id, None)
@@ -343,7 +346,8 @@ class ProducerStateTable:
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the LSO, the exclusive end of committed data.
 
-        The caller must handle a log start offset above it (DeleteRecords inside a transaction).
+        The caller must handle a log start offset above the LSO (DeleteRecords inside a
+        transaction).
         """
         self.advance_high_watermark(high_watermark)
         first_unstable = self.first_unstable_offset
@@ -361,7 +365,8 @@ class ProducerStateTable:
 
         A producer with an open transaction stays. The next batch of a dropped producer is accepted
         with any sequence (KIP-360). Advances of the clock count only for producers that are also
-        idle in real time. Others may retry a batch soon, which would otherwise be appended twice.
+        idle in real time. Other producers may retry a batch soon, and the batch would otherwise be
+        appended twice.
         """
         forgotten = 0
         for count, producer_id in enumerate(list(self._entries), 1):

@@ -9,7 +9,8 @@ from .entry import NO_OFFSET, ProducerEntry
 class Duplicate(NamedTuple):
     """The batch is already in the log; offsets are inclusive, `timestamp` is its largest.
 
-    It must be answered like its first copy, so acks=all waits until last_offset is committed.
+    The duplicate must be answered like its first copy, so acks=all waits until last_offset is
+    committed.
     """
 
     base_offset: int
@@ -22,10 +23,11 @@ class Accepted(NamedTuple):
 
 
 class MarkerAlreadyWritten(NamedTuple):
-    """A repeated marker (KIP-1228); append nothing, and answer NONE once `offset` is committed.
+    """A repeated marker (KIP-1228), which is not appended, and is answered with NONE.
 
-    `offset` is that of the first marker, or None if it was written before this replica last loaded
-    its state. Then wait for the log end offset.
+    The answer is sent once `offset`, that of the first marker, is committed. `offset` is None if
+    the marker was written before this replica last loaded its state. Then the answer waits for the
+    log end offset.
     """
 
     offset: int | None
@@ -39,10 +41,10 @@ def judge_marker(
 ) -> MarkerAlreadyWritten | Accepted:
     """Check whether an end-of-transaction marker of a known producer may be appended.
 
-    From transaction version 2 on each marker has a higher epoch than its data. So a marker with an
-    equal epoch is either a repetition of the last marker, or one that the producer's next
-    transaction has overtaken (KIP-890, KIP-1228). In older versions equal epochs are normal, and a
-    repetition is written again, as in Kafka. Raises InvalidProducerEpoch or
+    From transaction version 2 on each marker has a higher epoch than its data. Therefore a marker
+    with an equal epoch is either a repetition of the last marker, or a marker that the producer's
+    next transaction has overtaken (KIP-890, KIP-1228). In older versions equal epochs are normal,
+    and a repetition is written again, as in Kafka. Raises InvalidProducerEpoch or
     TransactionCoordinatorFenced.
     """
     repeated = transaction_version >= 2 and producer_epoch == entry.epoch
@@ -63,11 +65,11 @@ def judge_marker(
 
 
 def check_marker_is_due(entry: ProducerEntry, prepare_index: int) -> None:
-    """Raise InvalidTxnState for a marker of a transaction before the open one.
+    """Raise InvalidTxnState for a marker of a transaction before the open transaction.
 
-    Producers without KIP-890 keep their epoch, so only the coordinator's log distinguishes the two.
-    The end of the open transaction was decided after the index at which it was ongoing. An unknown
-    index (0) needs no check, see coordinator/transactions/messages.py.
+    Producers without KIP-890 keep their epoch, so only the coordinator's log distinguishes the two
+    transactions. The end of the open transaction was decided after the index at which it was
+    ongoing. An unknown index (0) needs no check (see coordinator/transactions/messages.py).
     """
     if entry.transaction_first_offset != NO_OFFSET and 0 < prepare_index <= entry.ongoing_index:
         raise InvalidTxnState(

@@ -2,11 +2,12 @@
 
 Before the first transactional batch of a producer is appended, the coordinator verifies that the
 partition belongs to the transaction. Meanwhile a marker may end the transaction, and a verification
-that arrives later must open nothing. So each verification gets a guard, a number that is never
-reused. Any appended data or marker of the producer destroys it, and only a request with the current
-guard may append. While the guard exists, the lowest sequence that was seen must be appended first,
-since otherwise it would be a gap forever. The coordinator's answer has an index of its Raft log at
-which the transaction was ongoing. Markers that were decided before belong to earlier transactions.
+that arrives later must open no transaction. Therefore each verification gets a guard, a number that
+is never reused. Any appended data or marker of the producer destroys the guard, and only a request
+with the current guard may append. While the guard exists, the lowest sequence that was seen must be
+appended first, since otherwise that sequence would be a gap forever. The coordinator's answer has
+an index of its Raft log at which the transaction was ongoing. Markers that were decided before that
+index belong to earlier transactions.
 """
 
 import itertools
@@ -59,7 +60,7 @@ class VerificationGuards(dict[int, VerificationStateEntry]):
         return verification.guard
 
     def check_guard(self, producer_id: int, guard: int | None) -> None:
-        """Raise InvalidTxnState unless `guard` is the producer's current one."""
+        """Raise InvalidTxnState unless `guard` is the producer's current guard."""
         verification = self.get(producer_id)
         if guard is None or verification is None or verification.guard != guard:
             raise InvalidTxnState(
@@ -71,8 +72,8 @@ class VerificationGuards(dict[int, VerificationStateEntry]):
     ) -> None:
         """Raise OutOfOrderSequenceNumber if a lower sequence is still to be appended.
 
-        For an unknown TV2 producer this is sequence 0, since each of its transactions begins an
-        epoch.
+        For an unknown TV2 producer the lower sequence is 0, since each of its transactions begins
+        an epoch.
         """
         verification = self.get(producer_id)
         if verification is None:

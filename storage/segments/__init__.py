@@ -1,1 +1,1 @@
-"""The files of a log: segments, their indexes, their retention."""
+"""The files of a log, which are segments with their indexes, and their retention."""

@@ -1,9 +1,9 @@
 """Damaged files of a log, with their detection and repair.
 
 The log records the first damage found (`LogDamage`). The caller decides whether the log stops
-serving, because it knows whether another replica is in sync. A stopped log is checked as a whole.
-If the batches are intact, all other files are rebuilt from them. Otherwise the log is copied from
-its leader, and the damaged one is kept until the copy is in sync.
+serving, because the caller knows whether another replica is in sync. A stopped log is checked as a
+whole. If the batches are intact, all other files are rebuilt from the batches. Otherwise the log is
+copied from its leader, and the damaged log is kept until the copy is in sync.
 """
 
 import logging
@@ -28,7 +28,7 @@ class Damaged(OSError):
 
 
 class SteppedDown(Damaged):
-    """Damage that a reader found while the log's memory is correct; nothing was changed."""
+    """The failure of a log whose damage a reader found; its memory is correct and unchanged."""
 
 
 class LogDamage:
@@ -62,7 +62,7 @@ class LogDamage:
 
 
 def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int) -> str:
-    """Read all batches (blocks); return the damage of the first bad one, or ""."""
+    """Read all batches (blocks); return the damage of the first bad batch, or ""."""
     next_offset, latest_epoch = segments.first.base_offset, -1
     for segment in segments:
         newer = segments.after(segment)
@@ -86,8 +86,8 @@ def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int
 def remove_derived_files(directory: Path) -> None:
     """Remove the files that the next opening rebuilds from the batches; raise OSError.
 
-    An opening notices a missing offset index, but not a missing transaction index. So the latter
-    are removed last, in case of an interruption.
+    An opening notices a missing offset index, but not a missing transaction index. Therefore
+    transaction indexes are removed last, in case of an interruption.
     """
     paths = list(directory.iterdir())
     for path in paths:

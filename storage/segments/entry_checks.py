@@ -1,10 +1,11 @@
 """The check of entries of time and transaction indexes against their batches.
 
 An entry of a time index names a batch and its timestamp. The marker of an aborted transaction is in
-the segment, and has the same producer id. A batch begins at the transaction's first offset, and one
-at its last stable offset. These are compared, too, if they are in the segment and were not removed
-by compaction. The headers of a segment with aborted transactions are read, because an entry hides
-all batches of its producer since the previous marker, and none before that marker.
+the segment, and has the same producer id. A batch begins at the transaction's first offset, and
+another batch at its last stable offset. These two batches are compared, too, if they are in the
+segment and were not removed by compaction. The headers of a segment with aborted transactions are
+read, because an entry hides all batches of its producer since the previous marker, and none before
+that marker.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,9 +45,9 @@ class IndexedSegment(Protocol):
 
 
 def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[int, int]:
-    """Check the entry (timestamp, offset) of a segment, which may be that of an empty index.
+    """Check the entry (timestamp, offset) of a segment, or the entry of an empty index.
 
-    Raises CorruptIndex unless the batch that ends with its offset has its timestamp.
+    Raises CorruptIndex unless the batch that ends with the entry's offset has its timestamp.
     """
     timestamp_ms, offset = entry
     if timestamp_ms == NO_TIMESTAMP:

@@ -4,8 +4,8 @@ No descriptor is kept open and nothing is mapped, because a partition has many s
 truncating a mapped file kills the process. New entries wait in a tail of a few hundred. A search
 that does not end in the tail opens the file and reads one block.
 
-The entries of the tail are lost in a crash, and wait in memory while the disk is full. This does no
-harm, because recovery rebuilds the indexes of segments that were open at a crash.
+The entries of the tail are lost in a crash, and wait in memory while the disk is full. The loss has
+no effect, because recovery rebuilds the indexes of segments that were open at a crash.
 """
 
 import os
@@ -157,14 +157,14 @@ class EntryFile:
             self.write_out()
 
     def rename_to(self, path: Path) -> None:
-        """Rename the file, if there is one, atomically, without a sync of the directory."""
+        """Rename an existing file atomically, without a sync of the directory."""
         self.write_out()
         if os.path.exists(self.path):
             os.rename(self.path, path)
         self.path = path
 
     def delete(self) -> None:
-        """Remove the file if there is one."""
+        """Remove the file if it exists."""
         self._tail = (0, bytearray())
         self.count = 0
         self.path.unlink(missing_ok=True)

@@ -1,12 +1,12 @@
 """The two sparse indexes of a segment, from offset to position, and from timestamp to offset.
 
-The bytes are Kafka's. `.index` has 8 bytes an entry: the int32 offset relative to the segment's
-base offset, and the int32 position of the batch in the `.log` file. `.timeindex` has 12 bytes an
-entry: the int64 timestamp in ms, and the int32 relative offset. All records up to that offset have
-at most that timestamp. Both are big endian and rise in both columns.
+The bytes are Kafka's, big endian, and rise in both columns. An entry of `.index` has 8 bytes. They
+are the int32 offset relative to the segment's base offset, and the int32 position of the batch in
+the `.log` file. An entry of `.timeindex` has 12 bytes. They are the int64 timestamp in ms, and the
+int32 relative offset. All records up to that offset have at most that timestamp.
 
 An index can always be rebuilt by reading the `.log` file. The segment decides which batches get an
-entry, see segment.py.
+entry (see segment.py).
 """
 
 import struct
@@ -28,7 +28,7 @@ class CorruptIndex(CorruptFile):
 
 
 class KeptEntries(NamedTuple):
-    """The rest of an index after a truncation, with the number of entries and the last of them."""
+    """The rest of an index after a truncation, with the number of entries and the last entry."""
 
     entry_count: int
     last_entry: tuple[int, int]
@@ -70,7 +70,7 @@ class SegmentIndex(EntryFile):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the file after all entries are written."""
+        """Return the size of the file after all entries are written."""
         return self.count * self.entry_bytes
 
     def entry(self, number: int) -> tuple[int, int]:
@@ -187,8 +187,8 @@ class TimeIndex(SegmentIndex):
     def append(self, timestamp: int, offset: int) -> None:
         """Add the largest timestamp so far and its offset.
 
-        Does nothing if the timestamp is not larger than the last one (as in Kafka), so the same
-        entry may be added again when a segment closes. Neither column may fall.
+        Does nothing if the timestamp is not larger than the last timestamp (as in Kafka), so the
+        same entry may be added again when a segment closes. Neither column may fall.
         """
         last_timestamp, last_offset = self.last_entry
         if self.count and (offset < last_offset or timestamp < last_timestamp):

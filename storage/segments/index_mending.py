@@ -1,8 +1,8 @@
 """The repair of an unreadable transaction index from the batches, while the log is in use.
 
 The aborted transactions of a segment are derived from the producers at its start and from its
-batches. The repair has three steps: a read in slices, `write` in an executor, and a rename on the
-event loop if the segment is unchanged.
+batches. The repair has three steps, which are a read in slices, `write` in an executor, and a
+rename on the event loop if the segment is unchanged.
 """
 
 import os

@@ -18,14 +18,14 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 
 class DamagedSegment(CorruptMessage):
-    """A .log file that differs from what was written."""
+    """The error of a .log file that differs from the written bytes."""
 
 
 class LogFile:
     """An open file that closes with its last reference.
 
-    So a flush or a read in another thread may still use a file that retention or truncation has
-    just removed from the log, without a lock, and never uses a descriptor that was reused.
+    A flush or a read in another thread may therefore still use a file that retention or truncation
+    has just removed from the log. It needs no lock, and never uses a descriptor that was reused.
     """
 
     __slots__ = ("fd", "path")
@@ -44,7 +44,7 @@ class LogFile:
         return os.fstat(self.fd).st_size
 
     def read(self, position: int, count: int) -> bytes:
-        """Read up to `count` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `count` bytes from `position`, fewer only at the end of the file."""
         data = os.pread(self.fd, count, position)
         if len(data) == count or not data:
             return data
@@ -56,7 +56,7 @@ class LogFile:
         return b"".join(parts)
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """Write all bytes of `data`; after an OSError some of them may be written."""
+        """Write all bytes of `data`; after an OSError some bytes may be written."""
         written = os.pwrite(self.fd, data, position)
         if written != len(data):
             rest = memoryview(data)[written:]

@@ -17,7 +17,7 @@ def opened(path: Path, flags: int) -> Generator[int, None, None]:
 
 
 def write_all(fd: int, data: bytes | bytearray, position: int = 0) -> None:
-    """Write all bytes of `data`; after an OSError some of them may be written."""
+    """Write all bytes of `data`; after an OSError some bytes may be written."""
     view = memoryview(data)
     while view:
         written = os.pwrite(fd, view, position)

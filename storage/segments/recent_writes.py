@@ -1,8 +1,8 @@
 """The latest batches, which followers read from memory.
 
-A large batch is fetched by two followers within moments, and by consumers at the end of the log. To
-read it from the file costs a system call, new memory and a copy each time. Small batches are read
-from the file, because their copy is cheaper than a lookup.
+Two followers, and consumers at the end of the log, fetch a large batch within moments. Each read
+from the file would cost a system call, new memory and a copy. Small batches are read from the file,
+because their copy is cheaper than a lookup.
 """
 
 from ...wire.record_batch import Buffer
@@ -15,9 +15,9 @@ RECENT_BYTES_MAX = 5 * 512 * 1024  # two batches of 1 MB, with the memory of the
 class RecentWrites:
     """The recent writes to active segments, shared by all logs of a broker.
 
-    It never has a batch that compaction replaced or a truncation removed. A batch keeps all the
-    memory of its request, maybe 100 MB for a batch of 32 kB. So that memory is counted, once for
-    all its batches, and memory above the limit is not kept.
+    A batch that compaction replaced or a truncation removed is never included. A batch keeps all
+    the memory of its request, maybe 100 MB for a batch of 32 kB. Therefore that memory is counted,
+    once for all its batches, and memory above the limit is not kept.
     """
 
     __slots__ = ("_bytes", "_max_bytes", "_memories", "_written", "min_bytes")

@@ -25,11 +25,12 @@ def segments_past_retention(
     now_ms: int,
     advanced_since_ms: AdvancedSince = never_advanced,
 ) -> list[Segment]:
-    """Return the oldest few segments to delete, oldest first, maybe with a filled active one.
+    """Return the oldest few segments to delete, oldest first.
 
-    A segment is deleted if all of it is below the log start offset, or (cleanup.policy=delete) if
-    the log is too large without it or its newest record too old. A segment that reaches above the
-    high watermark is never deleted, because its records are not committed yet.
+    The result may include a filled active segment. A segment is deleted if all of it is below the
+    log start offset. With cleanup.policy=delete, it is also deleted if the log is too large without
+    it, or if its newest record is too old. A segment that reaches above the high watermark is never
+    deleted, because its records are not committed yet.
     """
     deletable: list[Segment] = []
     excess_bytes = segments.size_bytes - config.retention_bytes
@@ -59,8 +60,8 @@ def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> 
     """Return the age of a segment's newest record.
 
     Advances of the clock since the record's timestamp are added. The timestamp is the same on every
-    replica, even on one that copies the record later. For a record with a future timestamp the
-    advances since its append count, as given by the file's modification time.
+    replica, even on a replica that copies the record later. For a record with a future timestamp
+    the advances since its append count, as given by the file's modification time.
     """
     newest_ms = segment.max_timestamp
     if newest_ms == NO_TIMESTAMP:  # records without timestamps use the file's time
@@ -85,8 +86,8 @@ class DeletedFiles:
     def retire(self, segment: Segment, due_ms: int) -> None:
         """Rename a segment's files to .deleted, so that a restart ignores them.
 
-        The .log file is renamed first, which removes the segment; the others follow. If that rename
-        fails for lack of space, nothing has changed.
+        The .log file is renamed first, which removes the segment, and the others follow. If that
+        rename fails for lack of space, nothing has changed.
         """
         log, *indexes = segment.paths()
         self._rename(log, due_ms)

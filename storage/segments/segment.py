@@ -45,7 +45,7 @@ def _jitter_ms(directory: Path, base_offset: int, config: LogConfig) -> int:
 
 
 class KeptBatches(NamedTuple):
-    """The rest of a segment after a truncation, see `Segment.kept_below`."""
+    """The rest of a segment after a truncation (see `Segment.kept_below`)."""
 
     size_bytes: int
     next_offset: int
@@ -78,9 +78,10 @@ class Segment:
         *,
         suffix: str = "",
     ) -> None:
-        """Open the files; create missing ones. Nothing is read, see `resume`.
+        """Open the files, and create missing files, without reading them.
 
-        `suffix` is appended to every name while the segment is not part of its log yet.
+        `resume` reads the files. `suffix` is appended to every name while the segment is not part
+        of its log yet.
         """
         self.directory = directory
         self.base_offset = base_offset
@@ -147,8 +148,8 @@ class Segment:
     def write(self, records: Buffer) -> None:
         """Write bytes after the last batch; `add_batch` then adds their batches.
 
-        After a failed write the bytes are removed. Otherwise, when others are written over their
-        start, a whole batch of them might be found after a restart.
+        After a failed write the bytes are removed. If a later write replaced only their start, a
+        restart might find one of the unremoved batches.
         """
         try:
             self.file.write_at(self.size_bytes, records)
@@ -199,11 +200,11 @@ class Segment:
         return self._max_timestamp
 
     def position_of(self, offset: int) -> tuple[int, int, int] | None:
-        """Find the batch that holds `offset`, or the first one after it.
+        """Find the batch that holds `offset`, or the first batch after it.
 
         Returns (position, size in bytes, base offset), or None if all batches are below. If no
-        batch holds `offset`, those before are checked, since a damaged header may hide the right
-        one.
+        batch holds `offset`, the batches before are checked, since a damaged header may hide the
+        right batch.
         """
         start, end, next_offset, found = -1, self.size_bytes, self.base_offset, None
         for position, header in self.headers_near(offset):
@@ -221,7 +222,7 @@ class Segment:
         return found
 
     def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the batches from the last indexed one on that may hold `offset`.
+        """Yield the batches from the last indexed batch on that may hold `offset`.
 
         The batches are as from `scan_headers`. Raises CorruptMessage if the index points beyond the
         offset, so that a reader would miss batches.
@@ -296,9 +297,10 @@ class Segment:
     def kept_below(self, offset: int) -> KeptBatches:
         """Return the rest after the removal of every batch that ends above `offset`.
 
-        Its end is that of the last remaining batch, as after a restart. It is below `offset` if a
-        batch spans it, or if compaction left a gap. All that may need a file descriptor is done
-        here, before anything is changed; O(index.interval.bytes).
+        Its end is the end of the last remaining batch, as after a restart. That end is below
+        `offset` if a batch spans `offset`, or if compaction left a gap. Everything that may need a
+        file descriptor is done here, before anything is changed. The cost is
+        O(index.interval.bytes).
         """
         found = self.position_of(offset)
         end, end_offset = (self.size_bytes, offset) if found is None else (found[0], found[2])
@@ -321,7 +323,7 @@ class Segment:
         )
 
     def truncate(self, kept: KeptBatches) -> None:
-        """Remove all else; the segment can then be appended to."""
+        """Remove everything else, after which the segment can be appended to."""
         if kept.size_bytes < self.size_bytes:
             self.file.truncate(kept.size_bytes)
         self.size_bytes, self.next_offset = kept.size_bytes, kept.next_offset

@@ -1,12 +1,12 @@
 """The segments of a log in the order of their offsets, and the last positions of readers.
 
-The list remembers the end positions of the last few reads, so that a reader at the end of the log
-needs neither an index search nor a scan. A missing position only costs a search, because every
-truncation and replacement drops all positions, and also the recent writes (`recent_writes`).
+The list remembers the end positions of the last few reads, so a reader at the end of the log needs
+neither an index search nor a scan. A missing position only costs a search. Every truncation and
+replacement therefore drops all positions, and also the recent writes (`recent_writes`).
 
 An iteration over segments in steps keeps .log files open, but opens indexes by path at each use.
-Between two steps a truncation, a replacement or retention may remove or replace them. So each such
-iteration of a log in use is run by `while_unchanged`.
+Between two steps a truncation, a replacement or retention may remove or replace the files.
+Therefore `while_unchanged` runs each such iteration of a log in use.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,7 +21,7 @@ REMEMBERED_POSITIONS_MAX = 32
 
 
 class SegmentList:
-    """The segments by base offset; the last one is active, and an open log has at least one."""
+    """The segments by base offset, of which the last is active; an open log has at least one."""
 
     __slots__ = ("_in_order", "_remembered", "active", "losses", "recent")
 
@@ -48,7 +48,7 @@ class SegmentList:
         return sum(segment.size_bytes for segment in self._in_order[1])
 
     def add(self, *segments: Segment) -> None:
-        """Add segments; the highest one becomes active. Adding many costs no more than one."""
+        """Add segments, of which the highest becomes active; many cost no more than one."""
         self._replace([*self._in_order[1], *segments])
 
     def remove(self, *segments: Segment) -> None:
@@ -64,19 +64,19 @@ class SegmentList:
         return segments[at - 1] if at else None
 
     def after(self, segment: Segment) -> Segment | None:
-        """Return the next newer segment, or None for the active one."""
+        """Return the next newer segment, or None for the active segment."""
         base_offsets, segments = self._in_order
         at = bisect_right(base_offsets, segment.base_offset)
         return segments[at] if at < len(segments) else None
 
     def before(self, segment: Segment) -> Segment | None:
-        """Return the next older segment, or None for the first one."""
+        """Return the next older segment, or None for the first segment."""
         base_offsets, segments = self._in_order
         at = bisect_left(base_offsets, segment.base_offset)
         return segments[at - 1] if at else None
 
     def from_floor(self, offset: int) -> tuple[Segment, ...]:
-        """Return the segment that holds `offset` and all newer ones, oldest first."""
+        """Return the segment that holds `offset` and all newer segments, oldest first."""
         base_offsets, segments = self._in_order
         at = bisect_right(base_offsets, offset)
         return segments[max(at - 1, 0) :]
@@ -109,10 +109,10 @@ class SegmentList:
 
 
 def while_unchanged(segments: SegmentList, steps: Steps[Result]) -> Steps[Result | None]:
-    """Return the result of steps that read `segments`; None as soon as one of these is removed.
+    """Return the result of steps that read `segments`, or None once a segment is removed.
 
-    No step runs with other segments than the first one, except for newer ones. A caller that still
-    needs the result starts over.
+    No step runs with other segments than the first step, except for newer segments. A caller that
+    still needs the result starts over.
     """
     losses = segments.losses
     while segments.losses == losses:

@@ -1,11 +1,11 @@
-"""The replacement of segments by a compacted one, which a crash leaves undone or complete.
+"""The replacement of segments by a compacted segment, which a crash leaves undone or complete.
 
     <base>.log.cleaned ...   the replacement is being written: a restart deletes it
     <base>.log.swap ...      the replacement is complete and on disk: a restart finishes the rest
     <old>.log.deleted ...    the old segments are renamed
     <base>.log ...           the replacement has its final name
 
-The change from .cleaned to .swap is one rename for each file. As long as one .cleaned file is left
+The change from .cleaned to .swap is one rename for each file. As long as a .cleaned file is left
 the replacement counts as incomplete, and its .swap files are deleted, too. The suffixes and the
 rule are Kafka's.
 """

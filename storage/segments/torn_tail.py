@@ -2,8 +2,8 @@
 
 The last write of a killed process may be incomplete. The file then ends within that batch, its
 header is readable, and no batches follow. But a record's value may contain batches (a copy of a
-segment, or malicious records). So batches within that last batch count only if they follow one
-another to the very end of the file. Elsewhere any whole batch with later offsets shows that the
+segment, or malicious records). Therefore batches within that last batch count only if they follow
+one another to the very end of the file. Elsewhere any whole batch with later offsets shows that the
 unreadable part was once whole, and is damaged.
 """
 
@@ -25,7 +25,7 @@ def is_followed_by_a_batch(file: LogFile, position: int, end: int, next_offset: 
 
 
 class _Tail:
-    """The bytes of a file from the first unreadable one to its end."""
+    """The bytes of a file from the first unreadable byte to its end."""
 
     def __init__(self, file: LogFile, position: int, end: int, next_offset: int) -> None:
         self._file, self._position, self._end, self._next_offset = file, position, end, next_offset
@@ -34,7 +34,7 @@ class _Tail:
         self._walked = set[int]()  # positions from which batches do not reach the end
 
     def has_batches(self) -> bool:
-        """Return whether batches begin after the first one, which is unreadable."""
+        """Return whether batches begin after the first batch, which is unreadable."""
         first = self._header_at(self._position, self._next_offset)
         looks_torn = first is not None and self._position + first.size_bytes > self._end
         magic, at = bytes([MAGIC]), _MAGIC_AT

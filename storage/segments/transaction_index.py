@@ -1,13 +1,13 @@
 """The aborted transactions with markers in a segment (`.txnindex`).
 
-The bytes are Kafka's, 34 an entry, big endian: int16 version 0, int64 producer id, int64 first
-offset, int64 last offset (of the abort marker), int64 last stable offset after the end of this
+The bytes are Kafka's, 34 an entry, big endian, with int16 version 0, int64 producer id, int64 first
+offset, int64 last offset (of the abort marker), and int64 last stable offset after the end of this
 transaction. Entries are in the order of the markers, so last offsets rise, and last stable offsets
-do not fall. A read_committed fetch needs the entries that overlap it: those with last offset >=
-fetch offset, up to the first one with last stable offset >= upper end.
+do not fall. A read_committed fetch needs the entries that overlap it. They are the entries with
+last offset >= fetch offset, up to the first entry with last stable offset >= upper end.
 
 The file exists only if there is an entry. An entry is in the file when `append` returns, or waits
-in memory while the disk is full. It is in the file before a snapshot makes recovery skip its
+in memory while the disk is full. The entry is in the file before a snapshot makes recovery skip its
 batches.
 """
 
@@ -66,7 +66,7 @@ class TransactionIndex(EntryFile):
         self._sums: dict[int, tuple[int, int]] = {}
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an aborted transaction; its marker must be after all previous ones."""
+        """Add an aborted transaction, whose marker must be after all previous markers."""
         if transaction.last_offset <= self._last_offset:
             problem = f"{transaction} after a marker at {self._last_offset}"
             raise CorruptTransactionIndex(self.path, problem, _REMEDY)
@@ -87,8 +87,8 @@ class TransactionIndex(EntryFile):
     ) -> tuple[list[AbortedTransaction], bool]:
         """Return the aborted transactions that overlap [fetch_offset, upper_offset), by marker.
 
-        The flag is True if no later segment can have more of them, because an entry's last stable
-        offset has reached `upper_offset`.
+        The flag is True if no later segment can have more such transactions, because an entry's
+        last stable offset has reached `upper_offset`.
         """
         if not self.count:
             return [], False

@@ -1,4 +1,4 @@
-"""A load that the page starts: small transactions, one after the other; a shell."""
+"""A load that the page starts, of small transactions, one after the other; a shell."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ FOR_S, PAUSE_S = 60.0, 0.05
 
 
 class Load:
-    """At most one load at a time. It ends by itself, and with the page."""
+    """A load, at most one at a time, which ends by itself, and with the page."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config
@@ -27,7 +27,7 @@ class Load:
 
     @property
     def words(self) -> str:
-        """Return a sentence about the load; "" before the first one."""
+        """Return a sentence about the load, or "" before the first load."""
         if self._task is None:
             return ""
         done = f"{self._committed} transactions committed, {self._aborted} aborted"
@@ -36,7 +36,7 @@ class Load:
         return f"Over: {done}.{self._problem}"
 
     def begin(self) -> str:
-        """Start a load unless one is running; return a sentence about it."""
+        """Start a load unless a load is running; return a sentence about it."""
         if self._task is not None and not self._task.done():
             return self.words
         self._began_s = time.monotonic()
@@ -45,7 +45,7 @@ class Load:
         return f"A load began: it writes to {TOPIC} for {FOR_S:.0f} s."
 
     async def close(self) -> None:
-        """End it."""
+        """End the load."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""Faults that the page makes in a cluster on this machine, each with its proof; a shell.
+"""Faults that the page injects in a cluster on this machine, each with its proof; a shell.
 
-They are the faults of the command line (`oncelog kill`, `pause`, `partition`, `slow`, `heal`). They
-block until their effect is seen, so they are called in a thread.
+They are the faults of the command line (`oncelog kill`, `pause`, `partition`, `slow`, `heal`). The
+calls block until the effect is seen, so they run in a thread.
 """
 
 import time
@@ -17,9 +17,9 @@ SLOW_MS = 200
 
 
 def do_fault(cluster: Cluster, kind: str, target: str) -> str:
-    """Make a fault and return its proof.
+    """Inject a fault and return its proof.
 
-    Raise Failure for a wrong kind or target, or if it failed.
+    Raises Failure for a wrong kind or target, or if the fault failed.
     """
     if kind == "heal":
         cluster.heal()

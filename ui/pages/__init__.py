@@ -1,1 +1,1 @@
-"""HTML of the views, made from documents; no server, no clock, no cluster."""
+"""HTML of the views, created from documents, without server, clock and cluster."""

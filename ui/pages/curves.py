@@ -1,6 +1,6 @@
-"""Curves of a cluster over time, drawn where the page is made; pure.
+"""Curves of a cluster over time, drawn where the page is created; pure.
 
-The numbers are also shown as text beside each curve, for readers who cannot see it.
+The numbers are also shown as text beside each curve, for readers who use no pictures.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ def figure(curve: Curve) -> Html:
 
 
 def _rates(name: str, unit: str, counts: Sequence[tuple[int, float]]) -> Curve:
-    """Return the rate of a rising count. A count that fell has restarted."""
+    """Return the rate of a rising count, which has restarted if it fell."""
     points = [
         (new_ms, round(max(0, new - old) * 1000 / (new_ms - old_ms), 1))
         for (old_ms, old), (new_ms, new) in pairwise(counts)

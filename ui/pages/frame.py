@@ -1,4 +1,4 @@
-"""The frame of every view: head, navigation, age of the data, and missing parts; pure."""
+"""The frame of every view, with head, navigation, age of the data, and missing parts; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ RELOAD_S = 5  # where there is no JavaScript
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFrame:
-    """The frame of all views at one moment. `not_exposed`: sentences about missing parts."""
+    """The frame of all views at one moment; `not_exposed` are sentences about missing parts."""
 
     address: str
     cluster_name: str
@@ -77,7 +77,7 @@ def welcome(address: str) -> str:
     """Return the page that leads to an address without the token.
 
     The next request comes from a page of ours, so the browser sends the cookie that it has just
-    got.
+    received.
     """
     go = element("meta", http_equiv="refresh", content=f"0;url={address}")
     head = element(

@@ -1,4 +1,4 @@
-"""Events as rows of a table. The same event of many partitions is one row; pure."""
+"""Events as rows of a table, with the same event of many partitions in one row; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class _Happened:
         return [*cells, self._lines()] if has_logs else cells
 
     def _lines(self) -> Child:
-        """Lines of node.log that these were read from, behind the name of the node."""
+        """Return the lines of node.log of these events, each after the name of the node."""
         lines = [each["line"] for each in self.events if each["line"] is not None]
         if not lines:
             return None

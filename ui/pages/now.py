@@ -1,4 +1,4 @@
-"""The view Now: nodes, problems, open transactions, the last minutes; pure."""
+"""The view Now, with nodes, problems, open transactions, and the last minutes; pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,7 +48,7 @@ def now_page(
 
 
 def recent_events(events: Document, limit: int, title: str = "What has happened") -> Html:
-    """The newest events, each a line."""
+    """Return the newest events, each as a line."""
     rows = event_rows(events["events"], limit)
     words = table(title, ("Time", "Kind", "What"), rows, empty="nothing since this page's start")
     return section("events", title, words)
@@ -158,14 +158,14 @@ def _open(transactions: Document) -> Html:
 
 
 def ends_words(transaction: Document) -> str:
-    """When a transaction is aborted at the latest, if ever."""
+    """Return a sentence about the latest time of a transaction's abort."""
     if transaction["ends_in_ms"] is not None:
         return duration(max(0, transaction["ends_in_ms"]))
     return "never by itself" if transaction["state"] == "Ongoing" else "it is decided"
 
 
 def partition_links(keys: Sequence[Document], limit: int = 4) -> Html:
-    """Links to partitions, some of many."""
+    """Return links to partitions, only some if there are many."""
     links: list[Child] = []
     for each in keys[:limit]:
         key = (each["topic"], each["partition"])

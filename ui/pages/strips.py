@@ -1,7 +1,7 @@
-"""A partition as bars: one for each replica, open transaction and reader.
+"""A partition as bars, one for each replica, open transaction and reader.
 
-All bars share one axis of offsets. The important part is near the end, so the axis is not linear:
-its first part represents everything before the window, and the rest is to scale. Pure.
+All bars share one axis of offsets. The important part is near the end, so the axis is not linear.
+Its first part represents everything before the window, and the rest is to scale. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 class Shape(NamedTuple):
-    """A layout in pixels. The picture is drawn once for a screen and once for a phone."""
+    """A layout in pixels; the picture is drawn once for a screen and once for a phone."""
 
     name: str
     width: int
@@ -31,7 +31,7 @@ SHAPES = (Shape("wide", 960, 190, 70, 24, 330), Shape("narrow", 366, 112, 30, 15
 
 
 class Axis:
-    """Maps an offset to a position. `window` is the first offset that is to scale."""
+    """A mapping from an offset to a position; `window` is the first offset that is to scale."""
 
     def __init__(self, shape: Shape, start: int, stable: int, end: int) -> None:
         self.shape = shape
@@ -41,7 +41,7 @@ class Axis:
         self._left = shape.labels + (shape.broken if self.is_broken else 0)
 
     def x(self, offset: float) -> float:
-        """The place of an offset, within the strip."""
+        """Return the position of an offset, within the strip."""
         if offset >= self.window:
             share = (min(offset, self.end) - self.window) / max(1, self.end - self.window)
             return self._left + share * (self.shape.width - 8 - self._left)
@@ -50,7 +50,10 @@ class Axis:
 
 
 def strips(row: Row) -> Html:
-    """Draw replicas, open transactions and groups of a partition. `row`: `documents.partition`."""
+    """Draw replicas, open transactions and groups of a partition.
+
+    row: the result of `documents.partition`.
+    """
     end, stable = row["high_watermark"], row["last_stable"]
     if end is None or stable is None:
         return element("p", "no leader tells offsets", class_="empty")
@@ -108,7 +111,7 @@ def _hatching(shape: Shape) -> Html:
 
 
 def _marks(axis: Axis, start: int, stable: int, end: int, height: int) -> Html:
-    """The offsets that have a name, as lines through all strips."""
+    """Return the offsets that have a name, as lines through all strips."""
     marks = [(axis.x(stable), f"LSO {number(stable)}", "mark stable", "end")]
     if axis.is_broken:
         marks.append((axis.x(start), f"start {number(start)}", "mark", "start"))
@@ -199,7 +202,7 @@ def _label(axis: Axis, words: str, kind: str) -> Html:
 
 
 def _bar(axis: Axis, first: int, end: int, kind: str, title: str) -> Html:
-    """Return a bar between two offsets. An open transaction is always wide enough to be visible."""
+    """Return a bar between two offsets; an open transaction is always wide enough to be visible."""
     x, to = axis.x(first), axis.x(end)
     width = max(3.0 if kind.startswith("open") else 0.0, to - x)
     size = {"x": f"{x:.1f}", "width": f"{width:.1f}", "height": 20, "y": 3}

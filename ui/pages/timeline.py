@@ -1,4 +1,4 @@
-"""The view Timeline: events on one axis and as a list; pure."""
+"""The view Timeline, with events on one axis and as a list; pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,9 +24,9 @@ def timeline_page(
     samples: Sequence[ClusterSample] = (),
     window: TimeWindow | None = None,
 ) -> str:
-    """Return the view. started_ms: since when events are recorded.
+    """Return the view; `started_ms` is when recording began.
 
-    Without `window`, it shows all.
+    Without `window`, the view shows all events.
     """
     found = events["events"]
     has_logs = any(each["line"] for each in found)
@@ -53,7 +53,7 @@ def timeline_page(
 
 
 def window_address(start_ms: float, minutes: int) -> str:
-    """Return the address of a stretch of time."""
+    """Return the address of a time range."""
     middle = datetime.fromtimestamp((start_ms + minutes * MINUTE_MS / 2) / 1000)
     return f"/timeline?at={middle:%Y-%m-%dT%H:%M:%S}&minutes={minutes}"
 

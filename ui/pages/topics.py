@@ -34,7 +34,7 @@ PARTITIONS_MAX = 500  # shown for a topic; its JSON has all of them
 
 
 def topics_page(frame: PageFrame, topics: Document) -> str:
-    """Return the view of all topics, internal ones last."""
+    """Return the view of all topics, with internal topics last."""
     listed = sorted(topics["topics"], key=lambda each: (each["is_internal"], each["topic"]))
     rows = [
         [
@@ -118,7 +118,7 @@ def _without(away: list[str]) -> str:
 
 
 def partition_page(frame: PageFrame, found: Document) -> str:
-    """Return the view of one partition; `found`: `documents.partition`."""
+    """Return the view of one partition; `found` is the result of `documents.partition`."""
     (row,) = found["partitions"]
     key = (row["topic"], row["partition"])
     heading = joined(link(topic_address(key[0]), key[0]), f"/{key[1]}")

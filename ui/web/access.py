@@ -1,4 +1,4 @@
-"""Access to the page: with the token, from this machine, and from our own pages; pure.
+"""Access to the page, with the token, from this machine, and from our own pages; pure.
 
 - The Host header must name this server. Otherwise a name of another site could lead to it (DNS
   rebinding).
@@ -34,16 +34,16 @@ class PageAccess:
 
     @property
     def cookie_name(self) -> str:
-        """Browsers keep cookies by host alone, so the port is in the name."""
+        """Return the cookie's name with the port, since browsers store cookies by host alone."""
         return f"oncelog_ui_{self.port}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names under which this server may be asked."""
+        """Return the names under which clients may address this server."""
         return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
 
     def refused(self, method: str, headers: Mapping[str, str]) -> str | None:
-        """Return why a request is refused before its token is checked; None if it is not."""
+        """Return why a request is refused before its token is checked, or None."""
         host = headers.get("host", "").lower()
         if host not in self.hosts:
             return REFUSED_HOST
@@ -72,7 +72,7 @@ class PageAccess:
         return any(_equal(pair, f"{self.cookie_name}={self.cookie}") for pair in pairs)
 
     def is_token(self, given: str) -> bool:
-        """Whether a text is the token."""
+        """Return whether a text is the token."""
         return _equal(given, self.token)
 
     def cookie_header(self) -> str:

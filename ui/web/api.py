@@ -1,4 +1,4 @@
-"""The JSON twins of the views, and the stream that says when they have changed."""
+"""The views as JSON, and the stream that reports their changes."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -53,12 +53,12 @@ class JsonTwins:
         return handler
 
     async def cluster(self, request: Request) -> Response:
-        """Nodes, counts and troubles."""
+        """Return nodes, counts and troubles."""
         facts = await self._site.first_facts()
         return JSONResponse(shortened(documents.cluster(facts, now_ms())))
 
     async def events(self, request: Request) -> Response:
-        """The newest events, or those of a stretch of time by ?at= and ?minutes=."""
+        """Return the newest events, or those of a time range by ?at= and ?minutes=."""
         facts = await self._site.first_facts()
         try:
             window = TimeWindow.asked(request.query_params, now_ms())
@@ -87,7 +87,7 @@ class JsonTwins:
         return JSONResponse(found)
 
     async def records(self, request: Request) -> Response:
-        """Records of ?topic=&partition=, by &offset= or &time=."""
+        """Return records of ?topic=&partition=, by &offset= or &time=."""
         try:
             number = partition_asked(request.query_params)
             key = (request.query_params.get("topic", ""), number or 0)
@@ -101,7 +101,7 @@ class JsonTwins:
         return JSONResponse({"as_of_ms": now_ms(), **found})
 
     async def changes(self, request: Request) -> Response:
-        """Stream server-sent events, one for new data, at most two a second."""
+        """Stream server-sent events, one for new data, at most two per second."""
         if self._site.streams >= STREAMS_MAX:
             return JSONResponse({"error": f"{STREAMS_MAX} pages are open already"}, 503)
         return StreamingResponse(self._stream(request), media_type="text/event-stream")

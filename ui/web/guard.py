@@ -1,4 +1,4 @@
-"""The guard of all addresses. It refuses what `access` refuses, and adds security headers."""
+"""The guard of all addresses, which refuses requests by `access`, and adds security headers."""
 
 from urllib.parse import parse_qsl, urlencode
 
@@ -24,7 +24,7 @@ BROWSERS_OBEY = {
 
 
 class Guard:
-    """An ASGI application around another; see the top of the file."""
+    """An ASGI application around another application (see the top of the file)."""
 
     def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app, self._access = app, access
@@ -49,7 +49,7 @@ class Guard:
             await self._app(scope, receive, send_guarded)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """Return the answer to a refused request; None if it may reach the views."""
+        """Return the answer to a refused request, or None if the request may reach the views."""
         headers, path = Headers(scope=scope), scope["path"]
         refused = self._access.refused(scope["method"], headers)
         if refused is not None:

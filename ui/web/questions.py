@@ -1,4 +1,4 @@
-"""Parse query strings within bounds, before anything is done."""
+"""Parsing of query strings within bounds, before anything is done."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
 async def records_asked(
     admin: Admin, key: TopicPartition, query: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the records that a query requests. Raise ValueError with a sentence if it is wrong."""
+    """Return the records that a query requests; raise ValueError with a sentence if invalid."""
     isolation = query.get("isolation") or "read_uncommitted"
     if isolation not in ISOLATIONS:
         raise ValueError(f"isolation is one of {', '.join(ISOLATIONS)}")
@@ -35,7 +35,10 @@ async def records_asked(
 
 
 def partition_asked(query: Mapping[str, str]) -> int | None:
-    """Return the number of a partition; None without one. Raise ValueError for a wrong number."""
+    """Return the number of a partition, or None without one.
+
+    Raises ValueError for a wrong number.
+    """
     return _number("partition", query.get("partition", ""))
 
 

@@ -1,4 +1,4 @@
-"""The page of one run: its report as a view and as JSON, behind the same guard."""
+"""The page of one run, with its report as a view and as JSON, behind the same guard."""
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -14,7 +14,7 @@ from .guard import Guard
 
 
 def run_application(report: RunReport, folder: str, access: PageAccess) -> ASGIApp:
-    """Return the ASGI application of a run. It allows no changes."""
+    """Return the ASGI application of a run, which allows no changes."""
     view, data = run_view(report, folder), report.as_json()
 
     async def page(request: Request) -> Response:

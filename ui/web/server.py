@@ -1,4 +1,4 @@
-"""Serves an application on loopback until a signal."""
+"""The server of an application on loopback, which runs until a signal."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ LAST_ANSWERS_S = 2
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to us."""
+    """A server that leaves signals to this program."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -28,7 +28,7 @@ class _Server(uvicorn.Server):
 def listening_socket(port: int | None) -> socket.socket:
     """Return a socket on loopback, by default on a free port.
 
-    Raise Failure if the port is in use.
+    Raises Failure if the port is in use.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -51,7 +51,7 @@ async def serve(
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, or until the task is cancelled.
 
-    on_end: ends streaming answers.
+    on_end: a function that ends streaming answers.
     """
     config = uvicorn.Config(
         app,

@@ -1,4 +1,4 @@
-"""The state that all addresses share: the facts, the permissions, the end of the process."""
+"""The state that all addresses share, with facts, permissions, and the end of the process."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ Change = Callable[[Mapping[str, str]], Awaitable[str]]  # sentences by the field
 
 
 def now_ms() -> int:
-    """Wall-clock time."""
+    """Return the wall-clock time."""
     return time.time_ns() // 1_000_000
 
 
@@ -27,7 +27,7 @@ def now_ms() -> int:
 class Site:
     """The page of one cluster.
 
-    abort: ends a transaction; None without --allow-writes. fault: makes a fault or starts a load;
+    abort: ends a transaction, None without --allow-writes. fault: injects a fault or starts a load,
     None with --read-only, and if the cluster is not on this machine.
     """
 
@@ -43,7 +43,7 @@ class Site:
 
     @property
     def facts(self) -> ClusterFacts:
-        """The facts that are known now."""
+        """Return the currently known facts."""
         return self.observer.facts
 
     async def first_facts(self, within_s: float = FIRST_FACTS_S) -> ClusterFacts:

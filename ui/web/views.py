@@ -1,4 +1,4 @@
-"""The views, each with its own address. A handler takes the facts and renders them."""
+"""The views, each with its own address, where a handler takes the facts and renders them."""
 
 from typing import Any
 

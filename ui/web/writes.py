@@ -1,7 +1,7 @@
-"""The changes that the page offers: aborting a transaction, and faults of a local cluster.
+"""The changes that the page offers, which are aborts of transactions, and faults.
 
 For an abort (--allow-writes) the user types the id again. An unsafe abort is refused with the
-message of `oncelog txn abort`. A fault is answered with its proof.
+message of `oncelog txn abort`. A fault of a local cluster is answered with its proof.
 """
 
 from urllib.parse import parse_qsl
@@ -72,7 +72,7 @@ class Writes:
 
 
 async def _fields(request: Request) -> dict[str, str] | None:
-    """Return the fields of a form; None if it is too long."""
+    """Return the fields of a form, or None if the form is too long."""
     body = bytearray()
     async for part in request.stream():
         body += part
