@@ -59,16 +59,25 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add_login_options(parser, is_required=False)
-    add("--logs", help="NODE=DIR,NODE=DIR: the data directories of nodes")
-    add("--cluster", type=Path, help="a directory that `oncelog up` made: all its nodes' logs")
-    add("--topic", action="append", default=[], help="may be given more than once")
+    add("--logs", help="The data directories of nodes, as NODE=DIR,NODE=DIR.")
+    add(
+        "--cluster",
+        type=Path,
+        help="The directory of a cluster by `oncelog up`. All its logs are read.",
+    )
+    add("--topic", action="append", default=[], help="The option may be repeated.")
     add("--compacted", action="append", default=[], metavar="TOPIC", help="with --logs, --cluster")
     add_pairs(parser, "--client", "of our client")
-    add("--open-seconds", type=float, help="a transaction open for longer is a violation")
-    add("--out", help="a directory or URL that does not exist yet: violations as lines of JSON")
+    add("--open-seconds", type=float, help="A transaction that is open longer is a violation.")
+    add("--out", help="Write the violations as JSON lines to this new directory or URL.")
     add("--format", choices=("table", "json"), default="table")
     add_spark_options(parser)
-    add("--chunk-size", type=int, default=CHUNK_SIZE, help="offsets that one task looks at")
+    add(
+        "--chunk-size",
+        type=int,
+        default=CHUNK_SIZE,
+        help="The number of offsets that one task reads.",
+    )
     chosen = parser.parse_args(given)
     is_live = bool(chosen.bootstrap or chosen.command_config)
     if sum(bool(place) for place in (is_live, chosen.logs, chosen.cluster)) != 1:
@@ -152,7 +161,9 @@ def _folders(options: argparse.Namespace) -> dict[int, Path]:
     if options.cluster:
         nodes = sorted(options.cluster.glob("node-*"))
         if not nodes:
-            raise CannotRead(f"{options.cluster} holds no node-*: it is no cluster's directory.")
+            raise CannotRead(
+                f"{options.cluster} has no node-* folder, so it is not the directory of a cluster."
+            )
         return {int(node.name.removeprefix("node-")): node for node in nodes}
     found: dict[int, Path] = {}
     for item in filter(None, (options.logs or "").split(",")):
@@ -169,7 +180,7 @@ def _require_new(spark: "SparkSession", out: str) -> None:
     """Raise CannotRead now if the directory exists; Spark itself would fail only at the end."""
     files, path = hadoop_path(spark, out)
     if files.exists(path):
-        raise CannotRead(f"{out} is there already: give --out a directory that does not exist yet.")
+        raise CannotRead(f"{out} exists already. Give --out a directory that does not exist yet.")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,14 @@ from .pieces import ABORT, COMMIT, DATA, PARTITION, bit_of, offsets_in, word_of
 SPANS = "topic string, partition int, start long, end long"
 """Of each partition: the reader was asked for offsets from start (inclusive) to end (exclusive)."""
 KINDS = (
-    (ABORTED_VISIBLE, "shown & aborted", "shown it; its transaction was aborted"),
-    (OPEN_VISIBLE, "shown & open", "shown it; nothing has ended its transaction"),
-    (COMMITTED_HIDDEN, "committed & ~shown", "not shown it, and it is committed"),
-    (PHANTOM_READ, "shown & ~(committed | aborted | open)", "shown it; the log has no such record"),
+    (ABORTED_VISIBLE, "shown & aborted", "shown the record, but its transaction was aborted"),
+    (OPEN_VISIBLE, "shown & open", "shown the record, but its transaction has not ended"),
+    (COMMITTED_HIDDEN, "committed & ~shown", "not shown the record, although it is committed"),
+    (
+        PHANTOM_READ,
+        "shown & ~(committed | aborted | open)",
+        "shown a record that the log does not have",
+    ),
 )
 
 

@@ -75,9 +75,9 @@ def run_failovers(target: BenchTarget, kills: int, say: Callable[[str], None]) -
     """Kill the leader `kills` times; return milliseconds, with p50, p99 and max."""
     cluster = target.cluster
     if cluster is None:
-        raise Failure("Fail-over needs a local cluster: it kills its nodes.")
+        raise Failure("bench failover needs a local cluster, because it kills the nodes.")
     if len(cluster.node_ids) < REPLICAS:
-        raise Failure("Fail-over needs 3 nodes: with fewer nobody can take over.")
+        raise Failure("bench failover needs 3 nodes, because with fewer no node can take over.")
     topic = target.make_topic(1, REPLICAS, 2)
     times_ms: list[float] = []
     for kill in range(kills):
@@ -105,7 +105,7 @@ def _one(cluster: Cluster, topic: str) -> float:
     cluster.start(node)
     drip.stop()
     if drip.failures:
-        raise Failure(f"The producer was told {drip.failures[0]}: the cluster lost its place.")
+        raise Failure(f"The producer got the error {drip.failures[0]}, which must not happen.")
     if first is None:
         raise Failure(f"Nothing was acknowledged for {TIMEOUT_S:.0f} s after the kill.")
     return (first - killed_at) * 1000

@@ -32,7 +32,7 @@ def replication_report(
     curves = [[ms for _, ms in r.middle.latency.curve] for r in results]
     return RunReport(
         command="oncelog bench replication",
-        verdict="What a replica costs",
+        verdict="The cost of a replica",
         charts=[
             BarChart(
                 title, [(r.cell.name, v) for r in results if (v := r.median(value)) is not None]
@@ -62,7 +62,7 @@ def transactions_report(
     """Return the report of the costs of transactions."""
     return RunReport(
         command="oncelog bench txn",
-        verdict="What a transaction costs",
+        verdict="The cost of a transaction",
         words=[
             "One producer, one transaction after another. PLAIN is the time of the same records "
             "by an idempotent producer without transactions, OVERHEAD what the transaction takes "
@@ -78,7 +78,7 @@ def failover_report(environment: Mapping[str, Any], found: Mapping[str, Any]) ->
     names = {"p50_ms": "p50, ms", "p99_ms": "p99, ms", "max_ms": "max, ms"}
     return RunReport(
         command="oncelog bench failover",
-        verdict="What the death of a leader costs",
+        verdict="The cost of a leader's death",
         facts=[("kills", found["kills"]), *((words, found[n]) for n, words in names.items())],
         charts=[BarChart("ms until the next acknowledged write", bars)],
         tables=[described(environment)],

@@ -130,7 +130,9 @@ def bench_target(
         cluster = None
         if is_secured:
             if config is not None:
-                raise Failure("--secure starts a cluster of its own: name no other.", exit_code=2)
+                raise Failure(
+                    "--secure starts its own cluster, so give no other cluster.", exit_code=2
+                )
             cluster = stack.enter_context(Cluster(3, secure=True))
             config = cluster.client_config()
         elif config is None:
@@ -139,7 +141,7 @@ def bench_target(
             if opened is not None and any(s.state == "running" for s in opened.status()):
                 cluster = opened
             else:
-                say("no cluster runs here: starting one of 3 nodes for the measurement")
+                say("no cluster runs here, so a cluster of 3 nodes is started for the measurement")
                 cluster = stack.enter_context(Cluster(3))
             config = cluster.client_config()
         settings = read_settings(ADMIN, config, {})

@@ -216,7 +216,7 @@ def _one(
 
 
 def _smallest(outcome: ProveOutcome, say: Say) -> str:
-    say("looking for the fewest faults that break it")
+    say("searching for the smallest set of faults that breaks the promise")
     return shrunk(outcome, say)
 
 

@@ -98,7 +98,7 @@ class AskedBroker:
             raise MalformedFrame(f"an answer of {size} bytes")
         frame = _received(taken, size, deadline_s)
         if int.from_bytes(frame[:4], "big") != self._correlation_id:
-            raise MalformedFrame("it answers what was not asked")
+            raise MalformedFrame("it answered a request that was not sent")
         return frame
 
     def _connected(self) -> socket.socket:
@@ -110,7 +110,7 @@ class AskedBroker:
             except OSError as problem:
                 self._failures += 1
                 if self._failures == FAILED_CONNECTIONS_MAX:
-                    self._over = f"it takes no connection: {problem}"
+                    self._over = f"it accepts no connection: {problem}"
                 raise ConnectionError(str(problem)) from None
         return self._socket
 

@@ -29,7 +29,7 @@ def survey_lines(survey: Survey) -> Iterator[str]:
     for name, feature in sorted(survey.features.items()):
         yield f"feature {name}  {feature}"
     if not survey.features:
-        yield "features: none are told"
+        yield "features: none are advertised"
     for kind, names in sorted(survey.configs.items()):
         yield f"{kind} keys ({len(names)})  {', '.join(sorted(names)) or '-'}"
 

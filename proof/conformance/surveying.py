@@ -59,7 +59,9 @@ def _survey(broker: AskedBroker, answer: Any, tell: Any) -> Survey:
         if 0 <= row.min_version <= row.max_version < row.min_version + VERSIONS_MAX
     }
     if not advertised or len(answer.api_keys) > APIS_MAX:
-        raise Failure(f"{broker.address} advertises {len(answer.api_keys)} APIs: it is no broker.")
+        raise Failure(
+            f"{broker.address} advertises {len(answer.api_keys)} APIs, so it is not a broker."
+        )
     metadata = _ask_newest(
         broker,
         advertised,
@@ -92,9 +94,9 @@ def _survey(broker: AskedBroker, answer: Any, tell: Any) -> Survey:
 
 def _ask(broker: AskedBroker, key: int, version: int, *, has_offsets: bool) -> AskOutcome:
     if key not in HARMLESS or not is_encodable(key, version):
-        return not_asked("no schema of it here")
+        return not_asked("this client has no schema for it")
     if key in OF_THE_LOGIN and broker.has_login:
-        return not_asked("the login speaks it, and asked again it begins another")
+        return not_asked("it is used by the login, and a second request would begin another login")
     if (key, version) in NEEDS_OFFSETS_TOPIC and not has_offsets:
         return not_asked(f"it would create {OFFSETS_TOPIC}")
     outcome, _ = broker.ask(key, version, HARMLESS[key])

@@ -105,7 +105,7 @@ class DemoFaults(FaultContext[Cluster]):
             self.cluster.pause(node)
         time.sleep(STALL_S)
         self.cluster.resume(node)
-        return Effect(f"node {node}, a follower, stood still for {STALL_S} s", hit)
+        return Effect(f"node {node}, a follower, was paused for {STALL_S} s", hit)
 
     def _stall_and_kill(self, fault: Fault) -> Effect:
         partition = self._partition(fault)
@@ -123,7 +123,7 @@ class DemoFaults(FaultContext[Cluster]):
         failover_ms = self._await_writes(killed_at)
         time.sleep(outage_s(fault))
         self.cluster.start(leader)
-        what = f"nodes {followers} stood still, leader {leader} went on alone and was killed"
+        what = f"nodes {followers} were paused, and leader {leader} continued alone and was killed"
         return Effect(what, hit, failover_ms)
 
     def _blackout(self, fault: Fault) -> Effect:

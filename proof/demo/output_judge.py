@@ -20,13 +20,17 @@ from .enrichment import Enriched, Flight, Group, Sum, added, read_sum_record, ta
 from .flights import Sums
 
 COMMITTED, DOUBTFUL = "committed", "committing"
-MISSING = Anomaly("missing", "demo", "an input that no output was made of")
+MISSING = Anomaly("missing", "demo", "an input has no output")
 UNCOMMITTED = Anomaly(
-    "uncommitted", "demo", "made in a transaction that was aborted, or never asked to commit"
+    "uncommitted",
+    "demo",
+    "an output is from a transaction that was aborted, or that never requested a commit",
 )
-TORN = Anomaly("torn", "demo", "of one transaction some outputs are there and some are not")
+TORN = Anomaly("torn", "demo", "only some outputs of a transaction are visible")
 WRONG_SUMS = Anomaly(
-    "wrong sums", "demo", "a running sum differs from the inputs before it, or the last is missing"
+    "wrong sums",
+    "demo",
+    "a running sum differs from the sum of the inputs before it, or the last sum is missing",
 )
 OUTPUT_ANOMALIES = (
     MISSING,

@@ -20,11 +20,11 @@ from .verdict import print_counts, print_findings, print_number, verdict_json
 TICK_S, SILENCE_MAX_S = 0.2, 4.8
 ERASE = "\r\x1b[K"
 WHAT_IS_BROKEN = {
-    "acks=1": "the leader answers before anybody else has the record",
-    "acks=0": "the producer does not wait for any answer",
-    "idempotence=off": "a batch that is sent again is not recognised",
-    "unclean": "min.insync.replicas=1, and a replica that missed records may lead",
-    "fence=off": "offsets are sent without the group's metadata: nobody sees that a worker is late",
+    "acks=1": "the leader acknowledges a record before a follower has it",
+    "acks=0": "the producer waits for no answer",
+    "idempotence=off": "a repeated batch is not recognized as a duplicate",
+    "unclean": "min.insync.replicas is 1, and a replica that lacks records may become the leader",
+    "fence=off": "offsets are sent without the group's metadata, so a late worker is not detected",
 }
 WITHOUT = {
     "acks=1": "acks=all an acknowledgement is a hope.",

@@ -134,14 +134,14 @@ class Demo:
             stream.start()
             self._doing("the engine reads")
             self._strike(stream, engine, kinds)
-            self._doing("the faults are over: now waiting until all is enriched")
+            self._doing("the faults have ended, and the demo waits until all flights are enriched")
             self._drain(engine)
             self._doing("the engine ends")
             engine.stop()
         finally:
             engine.processes.close()
             stream.finish.set()
-        self._doing("all is read back and judged")
+        self._doing("all outputs are read back and judged")
         self._judge(stream, engine, lines)
         engine.remove_files()
         self.report.failures = stream.failures
@@ -199,9 +199,11 @@ class Demo:
         for fault in islice(schedule(seed, ["kill"]), EXTRA_KILLS_MAX):
             if self.report.hit_batches:
                 break
-            self.say("no kill has hit a batch in flight yet, so nothing is proved: one more kill")
+            self.say(
+                "no kill has hit a batch in flight, which proves nothing, so one more kill follows"
+            )
             self._inflict(faults, fault)
-        self._doing("the faults are over: the rest is sent")
+        self._doing("the faults have ended, and the remaining flights are sent")
         stream.finish.set()
         while stream.is_alive():
             stream.join(0.1)
@@ -226,7 +228,7 @@ class Demo:
             return all(done.get(p, 0) >= end for p, end in self._input_ends().items())
 
         if not reading.wait_for(is_done, engine.drain_timeout_s):
-            self.say(f"the engine is not through after {engine.drain_timeout_s:.0f} s")
+            self.say(f"the engine has not finished after {engine.drain_timeout_s:.0f} s")
 
     def _input_ends(self) -> dict[int, int]:
         ends = reading.ends_of(self.cluster, [TOPIC])

@@ -14,27 +14,33 @@ from .analysis.findings import Anomaly, Finding, Findings
 NO_OFFSET = -1
 
 
-LOST = Anomaly("lost", "contents", "acknowledged, and not there")
-DOUBLED = Anomaly("doubled", "contents", "there more than once; every copy beyond the first counts")
-OUT_OF_ORDER = Anomaly("out of order", "contents", "in a partition, after one with a later key")
-DISPLACED = Anomaly("displaced", "contents", "acknowledged at one offset, found only at another")
-ALTERED = Anomaly("altered", "contents", "there, but not what was sent, or never sent at all")
+LOST = Anomaly("lost", "contents", "an acknowledged record is missing")
+DOUBLED = Anomaly(
+    "doubled", "contents", "a record exists more than once, and each extra copy counts"
+)
+OUT_OF_ORDER = Anomaly(
+    "out of order", "contents", "a record follows a record with a later key in its partition"
+)
+DISPLACED = Anomaly(
+    "displaced", "contents", "a record is not at its acknowledged offset, but at another one"
+)
+ALTERED = Anomaly("altered", "contents", "a record differs from the sent one, or was never sent")
 UNDELIVERED = Anomaly(
     "undelivered",
     "contents",
-    "the producer was told that it failed, or nothing, and it is not there",
+    "a send failed or got no answer, and the record is missing",
 )
 STREAM_ANOMALIES = (LOST, DOUBLED, OUT_OF_ORDER, DISPLACED, ALTERED, UNDELIVERED)
 
 STUCK = Anomaly("stuck", "contents", "the last stable offset is below the high watermark")
-LEFT_OPEN = Anomaly("left open", "contents", "a transaction is not at its end")
+LEFT_OPEN = Anomaly("left open", "contents", "a transaction has not ended")
 OFFSETS_ASTRAY = Anomaly(
-    "offsets astray", "contents", "the group's offset is not the end of its input"
+    "offsets astray", "contents", "the committed offset of the group is not the end of its input"
 )
 END_ANOMALIES = (STUCK, LEFT_OPEN, OFFSETS_ASTRAY)
 
 WRONG_TOTALS = Anomaly(
-    "wrong totals", "contents", "a sum differs from the same sum computed otherwise"
+    "wrong totals", "contents", "a sum differs from the same sum in an independent computation"
 )
 
 Records = Iterable[tuple[int, int, bytes]]

@@ -47,7 +47,7 @@ COUNTED = {
     ),
     EXACTLY_ONCE: "Invoices and offsets are one transaction, so a kill undoes both, or neither.",
 }
-BETWEEN = "The fault fell between two batches. Repeat the step to see what it does in the midst."
+BETWEEN = "The fault hit between two batches. Repeat the step to see its effect within a batch."
 
 
 class Lesson:
@@ -70,7 +70,7 @@ class Lesson:
             ("At least once", lambda: self._killed(AT_LEAST_ONCE)),
             ("Exactly once", lambda: self._killed(EXACTLY_ONCE)),
             ("A zombie", self._zombie),
-            ("A transaction that nobody ends", self._hanging),
+            ("A hanging transaction", self._hanging),
         )
 
     def run(self, first: int = 1) -> None:
@@ -95,7 +95,9 @@ class Lesson:
                 number += 1
         except Quit:
             return
-        self._tell("That was the lesson. Ask the same of your application: oncelog prove --help")
+        self._tell(
+            "The lesson has ended. Test your own application in the same way: oncelog prove --help"
+        )
 
     def _do(self, step: Callable[[], None]) -> None:
         """Run a step; report a problem that ends the step, and let the reader repeat it."""

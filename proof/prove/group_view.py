@@ -90,11 +90,11 @@ def conclusions(facts: WatchedGroup) -> list[str]:
         lines.append(f"which write {_listed(written) if written else 'no topic that was seen'}")
     elif has_moved(facts):
         lines.append(
-            "its offsets went on, and no open transaction was seen with them: either they are "
-            "committed outside of transactions, or transactions were too short to be met"
+            "its offsets advanced, and no open transaction with them was seen. Either they are "
+            "committed outside of transactions, or the transactions were too short to be seen"
         )
     else:
-        lines.append("its offsets did not go on: nothing can be said of how they are committed")
+        lines.append("its offsets did not advance, so it is unknown how they are committed")
     if len(ids) > max(facts.members, 1):
         lines.append(
             f"{len(ids)} transactional ids for {facts.members} members: new ids at each start, or "

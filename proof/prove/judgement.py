@@ -231,7 +231,7 @@ def verdict_of(
         tail = f": {stands_still}" if stands_still else ""
         return ProveVerdict(
             "PROVES NOTHING",
-            f"the application came to a stand, {inputs_are(len(j.pending))} not through{tail}",
+            f"the application stalled, {inputs_are(len(j.pending))} not through{tail}",
         )
     if not faults_met:
         why = "no fault was made" if is_faultless else "no fault met work in flight"

@@ -191,9 +191,9 @@ class Run:
         )
         struck = list(self._strike(striker, application, observed, feeder, cluster))
         feeder.stop()
-        self._say("the faults are over: all is being mended")
+        self._say("the faults have ended, and the repair begins")
         striker.heal()
-        self._say("all is mended: now waiting until nothing moves")
+        self._say("the repair is done, and prove waits until outputs and offsets no longer change")
         self._aborted_ids = feeder.aborted_ids
         end_s = first_fault_s + s.seconds
         drained = self._drain(admin, application, reader, observed, config, begin, end_s)
@@ -362,14 +362,14 @@ class Run:
                 struck, made = left.lasts(partial(striker.strike, fault), is_sure), made + 1
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 for name in striker.restarted[len(self._silent) :]:
-                    self._say(f"{name} asked the brokers for nothing any more, and was restarted")
+                    self._say(f"{name} sent no more requests to the brokers, and was restarted")
                     self._silent.append(name)
                 yield struck
                 if not struck.is_made and fault.sure_tries > 1:
                     groups.append([replace(fault, sure_tries=fault.sure_tries - 1)])
                 worked_s = max(observed.worked_at_s, striker.late.until_s)
                 if time.monotonic() - worked_s > self._timeouts.still_s:
-                    self._say("no progress: all instances are restarted")
+                    self._say("there was no progress, so all instances are restarted")
                     self._restarts += 1
                     application.restart()
 
@@ -389,7 +389,7 @@ class Run:
         read = read_all(config, of_inputs, ends)
         inputs = [(i, r) for r in read if (i := r.header(ID_HEADER) or "").startswith(self._prefix)]
         if not self._aborted_ids.isdisjoint(which for which, _ in inputs):
-            raise Failure("The cluster shows aborted inputs to who reads committed records.")
+            raise Failure("The cluster shows aborted inputs to a read_committed consumer.")
         drain = Drain(
             admin,
             application,

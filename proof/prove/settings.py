@@ -63,7 +63,7 @@ class ProveSettings:
                 option = name.removesuffix("_s").replace("_", "-")
                 raise Failure(f"--{option} lies in {least:g}..{most:g}.", exit_code=2)
         if not self.inputs or not (self.outputs or self.sink):
-            raise Failure("Name a topic of inputs and one of outputs.", exit_code=2)
+            raise Failure("Give a topic of inputs and a topic of outputs.", exit_code=2)
         if set(self.inputs) & set(self.outputs):
             raise Failure(
                 "A topic cannot be input and output of the same application: what it "
@@ -72,15 +72,20 @@ class ProveSettings:
             )
         if self.final is not None and (self.expect is not None or self.fanout != 1):
             raise Failure(
-                "--final judges the last values; it goes without --expect and --fanout.",
+                "--final judges the last values, and cannot be combined with --expect and "
+                "--fanout.",
                 exit_code=2,
             )
         if self.expect is not None and self.fanout != 1:
-            raise Failure("--expect says all that --fanout says: give one of them.", exit_code=2)
+            raise Failure(
+                "--expect and --fanout cannot be combined. Give one of them.", exit_code=2
+            )
         if self.command_config is not None and self.bootstrap is None:
-            raise Failure("--command-config is how to connect to --bootstrap.", exit_code=2)
+            raise Failure("--command-config is used only with --bootstrap.", exit_code=2)
         if self.secure and self.bootstrap is not None:
-            raise Failure("--secure is for the cluster that is made for the run.", exit_code=2)
+            raise Failure(
+                "--secure is used only for a cluster that is started for the run.", exit_code=2
+            )
         matcher(self.match)
         if self.rate * self.seconds > INPUTS_MAX:
             raise Failure(
@@ -91,7 +96,7 @@ class ProveSettings:
         if self.faults is not None:
             needs_brokers = any(fault.needs_brokers for fault in named(self.faults))
             if self.bootstrap is not None and needs_brokers:
-                raise Failure("The brokers of --bootstrap are not ours to kill.", exit_code=2)
+                raise Failure("prove does not kill the brokers of --bootstrap.", exit_code=2)
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), default=str, indent=1)

@@ -138,7 +138,7 @@ def _reading(record: LogRecord, facts: Sequence[Told]) -> list[Line]:
             covered.add(fact.instance)
             name = fact.transactional_id
             how = f"in transaction {name}" if name else "outside of transactions"
-            lost = ", and never heard of it" if fact.is_lost else ""
+            lost = ", and never got an answer" if fact.is_lost else ""
             lines.append(
                 (
                     fact.at_s,

@@ -317,7 +317,7 @@ class Striker:
             time.sleep(0.3)  # a few records more, which it may then process again
         self._application.resume(name)
         paused_s = time.monotonic() - at_s
-        outcome = "its group went on without it" if gone_on else "nobody took its place"
+        outcome = "its group continued without it" if gone_on else "no member took its place"
         if has_begun and paused_s > self._timeouts.transaction_s:
             outcome += "; its transaction has timed out"
         return f"{name} was paused for {paused_s:.1f} s, {where}, and {outcome}"

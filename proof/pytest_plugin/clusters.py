@@ -43,7 +43,7 @@ class Clusters:
     def start(self, nodes: int, **settings: Any) -> Cluster:
         """Start a new cluster; after a failure, remove it and raise Failure with the node's log."""
         if settings.pop("data", None) is not None:
-            raise Failure("Clusters of tests lie in a directory of their own: leave `data` out.")
+            raise Failure("Clusters of tests have their own directory. Do not give `data`.")
         if not self.is_kept:
             guardian.keep("directory", self.directory)
         self.directory.mkdir(mode=0o700, exist_ok=True)

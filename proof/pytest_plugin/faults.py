@@ -85,8 +85,8 @@ class ScheduledFaults(FaultContext[Cluster]):
             raise self.problem
         if self.ended < count and self._is_over:
             raise Failure(
-                f"Only {self.ended} of {count} faults struck: they end with the test. "
-                "Wait for them in the test itself, not in what follows it."
+                f"Only {self.ended} of {count} faults were injected before the test ended. Wait "
+                f"for them in the test itself."
             )
         if self.ended < count:
             raise Failure(f"Only {self.ended} of {count} faults struck in {timeout_s:.0f} s.")

@@ -23,7 +23,7 @@ from .leaks import OpenTransaction, abort, in_words, open_transactions, wait_for
 
 BEGIN_TIMEOUT_S = 40.0
 REPORT_TIMEOUT_MS = 4_000
-LEFT_OPEN = "The test left a transaction open: commit or abort it, then close its producer."
+LEFT_OPEN = "The test left a transaction open. Commit or abort it, then close its producer."
 LOG_LINES = 25
 MARKER = "oncelog(nodes=3, faults='kill,pause', seed=7, allow_open=False, clock='controlled')"
 
@@ -168,7 +168,7 @@ class ClusterInTest:
     def wait_for_faults(self, count: int, timeout_s: float = 60.0) -> None:
         """Wait until this number of faults of the marker's schedule has occurred and is over."""
         if self._faults is None:
-            raise Failure("This test has no faults: give them with the marker `oncelog`.")
+            raise Failure("This test has no faults. Give them with the marker `oncelog`.")
         self._faults.wait(count, timeout_s)
 
     def note(self, text: str) -> None:
@@ -206,11 +206,11 @@ class ClusterInTest:
         if self._faults is not None:
             over_s = self._end(self._faults)
             if self._faults.problem is not None:
-                problems.append(f"A fault went wrong: {self._faults.problem}")
+                problems.append(f"A fault could not be injected: {self._faults.problem}")
             elif not self._faults.ended and not has_failed:
                 problems.append(
-                    f"The test was over after {over_s:.1f} s, before a fault struck, "
-                    "so it proves nothing. Let it do more, or call oncelog.wait_for_faults(1)."
+                    f"The test ended after {over_s:.1f} s, before a fault was injected, so it "
+                    f"proves nothing. Let it do more, or call oncelog.wait_for_faults(1)."
                 )
         try:
             self.cluster.heal()
@@ -225,7 +225,7 @@ class ClusterInTest:
             if self._topics:
                 self.cluster.ask(lambda admin: admin.delete_topics(self._topics))
         except Exception as problem:
-            problems.append(f"The cluster could not be left whole: {problem}")
+            problems.append(f"The cluster could not be repaired after the test: {problem}")
         for node_id in self.cluster.node_ids:
             log, start = self.cluster.node(node_id).log, self._log_starts.get(node_id, 0)
             problems += [

@@ -45,17 +45,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--oncelog-seed",
         type=int,
         metavar="N",
-        help="draw faults from this seed, whatever the markers say",
+        help="draw faults from this seed instead of the markers' seeds",
     )
     group.addoption(
         "--oncelog-keep",
         action="store_true",
-        help="keep the directories of the clusters; failures say where they are",
+        help="keep the directories of the clusters, which failures name",
     )
     group.addoption(
         "--oncelog-secure",
         action="store_true",
-        help="clusters with TLS, logins and an authorizer; tests connect by client_config()",
+        help=(
+            "use clusters with TLS, logins and an authorizer, to which tests connect by "
+            "client_config()"
+        ),
     )
 
 
@@ -67,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_oncelog_requires_its_fixture(item: pytest.Item) -> None:
     """Fail a test with the marker but without the fixture, since its faults would never be made."""
     if item.get_closest_marker("oncelog") and "oncelog" not in getattr(item, "fixturenames", ()):
-        pytest.fail("The marker `oncelog` works through the fixture `oncelog`: ask for it, too.")
+        pytest.fail("The marker `oncelog` needs the fixture `oncelog`. Request the fixture too.")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,16 +13,24 @@ from ...judge.analysis.findings import Anomaly, Findings
 from ...judge.contents import ContentsVerdict
 from .transfer import BALANCE, AccountTransfer, Contents
 
-NO_EVENT = Anomaly("without event", "demo", "a transfer is committed in the database, not in Kafka")
-NO_ROW = Anomaly("without row", "demo", "an event is committed whose transfer the database has not")
+NO_EVENT = Anomaly(
+    "without event", "demo", "a transfer is committed in the database, but not in Kafka"
+)
+NO_ROW = Anomaly(
+    "without row", "demo", "an event is committed, but its transfer is not in the database"
+)
 TOLD_WRONG = Anomaly(
-    "told wrong", "demo", "a block returned and its transfer is not there, or raised and it is"
+    "told wrong",
+    "demo",
+    "a block returned without its transfer, or raised an error although its transfer exists",
 )
 WRONG_BALANCES = Anomaly(
-    "wrong balances", "demo", "an account's balance is not what its transfers make of it"
+    "wrong balances", "demo", "the balance of an account differs from the sum of its transfers"
 )
 HELD_UP = Anomaly(
-    "held up", "demo", "readers waited longer than a check-back takes to end what nobody ends"
+    "held up",
+    "demo",
+    "readers waited longer than a check-back needs to end an abandoned transaction",
 )
 TRANSFER_ANOMALIES = (
     NO_EVENT,

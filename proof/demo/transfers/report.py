@@ -13,8 +13,8 @@ WHAT_IS_BROKEN = {
     "decision-before-prepare": "the database commits before the records are acknowledged",
     "complete-before-commit": "Kafka's transaction is committed before the database's",
     "no-nonce": "all sessions of a service have one transactional id",
-    "two-owners": "the generation is not looked at when a transaction is decided",
-    "no-tombstone": "the check-back aborts without writing that into the table of decisions",
+    "two-owners": "the generation is not checked when a transaction is decided",
+    "no-tombstone": "the check-back aborts without a row in the decision table",
 }
 WITHOUT = {
     "decision-before-prepare": "a prepared transaction a row may have no event.",

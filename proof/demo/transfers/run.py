@@ -138,14 +138,14 @@ class TransfersDemo:
                 raise Failure(f"The services made no transfer. Logs: {self.cluster.data}.")
             watch.start()
             self._strike(faults, started + seconds, kinds)
-            self._doing("the faults are over: now waiting until nothing is open")
+            self._doing("the faults have ended, and the demo waits until no transaction is open")
             self._end_services()
             self.report.at_the_end = self._judge_end()
             waits = watch.end()
         finally:
             self.services.close()
             self.check_back.close()
-        self._doing("all is read back and judged")
+        self._doing("all rows and events are read back and judged")
         self._judge(waits, faults.away)
         self._remove_files()
         self.report.restarts = self.services.restarts

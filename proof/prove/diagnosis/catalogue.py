@@ -54,14 +54,15 @@ _KINDS = (
     FindingKind(
         "offsets-outside-transaction",
         "offsets are committed outside of the transactions that write the output",
-        "a crash between the two leaves one without the other: records doubled, or lost",
+        "a crash between the two leaves one without the other, so records are doubled or lost",
         "send the offsets with sendOffsetsToTransaction, and turn every other commit off",
     ),
     FindingKind(
         "auto-commit",
-        "offsets are committed by a timer, whatever became of the output",
-        "what was committed may not be written yet (lost), what is written not committed (doubled)",
-        "enable.auto.commit=false, and offsets in the transaction that writes the output",
+        "a timer commits offsets, whether or not the output was written",
+        "inputs committed too early are lost in a crash, and inputs not yet committed are doubled",
+        "set enable.auto.commit=false, and commit offsets in the transaction that writes the "
+        "output",
     ),
     FindingKind(
         "commit-before-output",
@@ -71,9 +72,9 @@ _KINDS = (
     ),
     FindingKind(
         "read-uncommitted",
-        "input that is written in transactions is read uncommitted",
-        "what an aborted transaction wrote is processed as if it had happened",
-        "isolation.level=read_committed (the default only of librdkafka)",
+        "transactional input is read uncommitted",
+        "the application processes records of aborted transactions",
+        "set isolation.level=read_committed, which is the default only of librdkafka",
     ),
     FindingKind(
         "no-group-fencing",
@@ -85,7 +86,8 @@ _KINDS = (
     FindingKind(
         "refused-offsets",
         "a transaction is committed although its offsets were refused",
-        "the output counts and its input does not: whoever has the partition now writes it again",
+        "the output counts and its input does not, so the new owner of the partition writes the "
+        "output again",
         "after a refused TxnOffsetCommit (STALE_MEMBER_EPOCH, ILLEGAL_GENERATION) abort, and seek "
         "to the committed offsets",
     ),
@@ -93,105 +95,108 @@ _KINDS = (
         "unstable-offset-fetch",
         "committed offsets are fetched without require_stable",
         "a new owner starts before offsets that are being committed, and processes them again",
-        "isolation.level=read_committed on a client that knows KIP-447",
+        "set isolation.level=read_committed on a client that supports KIP-447",
     ),
     FindingKind(
         "shared-transactional-id",
         "one transactional.id is used by two instances at once",
         "they fence each other, and each start of one aborts the work of the other",
-        "a transactional.id of its own for each instance",
+        "give each instance its own transactional.id",
     ),
     FindingKind(
         "random-transactional-id",
-        "a new transactional.id at each start, and nothing else fences the old one",
+        "each start uses a new transactional.id, and nothing fences the old one",
         "the transaction of a dead or paused predecessor is neither ended nor fenced",
-        "an id that each instance keeps over its restarts, or group metadata in "
-        "sendOffsetsToTransaction",
+        "keep the transactional.id of an instance over its restarts, or pass the group metadata "
+        "to sendOffsetsToTransaction",
     ),
     FindingKind(
         "acks-below-all",
         "output is written with acks below all",
-        "a leader that dies takes acknowledged records with it",
+        "acknowledged records are lost with their leader",
         "acks=all (and enable.idempotence=true)",
     ),
     FindingKind(
         "no-idempotence",
         "output is written without a producer id",
         "a retry after a lost answer writes the record twice",
-        "a transactional producer, with the offsets in its transactions. "
+        "use a transactional producer, with the offsets in its transactions. "
         "enable.idempotence=true alone does not help if the application crashes between "
         "output and offsets",
     ),
     FindingKind(
         "plain-producer",
         "output is written by a producer outside of the transactions",
-        "an abort takes back one half of the output only",
-        "one producer, after init_transactions, for all output",
+        "an abort removes only a part of the output",
+        "use one producer for all output, after init_transactions",
     ),
     FindingKind(
         "retry-in-fresh-producer",
         "records whose answer was lost are sent again by a new producer",
-        "its sequence numbers begin anew, so brokers cannot see that they have the record",
+        "its sequence numbers begin anew, so brokers do not detect the duplicate",
         "keep the producer and let it retry. After a fatal error, begin at the committed "
         "offsets, with a new producer of the same transactional.id",
     ),
     FindingKind(
         "transaction-too-long",
-        "transactions stay open longer than a timeout of theirs or of their consumer",
-        "the coordinator aborts them, or the group gives the partitions away meanwhile",
-        "smaller transactions, or a larger transaction.timeout.ms and max.poll.interval.ms",
+        "transactions stay open longer than their timeout or a timeout of their consumer",
+        "the coordinator aborts them, or the group assigns the partitions to another member "
+        "meanwhile",
+        "use smaller transactions, or a larger transaction.timeout.ms and max.poll.interval.ms",
     ),
     FindingKind(
         "abort-without-seek",
-        "after an abort reading goes on, instead of back",
-        "the input of the aborted transaction is never processed: lost",
+        "after an abort, the application continues to read instead of seeking back",
+        "the input of the aborted transaction is never processed, so it is lost",
         "after abort_transaction, seek to the committed offsets",
     ),
     FindingKind(
         "passed-over",
         "offsets are committed beyond what was written",
-        "inputs below them that are not written are lost with their instance, or with the batch",
+        "inputs below these offsets without an output are lost with their instance or batch",
         "commit an offset only after the outputs of all inputs below it are written. Seek "
         "back for dropped inputs",
     ),
     FindingKind(
         "commit-before-produce",
         "a transaction is committed before all of its batches are answered",
-        "a batch that comes late is refused, or counts for the next transaction: lost, or torn",
+        "a late batch is refused, or counts for the next transaction, so records are lost or in "
+        "the wrong transaction",
         "wait for the answer of each Produce (flush), and then send EndTxn",
     ),
     FindingKind(
         "same-sequence-other-bytes",
         "a batch is sent again with the same sequence number and other records",
-        "brokers take it for the one that they have, and say that it is written: lost, or doubled",
+        "brokers take it for a duplicate, and acknowledge it without writing it, so records are "
+        "lost or doubled",
         "when a batch is repeated, send the same bytes. For other records, use the next "
         "sequence number",
     ),
     FindingKind(
         "state-not-rebuilt",
-        "an aggregate goes on from the committed offset, and its state was not read",
-        "after a restart or a rebalance sums begin anew, or go on from old numbers",
+        "an aggregate continues at the committed offset without reading its state",
+        "after a restart or a rebalance, sums begin anew or continue from old numbers",
         "keep the state in a topic, in the same transaction, and read it when partitions "
         "are assigned",
     ),
     FindingKind(
         "sink-not-atomic",
-        "rows and the note that they are written are not one database transaction",
-        "a crash between the two leaves a row that is written again, or a note without its row",
+        "rows and the record of written rows are not in one database transaction",
+        "a crash between the two leaves a row that is written again, or a record without its row",
         "write the row and the offset (or the id) in one transaction, or upsert by the input's id",
     ),
     FindingKind(
         "v1-late-requests",
-        "transactions of version 1 on brokers that take late requests (KAFKA-17754)",
-        "an EndTxn held up on the network may end the next transaction",
-        "a client with transaction version 2 (KIP-890), or brokers that refuse late requests",
+        "transactions of version 1 are used on brokers that accept late requests (KAFKA-17754)",
+        "a delayed EndTxn may end the next transaction",
+        "use a client with transaction version 2 (KIP-890), or brokers that refuse late requests",
         "exposed",
     ),
     FindingKind(
         "min-insync-1",
-        "min.insync.replicas is 1: acks=all may mean one copy",
+        "min.insync.replicas is 1, so acks=all may mean one copy",
         "the loss of one disk loses acknowledged records",
-        "replication factor 3 and min.insync.replicas=2",
+        "use replication factor 3 and min.insync.replicas=2",
         "exposed",
     ),
 )

@@ -252,7 +252,7 @@ class Drain:
         application = self._application
         ended = [n for n in application.instances if application.has_ended(n)]
         name = (ended or application.instances or application.names)[-1]
-        state = "does not stay up" if ended else "runs, and reads no more"
+        state = "does not stay up" if ended else "runs, but reads no more inputs"
         return f"{name} {state}.{application.told(name)}"
 
 

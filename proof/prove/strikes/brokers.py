@@ -57,5 +57,5 @@ def broker_of(request: Request) -> int:
     """Return the broker to which the request is sent; raise Failure if its id is unknown."""
     broker = request.connection.broker_id
     if broker is None:
-        raise Failure(f"{request.api} went to a broker that has not told its id.")
+        raise Failure(f"{request.api} went to a broker with an unknown id.")
     return broker

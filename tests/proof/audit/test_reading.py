@@ -85,7 +85,7 @@ def test_audit_of_a_live_topic_counts_records_and_transactions(spark, cluster, a
 
 def test_audit_of_unreadable_logs_reports_an_error_in_one_line(spark, tmp_path, capsys):
     assert main(["--cluster", str(tmp_path)]) == 2
-    assert "no cluster's directory" in capsys.readouterr().err
+    assert "not the directory of a cluster" in capsys.readouterr().err
     assert main(["--logs", f"1={tmp_path / 'none'}"]) == 2
     assert "There is no directory" in capsys.readouterr().err
 
@@ -104,7 +104,7 @@ def test_audit_with_a_wrong_argument_reports_an_error_in_one_line(spark, tmp_pat
     assert "is not NAME=VALUE" in refused(capsys, "--logs", str(tmp_path))
     (tmp_path / "made").mkdir()
     asked = ("--logs", f"1={tmp_path}", "--out", str(tmp_path / "made"))
-    assert "is there already" in refused(capsys, *asked)
+    assert "exists already" in refused(capsys, *asked)
     assert "no partition of what is asked for" in refused(capsys, "--logs", f"1={tmp_path}")
 
 

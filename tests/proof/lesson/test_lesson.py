@@ -75,7 +75,7 @@ def test_lesson_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch
         reader.answers("")
         reader.reads("all records after it can be read")
         reader.answers("")
-        reader.reads("That was the lesson")
+        reader.reads("The lesson has ended")
         assert reader.process.wait(60) == 0
     until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
 

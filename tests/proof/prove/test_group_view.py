@@ -46,7 +46,9 @@ def test_group_view_reports_more_transactional_ids_than_members() -> None:
 
 
 def test_group_view_reports_offsets_committed_outside_a_transaction() -> None:
-    assert "no open transaction was seen" in conclusions(facts(look(1), look(5)))[1]
-    assert "no open transaction was seen" in conclusions(facts(look(1), look(5), look(5)))[1]
-    assert "did not go on" in conclusions(facts(look(5), look(5)))[1]
-    assert "did not go on" in conclusions(facts())[1]
+    assert "no open transaction with them was seen" in conclusions(facts(look(1), look(5)))[1]
+    assert ("no open transaction with them was seen") in conclusions(
+        facts(look(1), look(5), look(5))
+    )[1]
+    assert "did not advance" in conclusions(facts(look(5), look(5)))[1]
+    assert "did not advance" in conclusions(facts())[1]

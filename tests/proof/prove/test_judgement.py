@@ -115,7 +115,7 @@ def test_judgement_of_final_values_uses_the_last_value_of_each_key() -> None:
         (Judgement(wrong=[WrongFinal("x", "1", "2")]), 2, "NEITHER: 1 wrong at the end", 1),
         (Judgement(inputs=3), 0, "PROVES NOTHING: no fault met work in flight", 3),
         (Judgement(pending=["a"]), 2,
-         "PROVES NOTHING: the application came to a stand, 1 input is not through: it sleeps", 3),
+         "PROVES NOTHING: the application stalled, 1 input is not through: it sleeps", 3),
         (Judgement(pending=["a"], doubled={"b": 1}), 0, "AT LEAST ONCE: 1 doubled", 1),
     ],
 )  # fmt: skip

@@ -92,7 +92,7 @@ def test_silent_instance_is_restarted_and_takes_over_from_a_paused_one() -> None
         has_gone_on=lambda *_: "restart crashed" in application.struck,
     )
     striker = striker_of(application, observed, LongPolls())
-    assert "its group went on without it" in striker._paused("paused", "before its OffsetCommit")
+    assert "its group continued without it" in striker._paused("paused", "before its OffsetCommit")
     assert application.struck == ["pause paused", "restart crashed"]
     assert striker.restarted == ["crashed"]
 

@@ -175,5 +175,5 @@ def test_plugin_wait_for_faults_after_the_test_raises():
     context = scheduled(GatedCluster())
     context.thread.start()
     context.stop()
-    with pytest.raises(Failure, match="Only 0 of 1 faults struck: they end with the test"):
+    with pytest.raises(Failure, match="Only 0 of 1 faults were injected before the test ended"):
         context.wait(1, 60.0)

@@ -212,11 +212,11 @@ def test_plugin_failure_shows_the_timeline_and_the_open_transactions(pytester):
     assert "plan.py" not in told and "During handling" not in told
     result.stdout.fnmatch_lines([
         "*ERROR at teardown of test_leaks*",
-        "The test left a transaction open: commit or abort it, then close its producer.",
+        "The test left a transaction open. Commit or abort it, then close its producer.",
         "t1-app has had a transaction open for * s (producer *, epoch *).",
         "*partitions *t1-topic/0*",
-        "The test was over after *, before a fault struck, *",
-        "*The marker `oncelog` works through the fixture `oncelog`: ask for it, too.",
+        "The test ended after *, before a fault was injected, *",
+        "*The marker `oncelog` needs the fixture `oncelog`. Request the fixture too.",
         "*'explode' is no fault; there are kill, stop, pause*",
         "*Two nodes are worse than one*",
         "*assert (1 + 1) == 3*",
@@ -241,7 +241,7 @@ def test_plugin_example_of_the_page_runs_as_shown(pytester):
     pytester.makepyfile(page.split("```python\n")[1].split("```")[0])
     result = run(pytester)
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["The test left a transaction open: *", "* s  killed node *"])
+    result.stdout.fnmatch_lines(["The test left a transaction open. *", "* s  killed node *"])
 
 
 # --- nothing is left behind (see `own_temporary_directory`, too)

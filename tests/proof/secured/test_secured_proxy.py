@@ -105,10 +105,10 @@ def test_prove_on_an_existing_secured_cluster_judges_an_application(cluster: Clu
 
 
 def test_prove_on_a_foreign_cluster_requires_its_client_settings() -> None:
-    with pytest.raises(Failure, match="--command-config is how to connect to --bootstrap"):
+    with pytest.raises(Failure, match="--command-config is used only with --bootstrap"):
         oncelog.prove(["true"], command_config="client.properties")
 
 
 def test_prove_on_a_foreign_cluster_with_the_secure_option_is_refused() -> None:
-    with pytest.raises(Failure, match="--secure is for the cluster that is made"):
+    with pytest.raises(Failure, match="--secure is used only for a cluster that is started"):
         oncelog.prove(["true"], secure=True, bootstrap="127.0.0.1:1")
