@@ -58,7 +58,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     ]
     version = WITH_ACLS_VERSION if acls else version
     version = WITH_USERS_VERSION if users else version
-    quotas = [(*entity, sorted(values.items())) for entity, values in tables.quotas.items()]
+    quotas = [_quota_fields(*entry) for entry in tables.quotas.items()]
     version = WITH_QUOTAS_VERSION if quotas else version
     features = [(name, *found) for name, found in sorted(tables.features.items())]
     version = WITH_FEATURES_VERSION if features else version
@@ -85,6 +85,12 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     lists: list[_List] = [(_acl_fields, acls)]
     lists += [(tuple, entries) for entries in (users, quotas, features, subscriptions, former)]
     return _encode(head, topics, tail, lists[: max(0, version - WITH_GROUPS_VERSION)])
+
+
+def _quota_fields(entity: QuotaEntity, values: Mapping[str, float]) -> tuple[object, ...]:
+    """Return the fields of an entity; only those of an address have the address, as the last."""
+    address = () if entity.ip is None else (entity.ip,)
+    return entity.user, entity.client_id, sorted(values.items()), *address
 
 
 def _broker_values(broker: BrokerRegistration) -> tuple[object, ...]:
@@ -192,9 +198,9 @@ def _decode(
         if number % SLICE_PARTITIONS == 0:
             yield
     for number in range(1, 1 + (reader.array() if version >= WITH_QUOTAS_VERSION else 0)):
-        user, client_id, quotas = reader.value()
+        user, client_id, quotas, *ip = reader.value()
         for key, value in quotas:
-            tables.put_quota(QuotaEntity(user, client_id), key, value)
+            tables.put_quota(QuotaEntity(user, client_id, *ip), key, value)
         if number % SLICE_PARTITIONS == 0:
             yield
     for _ in range(reader.array() if version >= WITH_FEATURES_VERSION else 0):

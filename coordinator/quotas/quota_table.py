@@ -1,7 +1,7 @@
-"""The quotas of users and client ids, and the lookup of a client's quota.
+"""The quotas of users, client ids and addresses, and the lookup of a client's quota.
 
-An entity names a user, a client id, or both. The empty name, which no user has, stands for the
-default. None stands for a part that the entity lacks.
+An entity names a user, a client id, both, or an IP address. The empty name, which no user has,
+stands for the default. None stands for a part that the entity lacks.
 """
 
 from collections import Counter
@@ -16,15 +16,17 @@ PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_ra
 # A percentage of a thread's time, which may be a fraction.
 REQUEST_PERCENTAGE = "request_percentage"
 KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+CONNECTION_CREATION_RATE = "connection_creation_rate"  # the only key of addresses
 NAME_BYTES_MAX = 1_000
-RATE_MAX = 2**63 - 1
+RATE_MAX, CONNECTIONS_MAX = 2**63 - 1, 2**31 - 1
 
 
 class QuotaEntity(NamedTuple):
-    """The user, the client id, or both, to which a quota applies."""
+    """The user, the client id, both, or the address, to which a quota applies."""
 
     user: str | None
     client_id: str | None
+    ip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class QuotaChange:
     user: str | None
     client_id: str | None
     values: tuple[tuple[str, float | None], ...]
+    ip: str | None = None
+
+    @property
+    def entity(self) -> QuotaEntity:
+        return QuotaEntity(self.user, self.client_id, self.ip)
 
 
 class ClientLimit(NamedTuple):
@@ -100,17 +107,28 @@ class QuotaTable:
                 return ClientLimit(rate, shared_by)
         return None
 
+    def connection_rate(self, address: str) -> float | None:
+        """Return the most new connections a second from an address, or None without a quota."""
+        for name in (address, DEFAULT):
+            rate = self._values.get(QuotaEntity(None, None, name), {}).get(CONNECTION_CREATION_RATE)
+            if rate is not None:
+                return rate
+        return None
 
-def check_quota(key: str, value: float | None) -> None:
+
+def check_quota(key: str, value: float | None, *, of_address: bool = False) -> None:
     """Raise INVALID_REQUEST for an invalid quota; None, which removes a quota, is valid."""
-    if key not in KEYS:
-        raise InvalidRequest(f"Invalid configuration key {key}; served are {', '.join(KEYS)}")
+    keys = (CONNECTION_CREATION_RATE,) if of_address else KEYS
+    if key not in keys:
+        raise InvalidRequest(f"Invalid configuration key {key}; served are {', '.join(keys)}")
     if value is None:
         return
     if not value > 0:
         raise InvalidRequest(f"Quota {key} must be greater than 0")
     if key == REQUEST_PERCENTAGE:
         return
+    if of_address and value > CONNECTIONS_MAX:
+        raise InvalidRequest(f"Proposed value for {key} is too large for an INT.")
     if value > RATE_MAX:
         raise InvalidRequest(f"Proposed value for {key} is too large for a LONG.")
     if value % 1.0 > 1e-6:

@@ -1,4 +1,4 @@
-"""The rate of new connections, of a listener and of the whole broker (KIP-612).
+"""The rate of new connections of a listener, of an address, and of the whole broker (KIP-612).
 
 When the rate is exceeded, Kafka leaves new connections in the kernel. This broker accepts them,
 counts them, and reads them later. A connection that would wait for too long is closed immediately,
@@ -12,7 +12,8 @@ WAIT_MAX_MS = 10_000
 class CreationRate:
     """A limit of `rate` connections a second; a burst of `burst_ms` does not wait."""
 
-    def __init__(self, rate: int, burst_ms: int) -> None:
+    def __init__(self, rate: float, burst_ms: float) -> None:
+        self.rate = rate
         self._interval_ms, self._burst_ms = 1000 / rate, burst_ms
         self._due_ms = 0.0  # the time of the next connection at an even rate
 

@@ -18,6 +18,7 @@ from ...wire.frame_memory import FrameMemory
 from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener
 from ..environment import listening_socket
+from .address_rates import AddressRates
 from .answer_times import AnswerTimes
 from .connection import Connection
 from .connection_limits import ConnectionLimits
@@ -84,6 +85,7 @@ class KafkaServer:
         self._per_listener: Counter[str] = Counter()
         self._reserved = ""  # the name of the listener that has RESERVED_PLACES
         self._own_rate = self._rate_of(self.config)
+        self._address_rates = AddressRates(services.state, self._burst_ms(self.config))
         self._rates: dict[str, list[CreationRate]] = {}  # the rates that apply to a listener
         self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -133,13 +135,13 @@ class KafkaServer:
             self._servers.append(await server)
         return bound.getsockname()[1]
 
-    @staticmethod
-    def _rate_of(config: BrokerConfig) -> list[CreationRate]:
+    def _rate_of(self, config: BrokerConfig) -> list[CreationRate]:
         rate = config.max_connection_creation_rate
-        if rate == RATE_UNLIMITED:
-            return []
-        burst_ms = (config.quota_window_num - 1) * config.quota_window_size_seconds * 1000
-        return [CreationRate(rate, burst_ms)]
+        return [] if rate == RATE_UNLIMITED else [CreationRate(rate, self._burst_ms(config))]
+
+    @staticmethod
+    def _burst_ms(config: BrokerConfig) -> int:
+        return (config.quota_window_num - 1) * config.quota_window_size_seconds * 1000
 
     def _protocol(self, listener: Listener) -> asyncio.BaseProtocol:
         connection = Connection(self, listener)
@@ -187,6 +189,7 @@ class KafkaServer:
             self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
         rates, now_ms = self._rates[listener.name], self.loop.time() * 1000
+        rates = [*rates, *self._address_rates.of(host)]
         pause_ms = wait_ms(rates, now_ms)
         if pause_ms is None:
             self._log_limited("too fast", "closed a connection from %s: too many come", host)

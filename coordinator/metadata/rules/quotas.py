@@ -2,7 +2,6 @@
 
 from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import PolicyViolation
-from ...quotas.quota_table import QuotaEntity
 from ..cluster_tables import ClusterTables
 from ..commands import AlterClientQuotas
 from ..results import Item, Result
@@ -15,7 +14,7 @@ def alter_client_quotas(tables: ClusterTables, command: AlterClientQuotas) -> St
     items: list[Item] = []
     counter = StepCounter()
     for change in command.changes:
-        entity, item = QuotaEntity(change.user, change.client_id), Item()
+        entity, item = change.entity, Item()
         if entity in tables.quotas or len(tables.quotas) < QUOTAS_MAX:
             for key, value in change.values:
                 tables.put_quota(entity, key, value)

@@ -2,9 +2,11 @@
 
 DescribeClientQuotas, AlterClientQuotas 0-1  users and client ids, by name or their defaults, with
                                              producer_byte_rate, consumer_byte_rate and
-                                             request_percentage.
+                                             request_percentage; IP addresses or their default, with
+                                             connection_creation_rate (KIP-612).
 
-Other keys, and quotas of IP addresses, are refused, since the brokers would not apply them.
+Other keys are refused, since the brokers would not apply them. So are names of hosts, which Kafka
+resolves.
 """
 
 from collections.abc import Mapping
@@ -24,6 +26,7 @@ from ....wire.errors import InvalidRequest, KafkaError, UnsupportedVersion, erro
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
+from ...config.listeners import plain_address
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...security.rights import on_cluster
 from ..answers import NO_ERROR, CodeAndMessage, code_and_message, entries_bytes, of_each
@@ -69,6 +72,8 @@ def _wanted(request: "requests.DescribeClientQuotasRequest") -> dict[str, str | 
                     "Request specified MATCH_TYPE_EXACT, but set match string to null."
                 )
             wanted[kind] = match or "\0"  # no entity has this name, so nothing matches
+            if kind == IP:
+                wanted[kind] = plain_address(wanted[kind] or "") or "\0"
         elif component.match_type in (OF_DEFAULT, ANY):
             if match is not None:
                 raise InvalidRequest("Only MATCH_TYPE_EXACT has a match string.")
@@ -84,7 +89,7 @@ def _wanted(request: "requests.DescribeClientQuotasRequest") -> dict[str, str | 
 
 
 def _parts_of(entity: QuotaEntity) -> dict[str, str]:
-    parts = {USER: entity.user, CLIENT_ID: entity.client_id}
+    parts = {USER: entity.user, CLIENT_ID: entity.client_id, IP: entity.ip}
     return {kind: name for kind, name in parts.items() if name is not None}
 
 
@@ -110,9 +115,8 @@ async def alter_client_quotas(
 
     def sort(each: QuotaChange | KafkaError) -> None:
         if isinstance(each, QuotaChange):
-            entity = QuotaEntity(each.user, each.client_id)
-            outcomes.append(twice if entity in changes else each)
-            changes.setdefault(entity, each)
+            outcomes.append(twice if each.entity in changes else each)
+            changes.setdefault(each.entity, each)
         else:
             outcomes.append(each)
 
@@ -148,17 +152,20 @@ def _change(
             kind, name = part.entity_type, part.entity_name
             if kind in parts:
                 raise InvalidRequest(f"Invalid client quota entity, duplicate entity entry {kind}")
-            if kind == IP:
-                raise InvalidRequest("Quotas of IP addresses are not served.")
-            if kind not in (USER, CLIENT_ID):
+            if kind not in (USER, CLIENT_ID, IP):
                 raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
             if name == "":
                 raise InvalidRequest(f"Empty {kind} not supported")
             if name is not None and len(name.encode()) > NAME_BYTES_MAX:
                 raise InvalidRequest(f"A {kind} takes at most {NAME_BYTES_MAX} bytes.")
-            parts[kind] = DEFAULT if name is None else name
+            parts[kind] = DEFAULT if name is None else _address(name) if kind == IP else name
         if not parts:
             raise InvalidRequest("Invalid empty client quota entity")
+        if IP in parts and len(parts) > 1:
+            raise InvalidRequest(
+                "Invalid quota entity combination, IP entity shouldnot be combined with User or "
+                "ClientId"
+            )
         if len(entry.ops) > OPERATIONS_MAX:
             raise InvalidRequest(f"At most {OPERATIONS_MAX} quotas of an entity are changed.")
         values: dict[str, float | None] = {}
@@ -166,11 +173,19 @@ def _change(
             value = None if operation.remove else operation.value
             if operation.key in values:
                 raise InvalidRequest(f"Duplicate quota key {operation.key}")
-            check_quota(operation.key, value)
+            check_quota(operation.key, value, of_address=IP in parts)
             values[operation.key] = value
     except KafkaError as error:
         return error
-    return QuotaChange(parts.get(USER), parts.get(CLIENT_ID), tuple(values.items()))
+    return QuotaChange(parts.get(USER), parts.get(CLIENT_ID), tuple(values.items()), parts.get(IP))
+
+
+def _address(name: str) -> str:
+    """Return an address in the form in which connections have it."""
+    address = plain_address(name)
+    if address is None:
+        raise InvalidRequest(f"{name} is not a valid IP or resolvable host.")
+    return address
 
 
 def _altered(

@@ -11,6 +11,7 @@ from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import AlterClientQuotas
 from oncelog.coordinator.metadata.rules import quotas as rules
 from oncelog.coordinator.quotas.quota_table import (
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     DEFAULT,
     PRODUCER_BYTE_RATE,
@@ -47,7 +48,7 @@ def test_quota_that_is_most_specific_applies_and_is_shared_by_its_clients():
         found = table.limit(PRODUCER_BYTE_RATE, "u", "c")
         assert found is not None and found.rate == number + 1
         shared_by = None if user is None else "u", None if client_id is None else "c"
-        assert found.shared_by == shared_by
+        assert found.shared_by == QuotaEntity(*shared_by)
     assert table.limit(CONSUMER_BYTE_RATE, "u", "c") is None
 
 
@@ -148,6 +149,40 @@ def test_quotas_are_kept_in_the_metadata_and_its_snapshots():
     )
     cluster.do(AlterClientQuotas(gone))
     assert len(cluster.state.snapshot()) == len(without)
+
+
+def test_quota_of_an_address_hides_the_default_of_addresses():
+    table = QuotaTable()
+    assert table.connection_rate("10.0.0.1") is None
+    table.put(QuotaEntity(None, None, DEFAULT), CONNECTION_CREATION_RATE, 9.0)
+    table.put(QuotaEntity(None, None, "10.0.0.1"), CONNECTION_CREATION_RATE, 2.0)
+    assert (table.connection_rate("10.0.0.1"), table.connection_rate("10.0.0.2")) == (2.0, 9.0)
+    assert table.limit(CONNECTION_CREATION_RATE, "u", "c") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(PRODUCER_BYTE_RATE, 1.0), (CONNECTION_CREATION_RATE, 0.0), (CONNECTION_CREATION_RATE, 0.5),
+     (CONNECTION_CREATION_RATE, 2.0**31)],
+)  # fmt: skip
+def test_quota_of_an_address_with_an_invalid_value_is_refused(key: str, value: float):
+    with pytest.raises(InvalidRequest):
+        check_quota(key, value, of_address=True)
+    check_quota(CONNECTION_CREATION_RATE, 2.0**31 - 1, of_address=True)
+
+
+def test_quotas_of_addresses_are_kept_in_snapshots_beside_those_of_users():
+    cluster = MetadataCluster()
+    values = ((CONNECTION_CREATION_RATE, 5.0),)
+    changes = (
+        QuotaChange("u", None, ((PRODUCER_BYTE_RATE, 5.0),)),
+        *(QuotaChange(None, None, values, ip) for ip in ("10.0.0.1", DEFAULT)),
+    )
+    cluster.do(AlterClientQuotas(changes))
+    state = ClusterState()
+    state.restore(cluster.state.snapshot())
+    assert dict(state.quotas.items()) == {each.entity: dict(each.values) for each in changes}
+    assert state.quotas.has(CONNECTION_CREATION_RATE)
 
 
 def test_quota_entities_beyond_the_maximum_are_refused(monkeypatch: pytest.MonkeyPatch):

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from oncelog.proof.conformance.reasons import FIXED_VOTERS, NO_SHARE, NO_STREAMS, OWN_KEYS, REASONS
 
-IP_QUOTAS = "quotas of IP addresses are not served; max.connection.creation.rate limits all"
 NO_SUCH_GROUPS = "share and streams groups are not served, and there is no KRaft"
 
 CALLS = {
@@ -18,8 +17,6 @@ CALLS = {
 SAME_CALLS = ("deleteShareGroups",)
 
 COMMANDS = {
-    "configs quota ip alter": IP_QUOTAS,
-    "configs quota ip delete": IP_QUOTAS,
     "console-share-consumer": NO_SHARE,
     "share-groups describe": NO_SHARE,
     "streams-groups describe": NO_STREAMS,

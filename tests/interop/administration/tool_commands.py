@@ -93,7 +93,7 @@ def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
 
 
 OF_TOPIC = "--entity-type topics --entity-name t"
-OF_IP = "--entity-type ips --entity-name 127.0.0.9"
+OF_IP, OF_ANY_IP = "--entity-type ips --entity-name 127.0.0.9", "--entity-type ips --entity-default"
 OF_BROKER = "--entity-type brokers --entity-name 2"  # no controller in Kafka's cluster
 CONFIGS = of_tool(
     "ConfigCommand",
@@ -129,9 +129,18 @@ CONFIGS = of_tool(
         "request_percentage=50",
     ),
     *_entity("quota default", "--entity-type users --entity-default", "producer_byte_rate=9000"),
-    row("configs quota ip alter", _alter(OF_IP, "connection_creation_rate=9"), is_exact=True),
-    row("configs quota ip delete", f"--alter {OF_IP} --delete-config connection_creation_rate"),
-    row("configs quota ip describe", f"--describe {OF_IP}", until=r"\A\s*\Z"),
+    *_entity("quota ip", OF_IP, "connection_creation_rate=9"),
+    *_entity("quota ip default", OF_ANY_IP, "connection_creation_rate=9000"),
+    row("configs quota ip bad", _alter(OF_IP, "connection_creation_rate=-1")),
+    row("configs quota ip rate", _alter(OF_IP, "producer_byte_rate=9")),
+    row(
+        "configs quota ip of a user",
+        _alter(f"{OF_IP} --entity-type users --entity-name u", "connection_creation_rate=9"),
+    ),
+    row(
+        "configs quota no ip",
+        _alter("--entity-type ips --entity-name 1.2.3.4.5", "connection_creation_rate=9"),
+    ),
     row("configs quota unknown", _alter("--entity-type users --entity-name u", "no.such.key=1")),
     *_entity(
         "scram",

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.coordinator.metadata.commands import AlterClientQuotas
+from oncelog.coordinator.quotas.quota_table import CONNECTION_CREATION_RATE, DEFAULT, QuotaChange
+from oncelog.node.listener import address_rates
+from oncelog.node.listener.address_rates import AddressRates
 from oncelog.node.listener.creation_rate import WAIT_MAX_MS, CreationRate, wait_ms
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import api_keys, control
 
+from ...coordinator.metadata.metadata_cluster import MetadataCluster
 from ..own_broker import OwnBroker, running
 from .tls.certificates import Certificates
 
@@ -124,3 +129,51 @@ async def test_tls_handshake_waits_for_the_turn_of_its_connection(tmp_path: Path
         assert waited_s[6] > 1.9
     finally:
         await broker.stop()
+
+
+def limited(cluster: MetadataCluster, host: str, rate: float | None) -> None:
+    change = QuotaChange(None, None, ((CONNECTION_CREATION_RATE, rate),), host)
+    cluster.do(AlterClientQuotas((change,)))
+
+
+def test_rate_of_an_address_follows_its_quota_and_the_default() -> None:
+    cluster = MetadataCluster()
+    rates = AddressRates(cluster.state, 0)
+    assert rates.of("10.0.0.1") == []
+    limited(cluster, DEFAULT, 1.0)
+    limited(cluster, "10.0.0.1", 2.0)
+    (own,), (other,) = rates.of("10.0.0.1"), rates.of("10.0.0.2")
+    assert (own.rate, other.rate) == (2.0, 1.0)
+    assert rates.of("10.0.0.1") == rates.of("::ffff:10.0.0.1") == [own], "it goes on counting"
+    limited(cluster, "10.0.0.1", 3.0)
+    assert rates.of("10.0.0.1")[0].rate == 3.0
+    for host in ("10.0.0.1", DEFAULT):
+        limited(cluster, host, None)
+    assert rates.of("10.0.0.1") == rates.of("10.0.0.2") == []
+
+
+def test_rates_of_addresses_beyond_the_maximum_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(address_rates, "RATES_MAX", 2)
+    cluster = MetadataCluster()
+    limited(cluster, DEFAULT, 1.0)
+    rates = AddressRates(cluster.state, 0)
+    first, second = rates.of("a"), rates.of("b")
+    assert rates.of("a") == first
+    rates.of("c")
+    assert rates.of("a") == first
+    assert rates.of("b") != second
+
+
+@pytest.mark.uvloop
+async def test_connection_creation_beyond_the_quota_of_an_address_waits(tmp_path: Path) -> None:
+    async with running(tmp_path, settings=settings()) as broker:
+        change = QuotaChange(None, None, ((CONNECTION_CREATION_RATE, 4.0),), "127.0.0.1")
+        result = await broker.services.controller.submit(
+            AlterClientQuotas((change,)), timeout_ms=30_000
+        )
+        assert result.error == 0
+        waited_s = await answered_s(broker.server.port, 12)
+        assert waited_s[4] < waited_s[11] - 0.9  # the burst of a second waits for nothing
+        assert waited_s[11] > 1.5
