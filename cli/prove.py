@@ -100,6 +100,10 @@ def prove(
     as_is: Annotated[
         bool, Parameter(help="Do not shorten session and transaction timeouts.", negative=())
     ] = False,
+    alone: Annotated[
+        bool,
+        Parameter(help="Start no instance beside --instances: a single process.", negative=()),
+    ] = False,
     no_aborts: Annotated[
         bool, Parameter(help="Add no aborted transactions to the input topics.", negative=())
     ] = False,
@@ -162,8 +166,8 @@ def prove(
         seconds=seconds, rate=rate, seed=chosen, partitions=partitions, bootstrap=bootstrap,
         command_config=None if command_config is None else str(command_config),
         secure=secure, match=match, fanout=fanout, expect=expect, final=final, feed=feed, sink=sink,
-        faults=faults, as_is=as_is, aborts=not no_aborts, start_timeout_s=start,
-        drain_timeout_s=drain, environment=pairs(env),
+        faults=faults, as_is=as_is, alone=alone, aborts=not no_aborts,
+        start_timeout_s=start, drain_timeout_s=drain, environment=pairs(env),
     )  # fmt: skip
     say(f"seed {chosen}")
     outcome = Run(settings, keep, say).go()

@@ -102,6 +102,7 @@ class Traits:
     apis: frozenset[str] = frozenset()
     instances: int = 1  # that run
     has_brokers: bool = False
+    is_alone: bool = False  # no instance may be added
 
 
 # Output outside of Kafka is written between two commits, where there is no request to aim at.
@@ -372,7 +373,8 @@ def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> boo
     """Return whether the fault can be injected in this application now."""
     if fault.needs_brokers and not traits.has_brokers:
         return False
-    if fault.act is Act.ADD and traits.instances >= instances_wanted + INSTANCES_MORE_MAX:
+    most = instances_wanted + (0 if traits.is_alone else INSTANCES_MORE_MAX)
+    if fault.act is Act.ADD and traits.instances >= most:
         return False
     return (
         traits.instances >= fault.instances_min

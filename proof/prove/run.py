@@ -187,7 +187,7 @@ class Run:
             inputs=frozenset(s.inputs),
             outputs=frozenset(s.outputs),
             timeouts=self._timeouts,
-            instances_max=s.instances + INSTANCES_MORE_MAX,
+            instances_max=s.instances + (0 if s.alone else INSTANCES_MORE_MAX),
         )
         struck = list(self._strike(striker, application, observed, feeder, cluster))
         feeder.stop()
@@ -342,7 +342,7 @@ class Run:
         cluster: Cluster | None,
     ) -> Iterator[Struck]:
         s, left = self.settings, _Time(self.settings.seconds)
-        traits = Traits(observed.apis, len(application.instances), cluster is not None)
+        traits = Traits(observed.apis, len(application.instances), cluster is not None, s.alone)
         groups = sure_ones(s.seed, s.seconds, traits, s.instances) if s.seconds else []
         planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over)
         made = 0
@@ -356,7 +356,7 @@ class Run:
             feeder.check()
             if fault.act is not Act.SLOW:
                 left.lasts(striker.late.wait_until_over)
-            traits = Traits(observed.apis, len(application.instances), cluster is not None)
+            traits = Traits(observed.apis, len(application.instances), cluster is not None, s.alone)
             fits = left.has_room(self._timeouts.least_s(fault), at_last=is_sure)
             if is_named or (fits and is_possible(fault, traits, s.instances)):
                 struck, made = left.lasts(partial(striker.strike, fault), is_sure), made + 1

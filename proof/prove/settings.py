@@ -44,6 +44,7 @@ class ProveSettings:
     sink: str | None = None
     faults: str | None = None
     as_is: bool = False
+    alone: bool = False  # no fault starts one more instance: the system is a single process
     aborts: bool = True  # beside the inputs, some in transactions that are aborted
     start_timeout_s: float = 40.0
     drain_timeout_s: float = DEFAULT_DRAIN_S

@@ -220,10 +220,12 @@ class Striker:
         return max(1, self._observed.open_work(request.instance))
 
     def _provoke_rebalance(self) -> None:
-        """Add one instance, or remove one if there are many."""
+        """Add one instance, remove one if there are many, or restart the only one."""
         names = self._application.instances
         if len(names) < self._instances_max:
             self._application.add()
+        elif len(names) == 1:
+            self._application.restart(names[0])
         else:
             self._application.remove(self._chance.choice(sorted(names)))
 

@@ -145,6 +145,8 @@ def test_fault_plan_has_only_faults_applicable_to_the_application() -> None:
     assert foreign and not any(name.startswith("broker") for name in foreign)
     assert "remove" not in names(1, Traits(PLAIN, 1, True))
     assert "add" not in names(1, Traits(PLAIN, 2 + INSTANCES_MORE_MAX, True))
+    assert "add" in names(1, Traits(PLAIN, 2, True))
+    assert "add" not in names(1, Traits(PLAIN, 2, True, is_alone=True))
     assert "kill-at-work" not in foreign
     for seed in range(5):
         drawn = names(seed, Traits(PLAIN - {"Produce"}, 2, True), decks=1)

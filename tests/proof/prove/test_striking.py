@@ -146,3 +146,13 @@ def test_fault_after_a_refusal_waits_until_its_instance_has_continued() -> None:
     striker = striker_of(NoticingApplication(), observed, Refusing())
     struck = striker.strike(FAULTS["error@Produce"])
     assert struck.is_made and looks == ["instance-1"] * 3
+
+
+def test_rebalance_of_a_single_process_is_provoked_by_its_restart() -> None:
+    application = NoticingApplication()
+    striker = Striker(
+        cast(Any, LongPolls()), cast(Any, application), cast(Any, SimpleNamespace()), None, seed=1,
+        inputs=frozenset("i"), outputs=frozenset("o"), timeouts=SoonMissed(), instances_max=1,
+    )  # fmt: skip
+    striker._provoke_rebalance()
+    assert application.struck == ["restart instance-1"]
