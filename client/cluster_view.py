@@ -37,6 +37,7 @@ METADATA, DESCRIBE_QUORUM = 3, 55
 BY_ID_FROM = 12  # Metadata
 READ_HERE_MAX = 500  # partitions; larger answers are read in a thread, not on the event loop
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
+CLOSED = "the client is closed"
 T = TypeVar("T")
 
 
@@ -123,7 +124,7 @@ class ClusterView:
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
         # the last error of each
         self._failed: dict[tuple[str, int, str], tuple[type[KafkaError], str]] = {}
-        self.is_forked = False
+        self.is_forked = self._is_closed = False
         tell_of_forks(self)
 
     @property
@@ -136,8 +137,10 @@ class ClusterView:
         self.is_forked = self.has_connected
 
     async def close(self) -> None:
+        """Close all connections; later calls that need one raise ClientClosed."""
         if self.is_forked:
             return
+        self._is_closed = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -151,8 +154,7 @@ class ClusterView:
         connection get the same error. Otherwise, with a host that does not answer, each caller
         would wait for one more timeout.
         """
-        if self.is_forked:
-            raise ClientClosed(FORKED)
+        self._refuse()
         place = (host, port, channel)
         lock = self._opening.setdefault(place, asyncio.Lock())
         waits = lock.locked()
@@ -165,12 +167,24 @@ class ClusterView:
                 self._failed[place] = failed
                 kind, words = failed
                 raise kind(words)
+            self._refuse()
             try:
-                made = self._connections[place] = await self._open(host, port)
+                made = await self._open(host, port)
             except KafkaError as problem:
                 self._failed[place] = type(problem), str(problem)
                 raise
+            if self._is_closed:  # meanwhile: no later close would find this connection
+                made.close()
+            self._refuse()
+            self._connections[place] = made
             return made
+
+    def _refuse(self) -> None:
+        """Raise ClientClosed if the view may not connect any more."""
+        if self.is_forked:
+            raise ClientClosed(FORKED)
+        if self._is_closed:
+            raise ClientClosed(CLOSED)
 
     def open_connections(self) -> dict[tuple[str, int], BrokerConnection]:
         """Return the open connections without a channel, by address."""

@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.client.cluster_view import BrokerNode, ClusterSnapshot, ClusterView, PartitionInfo
 from oncelog.client.connection import BrokerConnection
+from oncelog.client.failures import ClientClosed
 from oncelog.wire.errors import NetworkException, RequestTimedOut
 from oncelog.wire.identifiers import TopicPartition
 
@@ -96,6 +97,40 @@ class _Full(_Open):
 
     def abort(self) -> None:
         self.is_aborted = True
+
+
+async def test_view_that_is_closed_opens_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
+    await view.connection_to(*ALIVE)
+    await view.close()
+    for call in (view.connection_to(*ALIVE), view.any_broker(), view.refresh()):
+        with pytest.raises(ClientClosed):
+            await call
+    await view.close()
+    assert hosts.opened == [ALIVE]
+
+
+async def test_view_closed_while_it_connects_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, transport = ClusterView("127.0.0.1:1"), _Full()
+    begun, accepted = asyncio.Event(), asyncio.Event()
+
+    async def open_late(host: str, port: int, **_: Any) -> BrokerConnection:
+        begun.set()
+        await accepted.wait()
+        connection = BrokerConnection(host, port, "test", 1_000)
+        connection._transport = transport
+        return connection
+
+    monkeypatch.setattr(BrokerConnection, "open", open_late)
+    connecting = asyncio.create_task(view.connection_to(*ALIVE))
+    await begun.wait()
+    await view.close()
+    accepted.set()
+    with pytest.raises(ClientClosed):
+        await connecting
+    assert transport.is_aborted
 
 
 async def test_request_without_an_answer_fails_at_its_deadline() -> None:
