@@ -16,12 +16,14 @@ import asyncio
 import logging
 from typing import Any, Self
 
+from ..failures import ClientClosed
 from ..loop_thread import BlockingClient
 from ..view_source import Source, view_of
 from .check_back_service import EVERY_MS, OLDER_THAN_MS, CheckBack
 from .resolvers import Resolver
 
 logger = logging.getLogger(__name__)
+CLOSED = "the check-back is closed"
 
 
 class CheckBackTask:
@@ -44,6 +46,7 @@ class CheckBackTask:
             self._view, resolver, older_than_ms=older_than_ms, writer=writer
         )
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -53,12 +56,21 @@ class CheckBackTask:
         await self.close()
 
     async def start(self) -> None:
-        """Ask the resolver and the cluster once, then begin; raise as `CheckBack.check` does."""
+        """Ask the resolver and the cluster once, then begin; raise as `CheckBack.check` does.
+
+        Repeated calls do nothing. Raises ClientClosed if it is closed, also if it is meanwhile.
+        """
+        self._refuse_closed()
+        if self._task is not None:
+            return
         try:
             doubt = await self._check_back.check()
+            self._refuse_closed()
         except BaseException:
             await self.close()
             raise
+        if self._task is not None:  # another start was faster
+            return
         if doubt:
             logger.warning("check-back: %s", doubt)
         self._task = asyncio.create_task(self._check_back.run(every_ms=self._every_ms))
@@ -72,8 +84,13 @@ class CheckBackTask:
                 "the check-back has stopped, so abandoned transactions stay open: %s", reason
             )
 
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise ClientClosed(CLOSED)
+
     async def close(self) -> None:
         """Cancel the task, and close the resolver."""
+        self._is_closed = True
         task, self._task = self._task, None
         try:
             if task is not None:

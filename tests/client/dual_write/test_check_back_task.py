@@ -14,6 +14,7 @@ from oncelog.client.cluster_view import ClusterView
 from oncelog.client.connection import BrokerConnection
 from oncelog.client.dual_write.resolvers import resolver_of
 from oncelog.client.dual_write.stop_words import CheckedBackError
+from oncelog.client.failures import ClientClosed
 from oncelog.wire.errors import InvalidConfig
 
 from .ledger import Ledger, assert_equal, open_transactions
@@ -42,8 +43,11 @@ async def test_check_back_task_ends_an_open_transaction(
                 options: Any = {"older_than_ms": 0, "every_ms": 10, "writer": topic}
                 if is_blocking:
                     service = BlockingCheckBack(bootstrap, resolver, **options)
-                    with await asyncio.to_thread(service.__enter__):
+                    await asyncio.to_thread(service.start)
+                    try:
                         await until_none_is_open(bootstrap)
+                    finally:
+                        await asyncio.to_thread(service.close)
                 else:
                     async with CheckBackTask(bootstrap, resolver, **options):
                         await until_none_is_open(bootstrap)
@@ -139,6 +143,39 @@ async def test_check_back_task_with_a_wrong_cluster_setting_does_not_start(
     blocking = BlockingCheckBack(source, DatabaseResolver(server.connect))
     with pytest.raises(ValueError, match=r"typo\.pem cannot be read"):
         await asyncio.to_thread(blocking.start)
+
+
+async def test_check_back_task_started_twice_runs_one_task(tmp_path: Path) -> None:
+    alone = asyncio.all_tasks()
+    resolver = DatabaseResolver(lambda: sqlite3.connect(tmp_path / "d"))
+    service = CheckBackTask(NOWHERE, resolver, every_ms=1)
+    await asyncio.gather(service.start(), service.start())
+    await service.start()
+    assert len(asyncio.all_tasks() - alone) == 1
+    await service.close()
+    assert asyncio.all_tasks() == alone
+
+
+async def test_check_back_task_closed_during_its_start_runs_no_task(tmp_path: Path) -> None:
+    alone, begun, connected = asyncio.all_tasks(), asyncio.Event(), asyncio.Event()
+
+    async def connect() -> sqlite3.Connection:
+        begun.set()
+        await connected.wait()
+        return sqlite3.connect(tmp_path / "d")
+
+    service = CheckBackTask(NOWHERE, DatabaseResolver(connect), every_ms=1)
+    starting = asyncio.create_task(service.start())
+    await begun.wait()
+    closing = asyncio.create_task(service.close())
+    await asyncio.sleep(0)
+    connected.set()
+    with pytest.raises(ClientClosed):
+        await starting
+    await closing
+    with pytest.raises(ClientClosed):
+        await service.start()
+    assert asyncio.all_tasks() == alone
 
 
 async def test_check_back_task_waits_for_an_unreachable_cluster(
