@@ -22,6 +22,7 @@ from .compiled_once import compile_once
 from .interop.client_peers import KAFKA, running
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import KafkaPeer, archive_classes, is_enabled
+from .loops import UvLoop, run_in_new_loop
 from .pipeline.spark_session import spark  # noqa: F401 (a fixture)
 from .rounds import ROUND, round_number, skipped
 
@@ -34,6 +35,7 @@ HANGS_AFTER_S = 600  # seconds after which a coroutine counts as hung
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare Kafka's jars once, and restore signals that a shell has ignored."""
+    uvloop.new_event_loop = UvLoop  # also in the threads of blocking clients
     control.prepare(18, 0)  # before Hypothesis is there: kio would make strategies of its types
     from hypothesis import settings
 
@@ -112,8 +114,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an async test to its end in an event loop of its own."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    run = uvloop.run if pyfuncitem.get_closest_marker("uvloop") else asyncio.run
-    run(_with_fixtures(pyfuncitem))
+    is_uvloop = pyfuncitem.get_closest_marker("uvloop") is not None
+    run_in_new_loop(_with_fixtures(pyfuncitem), is_uvloop=is_uvloop)
     return True
 
 
