@@ -42,7 +42,10 @@ def with_table(
     if missing:
         lines += ["", f"Recipes without a verdict: {', '.join(missing)}."]
     for name, why in refused.items():
-        lines += ["", f"Refused by its second reading, and without a verdict: {name} ({why})."]
+        lines += [
+            "",
+            f"{name} has no verdict, because its second reading refused it ({why}).",
+        ]
     return f"{page.partition(MADE)[0]}{MADE}\n" + "\n".join(lines) + "\n"
 
 

@@ -122,14 +122,14 @@ def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRu
     kinds = [CATALOGUE[n] for f in worst.findings if (n := f.partition(" ")[0]) in CATALOGUE]
     lines = [
         f"# {printable(recipe.title)}", "",
-        *([] if is_sure else [f"**{fields['verdict']}.** Do not send this yet: a promise is called "
-          "broken when it was seen in two seeds here and in two on Apache Kafka 4.4, and when a "
-          "second reader has held the program against the documentation.", ""]),
+        *([] if is_sure else [f"**{fields['verdict']}.** Do not send this yet. A promise is called "
+          "broken if two seeds on oncelog and two seeds on Apache Kafka 4.4 broke it, and if a "
+          "second reader has compared the program with the documentation.", ""]),
         "## What was done", "",
         f"`{fields['command']}` starts a cluster, feeds unique inputs, starts "
         f"{recipe.prove.get('instances', 2)} instances of the program in the recipe "
-        f"`{recipe.name}`, makes faults for {worst.fault_seconds:g} s, mends all, and reads what "
-        "was committed. It was run with " + ", ".join(
+        f"`{recipe.name}`, injects faults for {worst.fault_seconds:g} s, repairs everything, and "
+        "reads the committed outputs. It was run with " + ", ".join(
             f"{name} {fields['versions'][name]}" for name in list(fields["versions"])[:2]
         ) + f", on {fields['machine']}.", "",
         "## What is expected", "",
@@ -139,11 +139,12 @@ def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRu
         *(f"| {run.seed} | {run.cluster} | {run.verdict}: {run.why} | {run.met} | "
           f"{', '.join(run.findings) or 'none'} |" for run in runs), "",
         f"## One record, seed {worst.seed}", "",
-        f"What the protocol showed of {worst.story_of or 'it'}:", "",
+        f"These are the events of {worst.story_of or 'one record'}:", "",
         "```", *worst.story, "```", "",
         "## The smallest plan", "",
         f"`--faults {worst.smallest}`" if worst.smallest else
-        "Not looked for: `oncelog certify ... --shrink`. The plan was " + ", ".join(worst.faults)
+        "`oncelog certify ... --shrink` finds the smallest plan. The plan of this run was "
+        + ", ".join(worst.faults)
         + ".", "",
         *(line for kind in kinds for line in
           (f"## {kind.name}", "", f"{kind.title.capitalize()}: {kind.why}. Remedy: {kind.remedy}.",
@@ -157,9 +158,10 @@ def sentences(run: CertifiedRun) -> str:
     faults = [line.partition("FAULT ")[2] for line in run.story if "FAULT " in line]
     told = [f"Seed {run.seed} on {run.cluster}: {run.why}."]
     if run.story_of:
-        told.append(
-            f"The record {run.story_of}" + (f" met: {faults[0]}." if faults else " met no fault.")
-        )
+        name, _, kind = run.story_of.partition(", ")
+        met = f"met this fault: {faults[0]}" if faults else "met no fault"
+        told.append(f"The record {name}{f' ({kind})' if kind else ''} {met}.")
     wrong = [f.partition(" ")[0] for f in run.findings if f.endswith("(wrong)")]
-    told.append(f"The protocol shows {', '.join(wrong) if wrong else 'no mistake of the program'}.")
+    shown = f"these findings: {', '.join(wrong)}" if wrong else "no mistake of the program"
+    told.append(f"The protocol shows {shown}.")
     return " ".join(told)

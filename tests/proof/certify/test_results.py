@@ -105,8 +105,9 @@ def test_certify_report_of_an_unrepeated_violation_says_not_to_send_it() -> None
 
 def test_certify_sentences_of_a_violation_are_three() -> None:
     assert sentences(BROKEN) == (
-        "Seed 2 on oncelog: 1 doubled. The record r1-000001, doubled met: kill -9 of instance-1. "
-        "The protocol shows no-idempotence."
+        "Seed 2 on oncelog: 1 doubled. The record r1-000001 (doubled) met this fault: "
+        "kill -9 of instance-1. "
+        "The protocol shows these findings: no-idempotence."
     )
 
 
