@@ -28,7 +28,7 @@ FOUND_AS = {
 
 
 @pytest.mark.parametrize("switch", FOUND_AS)
-def test_chaos_run_of_nodes_with_a_planted_bug_reports_it(
+def test_chaos_run_of_nodes_with_a_planted_bug_reports_a_violation(
     switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FaultyCluster, "node_type", node_with(switch))

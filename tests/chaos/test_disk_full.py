@@ -25,7 +25,7 @@ RECORDS, RECORD_BYTES = 2500, 10_000
 
 
 @pytest.mark.in_turn
-def test_leader_with_a_full_disk_hands_over_and_no_acknowledged_record_is_lost(
+def test_leader_with_a_full_disk_is_replaced_and_no_acknowledged_record_is_lost(
     tmp_path: Path,
 ) -> None:
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:

@@ -304,7 +304,7 @@ def test_live_view_ended_by_a_signal_leaves_no_process_and_restores_the_terminal
     assert all(is_refused(port) for port in ports)
 
 
-def test_top_in_a_terminal_obeys_keys_and_restores_the_terminal_at_its_end(
+def test_top_in_a_terminal_reacts_to_keys_and_restores_the_terminal_at_its_end(
     scratch: Path, cluster: Cluster
 ) -> None:
     command = Looker("top", scratch, cluster)

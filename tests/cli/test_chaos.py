@@ -79,7 +79,7 @@ def test_chaos_broker_settings_are_all_known_keys() -> None:
     assert {*CONFIG} <= set(BROKER_KEYS)
 
 
-def test_chaos_outcome_with_fewer_than_half_of_its_faults_done_proves_too_little() -> None:
+def test_chaos_outcome_with_fewer_than_half_of_its_faults_hit_is_no_proof() -> None:
     assert RunOutcome(faults={"kill": 2}, tried=3).has_hit
     assert not RunOutcome(faults={"kill": 2}, tried=4).has_hit
     assert not RunOutcome().has_hit

@@ -31,7 +31,7 @@ def written(folder: Path, history: History, without: frozenset[str] = frozenset(
     return folder
 
 
-def test_check_of_a_clean_history_exits_zero_and_lists_the_checks_left_out(
+def test_check_of_a_clean_history_exits_zero_and_lists_the_omitted_checks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written(tmp_path, History.of(ModelCluster(2).recorder), frozenset({"batches"}))

@@ -60,7 +60,7 @@ def listed(text: str) -> Iterator[list[str]]:
             yield command.split()
 
 
-def test_every_command_is_listed_for_a_run_in_a_terminal_or_exempt() -> None:
+def test_command_of_each_name_is_run_in_a_terminal_or_listed_as_exempt() -> None:
     every = set(commands(build()))
     leaves = {path for path in every if not any(p[:-1] == path for p in every if p)}
     tried = {tuple(words[:n]) for words in listed(SHORT + LONG) for n in (1, 2)}
@@ -71,7 +71,7 @@ def test_every_command_is_listed_for_a_run_in_a_terminal_or_exempt() -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("listing", [SHORT, LONG], ids=["short", "long"])
-def test_every_command_on_a_narrow_terminal_breaks_lines_only_between_words(
+def test_command_of_each_name_on_a_narrow_terminal_breaks_lines_only_between_words(
     tmp_path: Path, listing: str, width: int
 ) -> None:
     (tmp_path / "lines.txt").write_text("one\ntwo\n")

@@ -9,7 +9,9 @@ from cyclopts import App
 from oncelog.cli.main import GROUPS, build, run
 
 
-def test_help_has_each_command_in_one_group(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_help_lists_each_command_in_exactly_one_group(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     verbs = [verb for group in GROUPS.values() for verb in group]
     assert sorted(verbs) == sorted(verb for verb in build() if not verb.startswith("-"))
     assert run(["help"]) == 0

@@ -154,7 +154,7 @@ def test_node_log_with_hostile_names_has_only_printable_lines(cluster: Cluster) 
     assert f"\n{FORGED}" not in log
 
 
-def test_every_command_that_prints_client_names_is_tested_with_hostile_ones() -> None:
+def test_command_that_prints_client_names_is_tested_with_hostile_names() -> None:
     known = {" ".join(command[:size]) for command in COMMANDS for size in (1, 2)} | NO_NAMES
     commands: set[str] = set()
     app = build()

@@ -39,7 +39,7 @@ def commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Callab
             yield from commands(inner, (*path, name))
 
 
-def test_every_command_that_connects_by_an_address_takes_a_client_properties():
+def test_command_that_connects_by_an_address_accepts_a_client_properties_file():
     takes_login: set[str] = set()
     for name, command in commands(build()):
         parameters = inspect.signature(command).parameters

@@ -17,7 +17,9 @@ def lines_of(source: Path) -> list[bytes]:
     return [line for chunk in _lines(str(source)) for _, line in chunk]
 
 
-def test_produce_source_may_be_a_named_pipe_and_not_a_directory(tmp_path: Path) -> None:
+def test_produce_source_is_accepted_as_a_named_pipe_and_refused_as_a_directory(
+    tmp_path: Path,
+) -> None:
     """A bash process substitution, `oncelog produce orders <(generate)`, is a named pipe, too."""
     os.mkfifo(pipe := tmp_path / "pipe")
     assert _sources((pipe,)) == [str(pipe)]
@@ -30,7 +32,9 @@ def test_produce_source_may_be_a_named_pipe_and_not_a_directory(tmp_path: Path) 
             _sources((missing,))
 
 
-def test_produce_line_ending_in_carriage_returns_loses_only_the_last(tmp_path: Path) -> None:
+def test_produce_line_ending_in_carriage_returns_loses_only_the_last_carriage_return(
+    tmp_path: Path,
+) -> None:
     (file := tmp_path / "lines").write_bytes(b"a\r\nb\r\r\n\r\nc\r")
     assert lines_of(file) == [b"a", b"b\r", b"", b"c"]
 

@@ -89,7 +89,7 @@ def test_registry_url_comes_from_named_profile_then_environment_then_current_pro
     assert ClusterOptions(profile="p").registry() == "http://r"
 
 
-def test_profiles_are_listed_used_and_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_commands_list_use_and_delete_profiles(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         run(["profile", "set", name, "--bootstrap", f"{name}:1"])
     run(["profile", "set", "b", "--bootstrap", "b:2"])

@@ -94,7 +94,7 @@ def test_consume_from_an_offset_out_of_range_is_refused(cluster, capsys, place: 
     assert "numbers/0 has no offset 999999: it has offsets 0 to 9" in said
 
 
-def test_consume_reads_the_partitions_that_have_the_offset(cluster, capsys) -> None:
+def test_consume_from_an_offset_reads_only_partitions_that_have_the_offset(cluster, capsys) -> None:
     assert called(cluster, "consume", "numbers", "--offset", "8", "--template", "%p@%o") == 0
     told = capsys.readouterr()
     assert told.out.splitlines() == ["0@8", "0@9"]
@@ -132,7 +132,7 @@ def test_consume_with_a_group_resumes_after_the_last_printed_record(consumed) ->
         assert consumed(place, *options) == []
 
 
-def test_consume_with_a_group_and_until_resumes_at_that_offset(cluster, consumed) -> None:
+def test_consume_with_a_group_and_until_commits_the_until_offset(cluster, consumed) -> None:
     options = ("numbers/0", "--group", "until", "--template", "%o")
     assert consumed(*options, "--until", "3") == ["0", "1", "2"]
     assert consumed(*options) == [str(n) for n in range(3, 10)]

@@ -64,7 +64,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.cluster
-def test_topic_commands_create_alter_and_delete_many_topics(cluster: Cluster, capsys) -> None:
+def test_topic_commands_with_many_names_create_alter_and_delete_all_topics(
+    cluster: Cluster, capsys
+) -> None:
     def told(*arguments: str, code: int = 0) -> str:
         capsys.readouterr()
         assert run(["topic", *arguments, "--data", str(cluster.data)]) == code
@@ -92,6 +94,6 @@ def test_topic_commands_create_alter_and_delete_many_topics(cluster: Cluster, ca
 
 
 @pytest.mark.parametrize("words_of", [parse, target])
-def test_option_with_a_superscript_digit_is_refused_as_no_number(words_of) -> None:
+def test_option_with_a_superscript_digit_is_refused_as_not_a_number(words_of) -> None:
     with pytest.raises(Failure, match="'²' is n"):
         words_of("²")

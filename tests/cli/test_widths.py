@@ -195,7 +195,7 @@ def test_table_on_a_narrow_terminal_fits_and_wraps_only_between_words(
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_table_written_to_a_pipe_has_one_line_a_row(name: str, capsys) -> None:
+def test_table_written_to_a_pipe_has_one_line_for_each_row(name: str, capsys) -> None:
     row, columns, optional = TABLES[name]
     show([row, row], "table", columns=columns, optional=optional)
     told = capsys.readouterr()

@@ -61,7 +61,7 @@ async def test_connection_that_fails_fails_all_waiting_callers_without_another_a
     assert hosts.opened == [DEAF, DEAF], "who comes later tries anew"
 
 
-async def test_connection_attempt_of_a_cancelled_caller_is_used_by_the_next_one(
+async def test_connection_attempt_of_a_cancelled_caller_is_used_by_the_next_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -73,7 +73,7 @@ async def test_connection_attempt_of_a_cancelled_caller_is_used_by_the_next_one(
     assert hosts.opened == [DEAF, DEAF]
 
 
-async def test_broker_with_a_lost_connection_is_asked_only_after_connected_ones(
+async def test_broker_with_a_lost_connection_is_asked_only_after_connected_brokers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")

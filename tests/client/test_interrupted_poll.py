@@ -110,7 +110,9 @@ def test_commit_after_an_interrupted_poll_does_not_commit_its_records(interrupte
     assert committed == [0]
 
 
-def test_close_after_an_interrupted_poll_does_not_commit_it(interrupted: Any) -> None:
+def test_close_after_an_interrupted_poll_does_not_commit_the_polled_records(
+    interrupted: Any,
+) -> None:
     consumer, _ = interrupted
     consumer.close()
     assert committed == [0]

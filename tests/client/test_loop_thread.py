@@ -40,7 +40,7 @@ def test_blocking_client_left_open_does_not_crash_the_exit_of_its_program() -> N
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_blocking_client_used_in_an_exit_handler_still_answers() -> None:
+def test_blocking_client_used_in_an_exit_handler_completes_its_call() -> None:
     end = """
 def say():
     print(thread.run(answer()), thread.run(answer(), 5))

@@ -255,7 +255,7 @@ class TestAiokafka:
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
-def test_kcat_produces_consumes_and_lists(cluster):
+def test_kcat_produces_consumes_and_lists_topics(cluster):
     def kcat(*arguments: str, text: str = "") -> str:
         command = ["kcat", "-b", cluster.bootstrap, *arguments]
         return printed_by(command, input=text)

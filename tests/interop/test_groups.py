@@ -126,7 +126,7 @@ def test_consumer_group_of_three_libraries_continues_after_its_coordinator_is_ki
 
 
 @pytest.mark.in_turn
-def test_consumer_group_with_its_coordinator_killed_in_a_rebalance_completes_it(
+def test_consumer_group_with_its_coordinator_killed_in_a_rebalance_finishes_rebalancing(
     cluster: Cluster, stack: ExitStack
 ) -> None:
     group = "rebalancing"

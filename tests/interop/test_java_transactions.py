@@ -69,7 +69,7 @@ def server(request, tmp_path_factory) -> Iterator[Server]:
 
 
 @pytest.mark.in_turn
-def test_java_transactional_producer_program_prints_ok(server):
+def test_java_transactional_producer_program_passes_all_its_checks(server):
     server.create_topic("java-producer", 2)
     program = PROGRAMS / "TransactionalProducer.java"
     printed = printed_by(java_source(program, server.bootstrap, "java-producer"))

@@ -183,7 +183,9 @@ def _asked_by_default(versions: range) -> set[int]:
 @pytest.mark.parametrize(
     "others", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["every third", "others"]
 )
-def test_answers_of_each_api_version_equal_those_of_apache_kafka(key, others, kafka, ours, served):
+def test_our_answers_in_each_api_version_equal_the_answers_of_apache_kafka(
+    key, others, kafka, ours, served
+):
     if key not in served:
         pytest.skip(f"{API_NAMES[key]} is not served by both")
     found = []
@@ -214,7 +216,7 @@ def _needs(scenario) -> set[int]:
     )
 
 
-def test_answers_to_malformed_frames_equal_those_of_apache_kafka(kafka, ours):
+def test_our_answers_to_malformed_frames_equal_the_answers_of_apache_kafka(kafka, ours):
     found = _judge("frames", 0, *_answers(cases_cluster.frames, 0, kafka, ours))
     runs.update({(FRAMES, False), (FRAMES, True)})
     assert not found, f"{len(found)} differences\n" + "\n".join(found)

@@ -87,7 +87,7 @@ def mortal_broker() -> Iterator[MortalPeer]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_answers_after_coordinator_deaths_equal_those_of_apache_kafka(
+def test_our_answers_after_coordinator_deaths_equal_the_answers_of_apache_kafka(
     scenario: Callable[[RawPeer, int], Iterator[tuple[str, Any]]],
     version: int,
     mortal_kafka: MortalPeer,

@@ -61,7 +61,7 @@ def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
 
 
 @every_library
-def test_read_committed_client_gets_committed_records_and_no_aborted_ones(
+def test_read_committed_client_gets_committed_records_and_no_aborted_records(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
     topic = new_topic(cluster, f"ends-{library}", PARTITIONS)

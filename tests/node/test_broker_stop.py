@@ -34,7 +34,7 @@ async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
 
 
 @pytest.mark.parametrize(("part", "step"), [(LogFlushing, "flush"), (LocalLog, "take_snapshot")])
-async def test_broker_stop_with_a_failing_disk_reports_it(
+async def test_broker_stop_with_a_failing_disk_reports_the_disk_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: type, step: str
 ) -> None:
     """Otherwise a node would seem to end cleanly, and recover at its next start."""

@@ -68,7 +68,7 @@ async def test_clock_advance_triggers_checks_immediately_and_is_kept_in_metadata
         assert log.log_start_offset == 2
 
 
-async def test_log_opened_before_a_clock_advance_uses_it_when_served(
+async def test_log_opened_before_a_clock_advance_is_served_with_the_advanced_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, settings=CONTROLLED) as broker:

@@ -14,7 +14,7 @@ def test_traffic_sum_keeps_the_counts_of_a_dropped_topic() -> None:
     assert [(name, each.messages_in) for name, each in traffic.topics()] == [("orders", 1)]
 
 
-def test_traffic_of_a_recreated_topic_is_counted_apart_from_the_deleted_one() -> None:
+def test_traffic_of_a_recreated_topic_is_counted_apart_from_the_deleted_topic() -> None:
     traffic = Traffic()
     old, new = traffic.of(b"1", "orders"), traffic.of(b"2", "orders")
     new.count_fetch()

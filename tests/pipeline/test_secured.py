@@ -248,7 +248,9 @@ def test_secured_query_with_a_wrong_login_fails_soon_with_a_sentence(
 
 
 @pytest.mark.in_turn
-def test_secured_sink_without_write_permission_reports_it(spark, kafka, checkpoint):
+def test_secured_sink_without_write_permission_reports_the_missing_permission(
+    spark, kafka, checkpoint
+):
     from pyspark.errors import StreamingQueryException
 
     login = kafka.login("SASL_SSL", "PLAIN")

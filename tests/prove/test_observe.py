@@ -84,7 +84,7 @@ def application(address: str, name: str) -> Iterator[None]:
     ("name", "finding"),
     [("read_uncommitted", "read-uncommitted"), ("plain_producer_beside", "plain-producer")],
 )
-def test_observe_reports_the_mistake_of_an_application_while_it_runs(bootstrap, name, finding):
+def test_observe_of_a_running_application_reports_its_mistake(bootstrap, name, finding):
     with observing(bootstrap) as (process, lines):
         address = lines[0].removeprefix("bootstrap.servers=")
         with application(address, name):

@@ -43,14 +43,14 @@ def test_fetch_session_cache_without_slots_opens_no_session() -> None:
     assert open_session(FetchSessionCache(0), 1) == (None, [])
 
 
-def test_fetch_session_that_is_young_is_not_evicted_by_a_larger_one() -> None:
+def test_young_fetch_session_is_not_evicted_by_a_larger_session() -> None:
     cache = FetchSessionCache(1)
     small = opened(cache, 1)
     cache.touch(small, EVICTION_MS)
     assert open_session(cache, 100, EVICTION_MS) == (None, [])
 
 
-def test_fetch_session_that_is_old_is_evicted_only_by_a_larger_one() -> None:
+def test_old_fetch_session_is_evicted_only_by_a_larger_session() -> None:
     cache = FetchSessionCache(2)
     small, large = opened(cache, 5), opened(cache, 9)
     for session, size in ((small, 5), (large, 9)):

@@ -25,7 +25,7 @@ def test_follower_fetch_position_is_its_log_end_and_last_epoch() -> None:
     assert FOLLOWER.fetch_position(log_of()) == (0, -1)
 
 
-def test_follower_with_fetched_records_appends_them_with_both_watermarks() -> None:
+def test_follower_with_fetched_records_appends_records_and_sets_both_watermarks() -> None:
     answer = SlotAnswer(1, 0, 7, 2, records=b"x")
     assert FOLLOWER.on_response(answer, log_of()) == Append(b"x", 7, 2)
 
@@ -56,14 +56,14 @@ def test_follower_truncation_below_the_high_watermark_is_marked() -> None:
     assert action == TruncateTo(1, is_below_high_watermark=True)
 
 
-def test_follower_out_of_range_beyond_the_leader_end_truncates_to_it() -> None:
+def test_follower_out_of_range_beyond_the_leader_end_truncates_to_that_end() -> None:
     answer = SlotAnswer(
         1, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0, diverging_end_offset=2
     )
     assert FOLLOWER.on_response(answer, log_of(1, 1, 1)) == TruncateTo(2, False)
 
 
-def test_follower_out_of_range_before_the_leader_start_restarts_at_it() -> None:
+def test_follower_out_of_range_before_the_leader_start_restarts_at_that_start() -> None:
     answer = SlotAnswer(
         1, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=8, diverging_end_offset=9
     )

@@ -52,7 +52,7 @@ def adding_3() -> tuple[Leading, IsrChange]:
     return partition, present(partition.next_isr_change(1))
 
 
-def test_leader_high_watermark_starts_at_its_local_one() -> None:
+def test_leader_high_watermark_starts_at_the_local_high_watermark() -> None:
     assert leader(end=10, high_watermark=4).high_watermark == 4
 
 
@@ -118,7 +118,7 @@ def test_pending_isr_removal_is_included_in_the_high_watermark_until_confirmed()
     assert (partition.high_watermark, partition.partition_epoch) == (10, 8)
 
 
-def test_follower_that_keeps_up_is_included_in_the_high_watermark_before_it_joins() -> None:
+def test_follower_that_keeps_up_counts_for_the_high_watermark_before_joining_the_isr() -> None:
     partition = leader(isr=(1, 2))
     partition.appended(10, 1)
     fetch(partition, 3, 10, 1)

@@ -62,7 +62,7 @@ def test_replica_fetch_response_is_decoded_as_encoded(response: ReplicaFetchResp
     assert decode_fetch_response(header, frames) == response
 
 
-def test_replica_fetch_response_joins_small_records_and_copies_no_large_ones() -> None:
+def test_replica_fetch_response_joins_small_records_and_copies_no_large_records() -> None:
     large = bytes(JOIN_BELOW_BYTES)
     answers = [SlotAnswer(i, records=b"x" * 100) for i in range(5)]
     answers[2] = SlotAnswer(2, records=large)

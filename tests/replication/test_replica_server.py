@@ -111,7 +111,7 @@ def opened(*slots: int, **limits: Any) -> Broker:
     return broker
 
 
-def test_replica_fetch_waits_for_an_append_and_returns_it() -> None:
+def test_replica_fetch_waits_for_an_append_and_returns_the_appended_records() -> None:
     broker = opened(0, 1)
     assert broker.responses() == []
     broker.append(KEYS[1], 2)
@@ -134,7 +134,7 @@ def test_replica_fetch_without_news_expires_empty(broker: Broker) -> None:
     assert broker.server.next_deadline_ms is None
 
 
-def test_replica_fetch_position_acknowledges_the_records_before_it(broker: Broker) -> None:
+def test_replica_fetch_position_acknowledges_all_earlier_records(broker: Broker) -> None:
     broker.append(KEYS[0], 3)
     broker.answers()
     progress = broker.poll(moved=[MovedSlot(0, 3, 5, 0)])
@@ -143,7 +143,7 @@ def test_replica_fetch_position_acknowledges_the_records_before_it(broker: Broke
     assert leader is not None and leader.high_watermark == 3
 
 
-def test_high_watermark_advance_completes_no_replica_fetch_before_it_expires(
+def test_high_watermark_advance_completes_no_waiting_replica_fetch_before_its_expiry(
     broker: Broker,
 ) -> None:
     broker.append(KEYS[0])
@@ -178,7 +178,7 @@ def test_replica_fetch_response_repeats_no_records_while_the_position_is_unknown
     assert [entry.offset for entry in decode(answer.records)] == [1]
 
 
-def test_replica_fetch_with_a_changed_session_completes_the_waiting_one(broker: Broker) -> None:
+def test_replica_fetch_with_a_changed_session_completes_the_waiting_fetch(broker: Broker) -> None:
     broker.lead(KEYS[1])
     broker.append(KEYS[1])
     broker.poll(added=[added(1)])
@@ -221,7 +221,7 @@ def test_replica_fetch_response_of_many_small_batches_leaves_partitions_to_the_n
     assert (second.slot, len(second.records) // 30) == (2, 10)
 
 
-def test_replica_fetch_returns_one_batch_even_if_it_exceeds_the_budget() -> None:
+def test_replica_fetch_of_a_batch_above_the_budget_returns_one_batch() -> None:
     broker = opened(0, 1, response_bytes_max=10)
     broker.append(KEYS[0], 2)
     broker.append(KEYS[1], 2)
@@ -263,7 +263,7 @@ def test_replica_fetch_before_the_log_start_returns_both_ends_of_the_log() -> No
     assert (answer.log_start_offset, answer.diverging_end_offset) == (3, 4)
 
 
-def test_replica_fetch_with_a_newer_leader_epoch_waits_until_the_leader_knows_it(
+def test_replica_fetch_with_a_newer_leader_epoch_waits_until_the_leader_has_that_epoch(
     broker: Broker,
 ) -> None:
     broker.append(KEYS[0])
@@ -295,7 +295,7 @@ def test_replica_fetch_with_an_older_leader_epoch_is_fenced_once(broker: Broker)
     assert broker.responses() == []
 
 
-def test_replica_fetch_in_waiting_is_answered_when_the_leader_resigns(broker: Broker) -> None:
+def test_waiting_replica_fetch_is_answered_when_the_leader_resigns(broker: Broker) -> None:
     broker.append(KEYS[0])
     broker.answers()
     broker.poll()
@@ -345,7 +345,7 @@ def test_replica_session_of_a_former_leader_process_is_unknown() -> None:
     assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_replica_session_opened_again_drops_the_former_one(broker: Broker) -> None:
+def test_replica_session_opened_again_drops_the_former_session(broker: Broker) -> None:
     broker.session_id = broker.session_epoch = 0
     broker.poll(added=[added(0)])
     broker.append(KEYS[0])

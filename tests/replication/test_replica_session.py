@@ -190,7 +190,9 @@ def test_follower_session_after_a_session_error_restarts() -> None:
         ReplicaFetchResponse(session_id=5, session_epoch=3),
     ],
 )
-def test_follower_session_answer_that_opens_no_session_ends_it(wrong: ReplicaFetchResponse) -> None:
+def test_follower_session_with_an_answer_that_opens_no_session_ends(
+    wrong: ReplicaFetchResponse,
+) -> None:
     """Treated as an opening answer it would cause the same request again, forever."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
@@ -360,7 +362,7 @@ def converge(steps: list[tuple]) -> None:
         assert log.high_watermark == host.leader.high_watermark == log.log_end_offset
 
 
-def test_follower_session_of_500_partitions_sends_only_the_changed_one() -> None:
+def test_follower_session_of_500_partitions_sends_only_the_changed_partition() -> None:
     """One of 500 partitions has an append. Answer and next request name only that one."""
     peers = PeerView(live={1: 1, 2: 2})
     keys = [(i.to_bytes(16), i) for i in range(ADDED_MAX)]

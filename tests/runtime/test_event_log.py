@@ -28,7 +28,9 @@ async def test_event_log_line_has_kind_terms_and_sentence(caplog) -> None:
     }
 
 
-async def test_event_log_flooded_by_one_producer_still_logs_the_fences_of_others(caplog) -> None:
+async def test_event_log_flooded_by_one_producer_still_logs_fences_of_other_producers(
+    caplog,
+) -> None:
     now_s = 5.0
     events = EventLog(lambda: now_s)
     for _ in range(1_000):

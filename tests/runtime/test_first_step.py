@@ -27,7 +27,7 @@ async def test_error_in_the_first_step_is_raised() -> None:
         first_step(fails())
 
 
-async def test_waiting_coroutine_continues_where_it_waited() -> None:
+async def test_waiting_coroutine_continues_after_its_wait() -> None:
     first, second = asyncio.Event(), asyncio.Event()
     steps: list[str] = []
 

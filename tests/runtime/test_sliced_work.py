@@ -76,14 +76,14 @@ async def test_sliced_broker_jobs_share_one_slice_of_each_loop_turn() -> None:
     assert trace.index("c") < last(trace, "a"), "none waits until another has ended"
 
 
-async def test_sliced_client_jobs_run_one_after_the_other() -> None:
+async def test_sliced_client_jobs_of_one_client_run_sequentially() -> None:
     work = SlicedWork(StepClock())
     trace = await traced(work, [(work.clients, name, 40) for name in "abc"])
     assert "".join(trace).replace("|", "") == 40 * "a" + 40 * "b" + 40 * "c"
     assert max(map(len, slices(trace))) <= STEPS_A_SLICE + 1
 
 
-async def test_sliced_client_job_that_is_very_long_lets_shorter_ones_finish_first() -> None:
+async def test_sliced_client_job_that_is_very_long_finishes_after_shorter_jobs() -> None:
     work = SlicedWork(StepClock())
     steps_of_run = round(CLIENT_RUN_S / SLICE_S * STEPS_A_SLICE)
     lengths = {"a": 3 * steps_of_run, "b": 20, "c": 3 * steps_of_run, "d": 20}

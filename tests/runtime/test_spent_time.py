@@ -110,7 +110,7 @@ def test_spent_time_of_a_cancelled_coroutine_includes_its_cleanup():
     assert measured(scenario) == 1.0
 
 
-def test_spent_time_of_a_coroutine_includes_the_sliced_work_it_started():
+def test_spent_time_of_a_coroutine_includes_its_sliced_work():
     def scenario(clock: Clock, spent: SpentTime) -> None:
         async def run() -> None:
             work = SlicedWork()

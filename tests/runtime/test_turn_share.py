@@ -54,7 +54,7 @@ async def test_turn_share_that_is_used_up_runs_further_actions_in_the_next_turns
     assert counted.done == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("e", 1)]
 
 
-async def test_turn_share_runs_a_later_action_behind_the_waiting_ones() -> None:
+async def test_turn_share_runs_a_later_action_after_the_waiting_actions() -> None:
     counted = Counted()
     for name in "abcdef":
         counted.do(name)

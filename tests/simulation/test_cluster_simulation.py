@@ -83,7 +83,7 @@ TRACES: dict[int, str] = {}  # by seed, of the chunks that have run here
     ],
     ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
 )
-def test_simulated_cluster_with_random_faults_breaks_no_promise(seeds: Sequence[int]) -> None:
+def test_simulated_cluster_with_random_faults_violates_no_promise(seeds: Sequence[int]) -> None:
     """The runs check safety while faults last, liveness once they are healed, then the judge."""
     runs = simulate(seeds)
     TRACES.update({run["seed"]: run["trace"] for run in runs})
@@ -159,7 +159,9 @@ def test_simulated_broker_registrations_that_arrive_late_fence_no_living_process
 
 
 @pytest.mark.soak
-def test_simulation_of_5000_further_seeds_breaks_no_promise(request: pytest.FixtureRequest) -> None:
+def test_simulation_of_5000_further_seeds_violates_no_promise(
+    request: pytest.FixtureRequest,
+) -> None:
     """The same seeds for a long time."""
     if "soak" not in (request.config.getoption("-m") or ""):
         pytest.skip("runs with -m soak")
@@ -169,7 +171,7 @@ def test_simulation_of_5000_further_seeds_breaks_no_promise(request: pytest.Fixt
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_wiped_node_serves_only_after_it_votes_in_every_raft_group(seed: int) -> None:
+def test_wiped_node_serves_only_as_a_voter_of_every_raft_group(seed: int) -> None:
     """Otherwise the next death would leave a group with one voter and no leader."""
 
     def groups(node: VirtualNode) -> Collection[RaftGroup]:

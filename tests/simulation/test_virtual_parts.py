@@ -128,7 +128,7 @@ def pair() -> Pair:
     return Pair()
 
 
-def test_virtual_connection_delivers_bytes_in_order_however_they_are_split(pair: Pair) -> None:
+def test_virtual_connection_delivers_split_bytes_in_order(pair: Pair) -> None:
     _, stream = pair.connect()
     sent = random.Random(1).randbytes(20_000)
     for at in range(0, len(sent), 50):
@@ -156,7 +156,7 @@ def test_virtual_connection_pauses_the_writer_when_the_reader_stops(pair: Pair) 
     assert stream.told == ["pause", "resume"] and len(served.received) == total
 
 
-def test_virtual_connection_during_a_cut_is_silent_and_delivers_its_bytes_after_it(
+def test_virtual_connection_during_a_cut_is_silent_and_delivers_its_bytes_afterwards(
     pair: Pair,
 ) -> None:
     _, stream = pair.connect()
@@ -172,7 +172,9 @@ def test_virtual_connection_during_a_cut_is_silent_and_delivers_its_bytes_after_
 
 
 @pytest.mark.parametrize("way", ["close", "abort"])
-def test_virtual_connection_delivers_held_bytes_before_it_closes(pair: Pair, way: str) -> None:
+def test_virtual_connection_with_held_bytes_delivers_the_bytes_before_its_close(
+    pair: Pair, way: str
+) -> None:
     """Otherwise a held batch is dropped with its connection, and never arrives late."""
     _, stream = pair.connect()
     pair.timeline.run(1)
@@ -249,7 +251,7 @@ def test_virtual_peer_link_keeps_the_order_and_reports_a_death_immediately() -> 
     assert not links.nodes[1].send(2, PeerMessage.HEARTBEAT, b"")
 
 
-def test_virtual_peer_link_during_a_cut_times_out_and_after_a_reset_stays_up() -> None:
+def test_virtual_peer_link_times_out_during_a_cut_and_stays_open_after_a_reset() -> None:
     links = Links()
     links.nodes[2].on_request(PeerMessage.PING, answer)
     links.wires.cut([(2, 1)])

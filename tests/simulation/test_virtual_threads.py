@@ -69,7 +69,7 @@ def test_virtual_thread_jobs_pause_where_the_seed_decides() -> None:
     assert len({tuple(run(seed)) for seed in range(8)}) > 4
 
 
-def test_virtual_thread_runs_one_job_after_the_other() -> None:
+def test_virtual_thread_runs_its_jobs_sequentially() -> None:
     timeline, seen = Timeline(2), list[Any]()
     threads = Threads(ProcessLoop(timeline, 1), 1)
     jobs = [threads.submit(steps, seen, name) for name in "abc"]
@@ -90,7 +90,7 @@ def test_virtual_thread_job_that_raises_fails_its_future() -> None:
     assert isinstance(job.exception(), OSError)
 
 
-def test_virtual_thread_job_of_a_killed_process_stops_where_it_is() -> None:
+def test_virtual_thread_job_of_a_killed_process_stops_immediately() -> None:
     timeline, seen = Timeline(4), list[Any]()
     loop = ProcessLoop(timeline, 1)
 

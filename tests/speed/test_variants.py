@@ -37,7 +37,9 @@ def test_speed_row_of_each_kind_reports_positive_figures(
         assert any("cpu" in key for key in figures) or "live" in line, (line, figures)
 
 
-def test_speed_run_pins_all_threads_to_a_core_and_restores_them(cluster: Cluster) -> None:
+def test_speed_run_pins_all_threads_to_a_core_and_unpins_the_threads_afterwards(
+    cluster: Cluster,
+) -> None:
     pids = [status.pid for status in cluster.status() if status.pid is not None]
     before = {tid: os.sched_getaffinity(tid) for pid in pids for tid in threads_of(pid)}
     core = max(os.sched_getaffinity(0))

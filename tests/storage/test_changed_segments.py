@@ -96,7 +96,7 @@ def test_rebuild_of_producers_with_concurrent_changes_equals_one_without(
 
 
 @pytest.mark.parametrize("change", ["retention", "cut"])
-def test_reader_that_needs_the_producers_during_a_rebuild_gets_them_complete(
+def test_reader_that_needs_the_producers_during_a_rebuild_gets_all_producers(
     logs: Any, change: str
 ) -> None:
     log = filled(logs)

@@ -128,7 +128,7 @@ def test_offset_checkpoint_of_an_empty_file_has_no_entries(tmp_path):
     assert OffsetCheckpoint(tmp_path / "x").read() == {}
 
 
-def test_meta_properties_equal_those_of_kafka_and_add_the_boot_id(tmp_path):
+def test_meta_properties_equal_the_kafka_file_plus_the_boot_id(tmp_path):
     assert MetaProperties.read(tmp_path) is None
     properties = MetaProperties(
         cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=3, directory_id=UUID, boot_id="a-b:c"

@@ -274,7 +274,7 @@ def test_log_recovered_or_repaired_at_its_open_is_synced_at_its_close(logs, sync
     assert f"{0:020d}.index" in syncs and "t-0" in syncs
 
 
-def test_a_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
+def test_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
     """After a start without checkpoints, 2,000 segments were 6,000 files in one step."""
     log = logs.open(segment_bytes=100)
     for _ in range(120):

@@ -254,7 +254,9 @@ def test_log_is_opened_after_a_kill_on_a_disk_too_full_for_leader_epochs(
 
 
 @pytest.mark.parametrize("is_leader", [True, False])
-def test_roll_that_fails_on_the_disk_takes_no_batch_after_it(logs, batch, monkeypatch, is_leader):
+def test_append_with_a_failing_roll_is_refused_and_fails_the_log(
+    logs, batch, monkeypatch, is_leader
+):
     """The batch is neither acknowledged, nor counted as replicated by a leader."""
 
     def broken(*_):

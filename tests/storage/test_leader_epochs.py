@@ -39,7 +39,7 @@ def test_leader_epochs_without_an_entry_answer_undefined():
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 2), (9, 2), (10, 4), (24, 4), (25, 7), (999, 7)])
-def test_leader_epoch_of_an_offset_is_the_one_that_wrote_it(epochs, offset, epoch):
+def test_leader_epoch_of_an_offset_is_the_epoch_of_its_batch(epochs, offset, epoch):
     assert epochs.epoch_for(offset) == epoch
 
 
@@ -59,7 +59,7 @@ def test_leader_epoch_assigned_again_keeps_its_first_offset(epochs):
         ((2, 30), [(2, 30)]),
     ],
 )
-def test_leader_epoch_assigned_drops_the_entries_that_contradict_it(epochs, entry, left):
+def test_leader_epoch_assignment_drops_contradicting_entries(epochs, entry, left):
     assert epochs.assign(*entry)
     assert list(epochs.entries) == left
 

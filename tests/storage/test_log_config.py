@@ -9,7 +9,7 @@ from oncelog.wire.errors import InvalidConfig
 SIDES = ("leader", "follower")
 
 
-def test_log_config_defaults_equal_those_of_the_config_table():
+def test_log_config_defaults_equal_the_defaults_of_the_config_table():
     assert LogConfig.from_topic_configs({}) == LogConfig()
 
 

@@ -353,7 +353,7 @@ def test_damaged_index_is_rebuilt_even_after_a_clean_shutdown(tmp_path, suffix, 
     [(False, False, False), (False, True, True), (True, True, True), (True, False, False)],
 )
 @pytest.mark.parametrize("kept_batches", [0, 2])
-def test_log_with_a_segment_end_lost_in_a_power_cut_ends_there(
+def test_log_with_a_segment_end_lost_in_a_power_cut_ends_at_the_loss(
     log, tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
 ):
     """A power cut may take a segment's end between two batches, and leave a newer segment.
@@ -460,7 +460,7 @@ def test_producer_windows_of_five_batches_are_kept_over_a_clean_restart(tmp_path
     assert len(present(again.producer_state.entry(1)).batches) == 5
 
 
-def test_log_that_ends_below_its_log_start_is_reset_to_it(tmp_path, log):
+def test_log_that_ends_below_its_log_start_is_reset_to_the_log_start(tmp_path, log):
     write_history(log, steps=10)
     end = log.log_end_offset
     again = open_log(tmp_path / "t-0", log_start_offset=end + 5)
@@ -542,7 +542,7 @@ def test_offset_gap_replicated_from_a_compacted_leader_is_no_damage_after_a_powe
     assert offsets_in(again) == offsets
 
 
-def test_offset_gap_too_wide_for_a_segment_starts_another_one(log):
+def test_offset_gap_too_wide_for_a_segment_starts_another_segment(log):
     offsets = [0, 1, 1 << 32, (1 << 32) + 1, 1 << 33]
     follow(log, offsets)
     assert offsets_in(log) == offsets

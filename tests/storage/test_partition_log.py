@@ -132,7 +132,7 @@ def test_read_committed_reads_end_at_the_first_open_transaction(logs, log):
     assert log.aborted_transactions.between(0, 6) == []
 
 
-def test_aborted_transaction_is_listed_for_reads_that_overlap_it(logs):
+def test_aborted_transaction_is_listed_for_overlapping_reads(logs):
     log = logs.open(segment_bytes=400)
     for round_number in range(6):
         logs.lead_transaction(log, 2, producer_epoch=round_number)
@@ -169,7 +169,7 @@ def test_fetch_of_aborted_transactions_without_a_free_descriptor_fails_no_log(
     assert log.aborted_transactions.between(0, 2) == [(7, 0)]
 
 
-def test_follower_log_files_equal_those_of_the_leader_however_batches_arrive(tmp_path, logs):
+def test_follower_log_files_equal_the_leader_files_however_batches_arrive(tmp_path, logs):
     leader = logs.open(segment_bytes=600, index_interval_bytes=100)
     for n in range(40):
         logs.lead(leader, 1 + n % 3, epoch=n // 15, timestamp=NOW_MS + n % 7)
@@ -213,7 +213,7 @@ def test_follower_leaves_a_partial_last_batch_out_and_refuses_present_batches(ba
         log.append_as_follower(bytes(batch(2)), now_ms=NOW_MS)
 
 
-def test_follower_that_starts_inside_a_batch_appends_it_whole(batch, log):
+def test_follower_that_starts_inside_a_batch_appends_the_whole_batch(batch, log):
     log.truncation.truncate_fully_and_start_at(5)
     log.append_as_follower(bytes(batch(10)), now_ms=NOW_MS)
     assert (log.log_start_offset, log.log_end_offset) == (5, 10)

@@ -60,7 +60,7 @@ def test_producer_snapshot_encoded_in_steps_equals_the_state_at_its_start(header
     assert count > 5_000 // 128
 
 
-def test_producers_beyond_the_maximum_are_evicted_few_at_a_time_and_never_a_busy_one(header):
+def test_producers_beyond_the_maximum_are_evicted_in_steps_except_busy_producers(header):
     table = ProducerStateTable(producers_max=5_000)
     transactional = header(1)._replace(attributes=0x10)
     table.append(transactional, 0, NOW_MS)

@@ -89,7 +89,7 @@ def test_switch_has_a_known_scenario_and_expected_anomaly(name: str) -> None:
 
 
 @EACH
-def test_switch_installed_changes_product_code_and_restores_it(name: str) -> None:
+def test_switch_installed_changes_product_code_and_restores_the_code(name: str) -> None:
     before = everything()
     context = SWITCHES[name].install()
     assert everything() == before, "not before it is entered"

@@ -51,7 +51,7 @@ ELSEWHERE: dict[Key, str] = {
     "test_inject_with_exit_when_done_exits_after_its_fault",
     ("docs/inject.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
     ("docs/records.md", "--encode avro"): "tests/cli/records/test_registry.py::"
-    "test_consume_of_a_record_encoded_by_produce_prints_the_produced_value",
+    "test_consume_of_a_value_encoded_by_produce_prints_that_value",
     ("docs/security.md", "oncelog acl add --allow User:bob"): "tests/cli/security/"
     "test_acl_commands.py::test_acl_commands_of_the_security_page_add_and_remove_the_acls_shown",
     ("docs/security.md", "oncelog up --secure"): "tests/deploy/cluster/secured/"

@@ -55,7 +55,7 @@ def test_product_imports_including_type_imports_have_no_cycle() -> None:
 
 
 @pytest.mark.parametrize("part", ROOMS)
-def test_product_subpackages_import_only_from_lower_ones(part: str) -> None:
+def test_product_subpackages_import_only_from_lower_subpackages(part: str) -> None:
     floors = ROOMS[part]
     assert len(floors) <= FLOORS_MAX
     place = {

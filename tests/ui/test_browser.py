@@ -106,7 +106,9 @@ async def test_ui_page_that_is_hidden_closes_its_event_stream(tmp_path: Path) ->
         await until(lambda: opened.site.streams == 1, 30)
 
 
-async def test_reason_of_a_stuck_consumer_is_two_clicks_from_the_start_page(tmp_path: Path) -> None:
+async def test_reason_of_a_stuck_consumer_is_reached_from_the_start_page_in_two_clicks(
+    tmp_path: Path,
+) -> None:
     def look(chrome: Browser) -> None:
         chrome.go("/")
         chrome.press("Groups")

@@ -37,9 +37,7 @@ def test_documents_of_an_unobserved_cluster_are_empty_and_undated() -> None:
         (documents.groups, ("groups", "offsets", "transactions")),
     ],
 )
-def test_document_is_dated_by_the_oldest_observation_in_it(
-    make: Any, parts: tuple[str, ...]
-) -> None:
+def test_ui_document_is_dated_by_its_oldest_observation(make: Any, parts: tuple[str, ...]) -> None:
     nodes = {1: ObservedNode(node_id=1, state="running")}
     for part in parts:
         told = {**dict.fromkeys(PARTS, NOW_MS), part: NOW_MS - 900}
@@ -50,7 +48,7 @@ def test_document_is_dated_by_the_oldest_observation_in_it(
         assert found["as_of_ms"] == (NOW_MS if len(parts) > 1 else 0), part
 
 
-def test_parts_that_are_asked_for_less_often_have_an_age_of_their_own() -> None:
+def test_ui_figures_requested_less_often_show_their_own_age() -> None:
     told = {
         **dict.fromkeys(PARTS, NOW_MS),
         "log starts": NOW_MS - 9_000,
@@ -66,7 +64,7 @@ def test_parts_that_are_asked_for_less_often_have_an_age_of_their_own() -> None:
     assert found["min_insync_replicas_as_of_ms"] == NOW_MS - 7_000
 
 
-def test_log_start_beyond_the_end_is_that_of_a_deleted_topic_and_unknown() -> None:
+def test_ui_log_start_beyond_the_log_end_is_treated_as_unknown() -> None:
     known = facts(log_starts={KEY: 31}, groups={"readers": group(offset=10)})
     assert known.offsets_of(KEY).log_start is None
     assert [each.about for each in troubles(known, NOW_MS) if each.about.startswith("group")] == []
@@ -96,7 +94,7 @@ def test_transaction_age_is_measured_at_the_observation_and_not_at_the_request()
     assert (row["age_ms"], row["ends_in_ms"]) == (20_000, 40_000)
 
 
-def test_partition_and_trouble_have_the_age_of_the_look_too() -> None:
+def test_ui_ages_in_partition_and_problem_rows_are_measured_at_the_observation() -> None:
     (row,) = documents.partition(facts(), KEY, NOW_MS + 9_000, 2)["partitions"]
     (holder,) = row["open_transactions"]
     assert (holder["age_ms"], holder["ends_in_ms"]) == (20_000, 40_000)
@@ -105,7 +103,7 @@ def test_partition_and_trouble_have_the_age_of_the_look_too() -> None:
     assert "open for 20 s" in found["found"]
 
 
-def test_transaction_without_a_timeout_is_shown_without_one() -> None:
+def test_transaction_without_a_timeout_is_shown_without_a_timeout() -> None:
     known = {"app-1": transaction(timeout_ms=NO_TIMEOUT_MS)}
     (row,) = documents.transactions(facts(transactions=known), NOW_MS)["transactions"]
     assert (row["timeout_ms"], row["ends_in_ms"]) == (None, None)
@@ -175,7 +173,7 @@ def test_troubles_are_listed_worst_first_with_owner_partitions_and_next_step() -
     assert "open for 20 s, holds orders/0; 20 offsets" in found[1]["found"]
 
 
-def test_short_transactions_are_not_listed_as_trouble() -> None:
+def test_short_transactions_are_not_listed_as_problems() -> None:
     short = transaction(start_ms=NOW_MS - 500)
     known = facts(
         transactions={"app-1": short}, holders={KEY: (PartitionTransaction(producer(), short),)}

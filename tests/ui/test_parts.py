@@ -73,7 +73,7 @@ def test_page_access_allows_only_its_own_host_origin_and_secrets() -> None:
 
 
 @pytest.mark.parametrize("others", ['a={"x": 1}', "a=b c", "oncelog_ui_8080=other", "a"])
-def test_page_access_finds_its_cookie_among_those_of_other_ports(others) -> None:
+def test_page_access_finds_its_cookie_among_cookies_of_other_ports(others) -> None:
     access = PageAccess(8080)
     ours = f"{access.cookie_name}={access.cookie}"
     assert access.knows({"cookie": f"{others}; {ours}"})

@@ -72,7 +72,7 @@ def visit(files: list[tuple[str, RunReport]], served: str) -> None:
         chrome.driver.quit()
 
 
-async def test_run_report_shown_by_the_server_equals_the_one_opened_as_a_file(
+async def test_run_report_shown_by_the_server_equals_the_report_opened_as_a_file(
     tmp_path: Path,
 ) -> None:
     reports = {"run": violated(), "hostile": hostile()}

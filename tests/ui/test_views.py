@@ -150,7 +150,7 @@ async def test_ui_pages_of_a_cluster_with_hostile_names_have_no_injected_markup(
         await producer.close()
 
 
-async def test_first_ui_view_of_a_silent_cluster_reports_it_within_a_second() -> None:
+async def test_first_ui_view_of_a_silent_cluster_reports_the_silence_within_a_second() -> None:
     async with site_of("127.0.0.1:1") as opened:
         page = (await opened.visitor.get("/")).body
         assert "No fresh answer about" in page

@@ -42,7 +42,7 @@ def classes_in(text: str) -> list[str]:
 
 
 @pytest.mark.kafka
-def test_added_schema_modules_equal_the_generated_ones() -> None:
+def test_added_schema_modules_equal_the_generated_modules() -> None:
     made = modules()
     written = {file.name: file.read_text() for file in FOLDER.glob("*_v*.py")}
     assert written.keys() == made.keys()

@@ -18,7 +18,7 @@ some_records = st.lists(
 
 
 @given(some_records, st.integers(-1, 2**40), st.integers(-1, 2**15 - 1), st.booleans())
-def test_batch_builder_bytes_equal_those_of_the_record_encoder(
+def test_batch_builder_bytes_equal_the_record_encoder_bytes(
     rows, producer_id, epoch, transactional
 ):
     builder = BatchBuilder()

@@ -71,7 +71,7 @@ def test_snappy_is_written_in_java_framing_and_read_with_or_without() -> None:
     assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(data)), len(data)) == data
 
 
-def test_gzip_data_of_several_members_is_read_as_one() -> None:
+def test_gzip_data_of_several_members_is_read_as_one_stream() -> None:
     parts = [b"abc", b"", os.urandom(50_000), b"z" * 300_000]
     data = b"".join(gzip.compress(part) for part in parts)
     assert decompress(GZIP, data, 400_000) == b"".join(parts)
@@ -118,7 +118,7 @@ def resident_peak_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_snappy_data_with_a_false_size_is_refused_without_allocating_it() -> None:
+def test_snappy_data_with_a_false_size_is_refused_without_an_allocation() -> None:
     lie = b"\xff\xff\xff\xff\x0f" + b"\0" * 20
     tracemalloc.start()
     try:

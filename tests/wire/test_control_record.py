@@ -94,7 +94,7 @@ EPOCHS = st.integers(-(2**31), 2**31 - 1)
 
 
 @given(st.sampled_from(ControlType), st.integers(0, 2**62), st.integers(0, 2**15 - 1), EPOCHS)
-def test_transaction_marker_bytes_equal_those_of_the_general_encoder(
+def test_transaction_marker_bytes_equal_the_general_encoder_bytes(
     control_type: ControlType, number: int, producer_epoch: int, coordinator_epoch: int
 ) -> None:
     value = struct.pack(">hi", 0, coordinator_epoch)

@@ -41,7 +41,7 @@ def test_error_code_of_each_number_has_a_named_class_and_a_sentence(code: ErrorC
     assert str(error) == code.sentence
 
 
-def test_error_with_its_own_message_shows_it_in_place_of_the_sentence() -> None:
+def test_error_with_its_own_message_shows_that_message_instead_of_the_standard_sentence() -> None:
     assert str(error_for(3, "no topic named t")) == "no topic named t"
 
 

@@ -100,7 +100,7 @@ def each_once(request: FetchRequest) -> FetchRequest:
 
 
 @every_version
-def test_fetch_request_equals_those_of_kio_and_kafka_python(version: int) -> None:
+def test_fetch_request_equals_the_requests_of_kio_and_kafka_python(version: int) -> None:
     samples = Samples(version)
     for _ in range(40):
         request = some_request(version, samples)
@@ -111,7 +111,7 @@ def test_fetch_request_equals_those_of_kio_and_kafka_python(version: int) -> Non
 
 
 @every_version
-def test_fetch_response_equals_those_of_kio_and_kafka_python(version: int) -> None:
+def test_fetch_response_equals_the_responses_of_kio_and_kafka_python(version: int) -> None:
     samples = Samples(100 + version)
     for _ in range(40):
         response = some_response(version, samples)
@@ -178,7 +178,7 @@ def test_fetch_request_with_too_many_partitions_is_refused() -> None:
 
 
 @every_version
-def test_fetch_decoder_ignores_bytes_after_a_request_and_refuses_them_after_a_response(
+def test_fetch_decoder_ignores_bytes_after_a_request_and_refuses_bytes_after_a_response(
     version: int,
 ) -> None:
     check_ends(fetch, FetchRequest(1, 1, []), FetchResponse([]), version)
@@ -190,7 +190,7 @@ def test_fetch_decoder_refuses_every_truncated_message(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 9, 12, 13, 18])
-def test_fetch_request_decoded_in_steps_equals_the_one_decoded_at_once(version: int) -> None:
+def test_fetch_request_decoded_in_steps_equals_the_request_decoded_at_once(version: int) -> None:
     by_id = version >= 13
     topics = [
         fetch.FetchTopic(

@@ -90,7 +90,7 @@ def test_frame_receiver_frames_own_writable_memory() -> None:
     assert bytes(second) == b"bbbb"
 
 
-def test_frame_receivers_share_spare_buffers_and_never_the_bytes_of_each_other() -> None:
+def test_frame_receivers_share_spare_buffers_and_never_received_bytes() -> None:
     memory = FrameMemory()
     receivers = [FrameReceiver(memory=memory) for _ in range(6)]
     streams = [stream_of([bytes((at,)) * 300] * 3) for at in range(6)]

@@ -56,7 +56,7 @@ def cases(api_key: int) -> list[tuple[Decode, bytes]]:
 
 
 @every_api
-def test_decoders_given_a_truncated_message_return_a_message_or_refuse_it(api_key: int) -> None:
+def test_decoders_given_a_truncated_message_decode_or_refuse_the_bytes(api_key: int) -> None:
     rng = random.Random(api_key)
     for decode, body in cases(api_key):
         decode(body)
@@ -67,7 +67,7 @@ def test_decoders_given_a_truncated_message_return_a_message_or_refuse_it(api_ke
 
 
 @every_api
-def test_decoders_given_flipped_bytes_and_false_lengths_return_a_message_or_refuse_it(
+def test_decoders_given_flipped_bytes_or_false_lengths_decode_or_refuse_the_bytes(
     api_key: int,
 ) -> None:
     rng = random.Random(api_key)

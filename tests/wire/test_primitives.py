@@ -79,7 +79,7 @@ def test_string_that_is_malformed_is_refused(data: bytes, flexible: bool) -> Non
 
 
 @flexible_or_not
-def test_null_where_the_schema_forbids_it_is_refused(flexible: bool) -> None:
+def test_null_in_a_non_nullable_field_is_refused(flexible: bool) -> None:
     with pytest.raises(MalformedFrame):
         Reader(memoryview(encode_string(None, flexible))).string(flexible)
     with pytest.raises(MalformedFrame):
@@ -109,7 +109,7 @@ def test_arrays_of_one_message_share_one_element_limit() -> None:
         reader.count(True, 1)
 
 
-def test_tagged_fields_are_decoded_and_unknown_ones_skipped() -> None:
+def test_tagged_fields_are_decoded_and_unknown_tags_skipped() -> None:
     data = encode_tags([(0, b"a"), (7, b""), (300, b"ccc")])
     reader = Reader(memoryview(data + b"rest"))
     assert {tag: bytes(value) for tag, value in reader.tags().items()} == {

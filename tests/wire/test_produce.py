@@ -56,7 +56,7 @@ def some_response(version: int, s: Samples) -> ProduceResponse:
 
 
 @every_version
-def test_produce_request_equals_those_of_kio_and_kafka_python(version: int) -> None:
+def test_produce_request_equals_the_requests_of_kio_and_kafka_python(version: int) -> None:
     samples = Samples(version)
     for _ in range(40):
         request = some_request(version, samples)
@@ -67,7 +67,7 @@ def test_produce_request_equals_those_of_kio_and_kafka_python(version: int) -> N
 
 
 @every_version
-def test_produce_response_equals_those_of_kio_and_kafka_python(version: int) -> None:
+def test_produce_response_equals_the_responses_of_kio_and_kafka_python(version: int) -> None:
     samples = Samples(100 + version)
     for _ in range(40):
         response = some_response(version, samples)
@@ -135,7 +135,7 @@ def test_produce_request_with_too_many_partitions_is_refused(version: int) -> No
 
 
 @every_version
-def test_produce_decoder_ignores_bytes_after_a_request_and_refuses_them_after_a_response(
+def test_produce_decoder_ignores_bytes_after_a_request_and_refuses_bytes_after_a_response(
     version: int,
 ) -> None:
     check_ends(produce, ProduceRequest(None, -1, 1, []), ProduceResponse([]), version)

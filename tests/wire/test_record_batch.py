@@ -102,7 +102,7 @@ def test_batch_stamped_by_a_leader_keeps_a_valid_checksum() -> None:
     assert [record.offset for record in batch] == [1 << 40, (1 << 40) + 1, (1 << 40) + 2]
 
 
-def test_batch_with_log_append_time_has_it_for_every_record_and_a_new_checksum() -> None:
+def test_batch_with_log_append_time_has_that_time_in_every_record_and_a_new_checksum() -> None:
     data = bytearray(BATCH)
     restamp_append_time(data, 0, NOW_MS + 500)
     header = decode_header(data)
@@ -112,7 +112,7 @@ def test_batch_with_log_append_time_has_it_for_every_record_and_a_new_checksum()
     assert {record.timestamp for record in DefaultRecordBatch(bytes(data))} == {NOW_MS + 500}
 
 
-def test_batches_in_a_buffer_are_iterated_up_to_a_partial_last_one() -> None:
+def test_batches_in_a_buffer_are_iterated_up_to_a_partial_last_batch() -> None:
     data = BATCH + BATCH + BATCH[:-1]
     assert [position for position, _ in iterate_batches(data)] == [0, len(BATCH)]
     assert [position for position, _ in iterate_batches(BATCH + BATCH[:60])] == [0]
@@ -246,7 +246,7 @@ def test_batch_sequences_wrap_after_the_largest_int(sequence: int, by: int) -> N
     assert header.last_sequence == (sequence + by) % 2**31
 
 
-def test_batch_rewritten_for_another_producer_id_equals_one_encoded_with_it():
+def test_batch_rewritten_for_another_producer_id_equals_a_batch_encoded_with_that_id():
     batch = bytearray(encode_batch(RECORDS, producer_id=5, producer_epoch=1, base_sequence=9))
     rewrite_producer(batch, 2**40, 7, 3)
     assert batch == encode_batch(RECORDS, producer_id=2**40, producer_epoch=7, base_sequence=3)

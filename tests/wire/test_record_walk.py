@@ -73,7 +73,7 @@ def test_record_walk_of_many_records_or_headers_yields_regularly() -> None:
         assert 19 <= sum(1 for _ in steps) <= 20
 
 
-def test_record_walk_of_millions_without_a_key_counts_them_and_names_the_first() -> None:
+def test_record_walk_of_millions_without_a_key_returns_their_count_and_the_first() -> None:
     count = NAMED_RECORDS_MAX + 1
     batch = encode_batch([Record(i, 0, None, None) for i in range(count)])
     found = run_to_end(records_without_key(batch[HEADER_BYTES:], decode_header(batch)))
@@ -115,7 +115,7 @@ def test_record_skeleton_has_the_first_and_last_timestamp_of_the_batch(
 @pytest.mark.in_turn
 @settings(max_examples=500)
 @given(record_lists(), st.randoms(use_true_random=False))
-def test_record_skeleton_of_a_damaged_batch_is_whole_if_the_decoder_reads_it(
+def test_record_skeleton_of_a_batch_with_readable_damage_is_whole(
     records: list[Record], chance: random.Random
 ) -> None:
     batch = bytearray(encode_batch(records))

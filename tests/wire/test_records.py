@@ -65,7 +65,9 @@ def ours(records: list[Record], compression: int = 0, leader_epoch: int = -1) ->
 
 @settings(deadline=None)
 @given(record_lists())
-def test_record_batch_bytes_equal_those_of_aiokafka_and_kafka_python(records: list[Record]) -> None:
+def test_record_batch_bytes_equal_the_bytes_of_aiokafka_and_kafka_python(
+    records: list[Record],
+) -> None:
     assert ours(records) == built(AiokafkaBuilder, records)
     assert ours(records, leader_epoch=0) == built(KafkaPythonBuilder, records)
 

@@ -67,7 +67,7 @@ def test_transaction_log_key_is_decoded_back(name: str) -> None:
     assert decode_transaction_log_key(encode_transaction_log_key(name)) == name
 
 
-def test_transaction_log_bytes_equal_those_of_the_schema_of_kafka() -> None:
+def test_transaction_log_bytes_equal_the_bytes_of_the_kafka_schema() -> None:
     assert encode_transaction_log_key("ab") == bytes.fromhex("0000 0002 6162")
     assert encode_transaction_log_value(ONGOING, 0) == bytes.fromhex(
         "0000 0000000000000fa0 0007 0000ea60 01"
@@ -113,7 +113,7 @@ def test_transaction_log_value_that_is_cut_short_is_refused(
 
 
 @given(VALUES, st.data())
-def test_transaction_log_short_value_of_any_bytes_is_decoded_like_a_general_one(
+def test_transaction_log_short_value_of_any_bytes_is_decoded_as_by_the_general_decoder(
     value: TransactionLogValue, data: st.DataObject
 ) -> None:
     """The fast decoder for the common form never differs from the general one, on any bytes."""

@@ -97,7 +97,7 @@ def test_json_line_with_half_a_surrogate_pair_keeps_its_escape():
     assert record_of(b'{"value": ' + half + b"}").value == half
 
 
-def test_json_line_of_avro_values_without_a_json_type_has_them_as_text():
+def test_json_line_of_avro_values_without_a_json_type_shows_the_values_as_text():
     """The decoder of a registry returns dates, decimals, UUIDs and bytes for logical types."""
     at, number = datetime(2026, 1, 31, 12, tzinfo=UTC), uuid.UUID(int=7)
     content = {"at": at, "price": Decimal("1.50"), "id": number, "photo": b"\xff"}

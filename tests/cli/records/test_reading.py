@@ -32,7 +32,7 @@ class CountingConsumer:
         self.paused.add(key)
 
 
-def test_record_reader_turn_with_10000_partitions_reads_the_assignment_once() -> None:
+def test_consume_poll_with_10000_partitions_reads_the_assignment_once() -> None:
     """The assignment is a list sorted at each read.
 
     One read a partition took 5 s a poll at 10,000 partitions.

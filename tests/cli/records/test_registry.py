@@ -227,7 +227,7 @@ def schema_file(folder: Path, how: str) -> Path:
 @pytest.mark.kafka
 @pytest.mark.cluster
 @pytest.mark.parametrize("how", list(WRITTEN))
-def test_consume_of_a_record_encoded_by_produce_prints_the_produced_value(
+def test_consume_of_a_value_encoded_by_produce_prints_that_value(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
     """The record has a registered schema, then the newest one, then the printed JSON."""

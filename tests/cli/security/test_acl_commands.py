@@ -44,7 +44,7 @@ def listed(capsys: pytest.CaptureFixture[str], bootstrap: str, *options: str) ->
     return [" ".join(row[key] for key in keys) for row in rows]
 
 
-def test_acls_are_added_listed_and_removed(
+def test_acl_commands_add_list_and_remove_acls(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common = ["--bootstrap", bootstrap]
@@ -71,7 +71,7 @@ def test_acls_are_added_listed_and_removed(
     assert listed(capsys, bootstrap) == []
 
 
-def test_role_options_add_the_same_acls_as_kafka_acls(
+def test_acl_role_options_add_the_same_acls_as_kafka_acls(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common = ["--bootstrap", bootstrap, "--allow", "User:carol", "--topic", "t"]

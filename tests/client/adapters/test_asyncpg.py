@@ -38,7 +38,7 @@ async def transfer(writer: DualWriter | WriterPool, topic: str, number: int) -> 
         await work.send(topic, b"%d" % number)
 
 
-async def test_asyncpg_block_commits_rows_and_events_both_or_neither(
+async def test_asyncpg_block_commits_both_rows_and_events_or_neither(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     async with DualWriter(bootstrap, topic, connect(server.url)) as writer:
@@ -200,7 +200,7 @@ async def test_asyncpg_block_after_a_cancelled_begin_commits_rows_and_events(
     await given.close()
 
 
-async def test_asyncpg_writer_with_a_given_connection_stops_when_that_is_lost(
+async def test_asyncpg_writer_with_a_given_connection_stops_when_the_connection_is_lost(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     given = await connect(server.url)()
@@ -218,7 +218,7 @@ async def test_asyncpg_writer_with_a_given_connection_stops_when_that_is_lost(
     assert ledger.rows() == [1]
 
 
-async def test_asyncpg_unsafe_setting_is_refused_at_the_start_and_before_a_commit(
+async def test_asyncpg_unsafe_setting_is_refused_at_the_writer_start_and_before_a_commit(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     careless = connect(server.url, server_settings={"synchronous_commit": "off"})

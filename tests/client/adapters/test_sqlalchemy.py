@@ -99,7 +99,7 @@ def test_sqlalchemy_rollback_removes_its_rows_from_the_block(
     assert ledger.rows() == [6]
 
 
-def test_sqlalchemy_second_session_of_a_block_is_refused_while_one_is_open(
+def test_sqlalchemy_second_session_of_a_block_is_refused_while_the_first_is_open(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:

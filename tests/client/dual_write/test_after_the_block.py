@@ -35,7 +35,7 @@ def late_calls(work: Any, ledger: Ledger, topic: str) -> list[Callable[[], Any]]
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-def test_work_after_its_block_is_refused_within_the_next_one(
+def test_work_object_used_after_its_block_is_refused_during_the_next_block(
     bootstrap: str, ledger: Ledger, topic: str, kind: str
 ) -> None:
     dual = BlockingDualWriter(bootstrap, topic, ledger.connect)
@@ -54,7 +54,7 @@ def test_work_after_its_block_is_refused_within_the_next_one(
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-async def test_work_of_a_task_after_its_block_is_refused_within_the_next_one(
+async def test_work_object_used_by_a_task_after_its_block_is_refused_during_the_next_block(
     bootstrap: str, server: PostgresServer, topic: str, kind: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()

@@ -26,7 +26,7 @@ from .postgresql import PostgresServer
 KEY = TransactionKey(session_id("billing", "0badcafe", b"\0" * 8), 7, 3)
 
 
-def test_writer_of_a_transactional_id_returns_the_name_of_its_writer() -> None:
+def test_writer_of_returns_the_writer_name_in_a_transactional_id() -> None:
     assert writer_of(KEY.transactional_id) == "billing"
     assert writer_of(session_id("a.b", "0badcafe", b"12345678")) == "a.b"
     assert writer_of("billing") is None and writer_of(PREFIX + "billing") is None
@@ -104,7 +104,7 @@ def test_resolver_of_a_malformed_address_is_refused(url: str, words: str) -> Non
         resolver_of(url)
 
 
-def test_resolver_of_a_mistyped_file_does_not_create_it(tmp_path: Path) -> None:
+def test_resolver_of_a_mistyped_file_name_creates_no_file(tmp_path: Path) -> None:
     resolver = resolver_of(f"sqlite://{tmp_path}/missing")
     with pytest.raises(Exception, match="unable to open"):
         asyncio.run(resolver.resolve(KEY))
@@ -113,7 +113,7 @@ def test_resolver_of_a_mistyped_file_does_not_create_it(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.xdist_group("dual_write")
-def test_check_back_asks_again_until_the_outcome_is_known(
+def test_check_back_with_an_unknown_outcome_asks_again_until_it_is_known(
     cluster: Cluster, topic: str, server: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -177,7 +177,7 @@ def _insert_aborted(ledger: Ledger, cluster: Cluster, name: str) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.xdist_group("dual_write")
-def test_check_back_once_prints_its_result(
+def test_check_back_command_with_once_prints_its_result(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "ledger"

@@ -116,7 +116,7 @@ async def test_check_back_task_with_a_failing_resolver_does_not_start(tmp_path: 
         await asyncio.to_thread(BlockingCheckBack(NOWHERE, DatabaseResolver(connect)).start)
 
 
-def test_check_back_closes_the_connection_that_it_opened(
+def test_check_back_at_its_close_closes_its_own_connection(
     bootstrap: str, server: PostgresServer
 ) -> None:
     opened: list[Any] = []

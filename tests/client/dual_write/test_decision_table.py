@@ -60,7 +60,7 @@ def test_decision_table_asked_about_a_session_of_another_database_aborts_no_tran
     assert table.rows(ABORTED) == [1]
 
 
-async def test_decision_table_asked_about_a_transaction_begun_after_its_session_ended_aborts_it(
+async def test_decision_table_asked_about_a_transaction_after_its_session_ended_answers_aborted(
     table: Ledger,
 ) -> None:
     """The writer slept before InitProducerId, and died prepared. Only a check-back can end that."""
@@ -76,7 +76,7 @@ async def test_decision_table_asked_about_a_transaction_begun_after_its_session_
     assert table.rows(ABORTED) == [0], "rows of sessions that are over would stay for ever"
 
 
-def test_decision_table_asked_about_a_completed_decision_does_not_abort_it(
+def test_decision_table_asked_about_a_completed_transaction_does_not_abort_it(
     table: Ledger,
 ) -> None:
     """The owner lost the answer to COMMIT and slept, but its transaction is committed."""
@@ -138,7 +138,7 @@ async def test_resolver_with_a_cancelled_insert_inserts_again(table: Ledger) -> 
     await resolver.close()
 
 
-async def test_database_resolver_asked_twice_at_once_answers_one_after_the_other(
+async def test_database_resolver_asked_twice_concurrently_answers_sequentially(
     table: Ledger,
 ) -> None:
     claimed(table)

@@ -83,7 +83,7 @@ async def test_writer_continues_after_its_caller_was_cancelled(
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_writer_close_ends_the_block_of_a_cancelled_caller(
+async def test_writer_close_after_a_cancelled_caller_ends_the_open_block(
     bootstrap: str, ledger: Ledger, topic: str, point: str
 ) -> None:
     async with CancelledWriter(bootstrap, topic, ledger.connect) as writer:
@@ -94,7 +94,7 @@ async def test_writer_close_ends_the_block_of_a_cancelled_caller(
         await transfer(writer, ledger, topic, 2)
 
 
-async def test_blocks_that_wait_for_a_cancelled_one_do_not_run_at_once(
+async def test_dual_write_blocks_waiting_for_a_cancelled_block_do_not_run_concurrently(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     async with CancelledWriter(bootstrap, topic, ledger.connect) as writer:

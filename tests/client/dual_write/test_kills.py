@@ -184,7 +184,7 @@ def test_database_server_killed_in_a_commit_leaves_rows_and_events_equal(
     assert ledger.rows() == [0, 2, 3, 4]
 
 
-def test_database_server_that_stays_away_leaves_the_outcome_to_the_next_start(
+def test_database_server_that_stays_down_leaves_the_outcome_to_the_next_writer_start(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:
     ledger, connections = Ledger(server.connect, "%s").create(), [server.connect()]

@@ -169,7 +169,7 @@ def test_record_of_a_thread_interrupted_inside_send_is_refused_in_a_later_block(
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-async def test_consumer_position_half_written_in_one_block_is_not_committed_by_the_next(
+async def test_consumer_position_half_written_in_a_block_is_not_committed_by_the_next_block(
     bootstrap: str, server: PostgresServer, topic: str, kind: str
 ) -> None:
     updated, may_go_on = asyncio.Event(), asyncio.Event()

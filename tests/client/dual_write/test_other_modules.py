@@ -36,7 +36,7 @@ def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int
         work.send(topic, b"%d" % number)
 
 
-def test_dbapi_module_block_commits_rows_and_events_both_or_neither(
+def test_dbapi_module_block_commits_both_rows_and_events_or_neither(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, other.connect) as writer:

@@ -59,7 +59,7 @@ def test_writer_start_ends_older_sessions_as_decided_then_fences_and_deletes_the
     assert writer.step(steps.SessionStarted("id2")) == steps.Claim("w", "id2")
 
 
-def test_writer_without_an_answer_to_its_decided_commit_repeats_it_before_the_next_block() -> None:
+def test_writer_without_an_answer_to_its_commit_repeats_the_commit_before_the_next_block() -> None:
     writer = decided()
     assert writer.step(AWAY) == steps.EndBlock(is_committed=True)
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_writer_with_a_last_block_completed_by_a_successor_is_superseded_at_the_
         writer.step(steps.BlockBegun())
 
 
-def test_writer_without_an_answer_to_its_abort_repeats_it_before_the_next_block() -> None:
+def test_writer_without_an_answer_to_its_abort_repeats_the_abort_before_the_next_block() -> None:
     writer = ready()
     at_decision(writer)
     reason = ValueError()
@@ -139,7 +139,7 @@ def test_writer_in_doubt_about_its_database_commit_follows_the_decision_table() 
         writer.step(steps.OutcomeRead(None, is_session_over=True))
 
 
-def test_cancelled_writer_refuses_the_next_block_without_cancelling_it() -> None:
+def test_cancelled_writer_refuses_the_next_block_with_a_dual_write_error() -> None:
     writer = ready()
     at_decision(writer)
     writer.stop(CancelledError())
@@ -158,7 +158,7 @@ def test_cancelled_writer_refuses_the_next_block_without_cancelling_it() -> None
     ],
     ids=["opening", "open", "preparing", "rolling back", "aborting"],
 )
-def test_writer_interrupted_in_a_block_without_a_decision_rolls_it_back(
+def test_writer_interrupted_in_a_block_before_its_decision_rolls_the_block_back(
     events: tuple[steps.Event, ...], follows: steps.Effect
 ) -> None:
     writer, reason = ready(), KeyboardInterrupt()

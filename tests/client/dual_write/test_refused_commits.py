@@ -62,7 +62,7 @@ def strict(database: str, request: pytest.FixtureRequest) -> Ledger:
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-def test_block_that_violates_a_deferred_constraint_raises_that_error(
+def test_dual_write_block_that_violates_a_deferred_constraint_raises_the_database_error(
     bootstrap: str, strict: Ledger, topic: str, kind: str
 ) -> None:
     dual = BlockingDualWriter(bootstrap, topic, strict.connect)
@@ -128,7 +128,7 @@ async def test_sqlstate_is_read_from_asyncpg(server: PostgresServer, topic: str)
     assert await asyncio.to_thread(ledger.rows) == [2]
 
 
-def test_sqlite_lock_in_the_commit_raises_that_error(tmp_path: Path, topic: str) -> None:
+def test_sqlite_lock_during_a_commit_raises_the_database_error(tmp_path: Path, topic: str) -> None:
     ledger = Ledger(lambda: sqlite3.connect(tmp_path / "ledger", timeout=0.1), "?").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         reader = ledger.connect()

@@ -127,7 +127,7 @@ async def test_http_resolver_sends_the_login_of_its_address() -> None:
 @pytest.mark.parametrize(
     "url", ["mysql://root:hush@db/bank", "root:hush@db", "http://:hush@", "http://a:hush@b:port"]
 )
-def test_resolver_of_a_refused_address_does_not_repeat_it(url: str) -> None:
+def test_resolver_error_about_a_refused_address_does_not_repeat_the_address(url: str) -> None:
     with pytest.raises(InvalidConfig) as told:
         resolver_of(url)
     assert "hush" not in str(told.value)

@@ -31,7 +31,7 @@ def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int
         work.send(topic, b"%d" % number)
 
 
-def test_dual_write_block_commits_rows_and_events_both_or_neither(
+def test_dual_write_block_commits_both_rows_and_events_or_neither(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
@@ -60,7 +60,7 @@ def test_dual_write_block_commits_rows_and_events_both_or_neither(
     assert ledger.rows(f"{committed} AND writer = '{topic}'") == [1], "old rows are deleted"
 
 
-async def test_asynchronous_dual_write_block_commits_rows_and_events_both_or_neither(
+async def test_asynchronous_dual_write_block_commits_both_rows_and_events_or_neither(
     bootstrap: str, server: PostgresServer, topic: str, tmp_path: Path
 ) -> None:
     import psycopg
@@ -140,7 +140,7 @@ def test_newest_writer_of_a_topic_supersedes_older_writers(
     assert events(bootstrap, topic) == [1, 2, 5]
 
 
-def test_block_with_a_commit_or_rollback_inside_raises(
+def test_dual_write_block_with_a_commit_or_rollback_inside_raises(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
@@ -195,7 +195,7 @@ def test_connection_with_synchronous_commit_disabled_before_the_commit_is_refuse
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_open_transaction_on_the_connection_is_refused_and_stays_open(
+def test_connection_with_an_open_transaction_is_refused_and_keeps_the_transaction(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     connection = ledger.connect()

@@ -76,7 +76,7 @@ async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_poll(
 
 
 @pytest.mark.parametrize("poll", POLLS)
-async def test_poll_of_many_tiny_batches_returns_the_records_it_has_after_its_time_limit(
+async def test_poll_of_many_tiny_batches_returns_its_records_after_its_time_limit(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches of one record each cost a hundred times as much. Ten thousand need half a second."""

@@ -26,7 +26,7 @@ def batch(base: int, count: int = 2, epoch: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("take", ["take", "take_columns", "take_raw"])
-def test_damaged_batch_is_never_skipped(take):
+def test_fetched_batch_that_is_damaged_is_never_skipped(take):
     damaged = bytearray(batch(2))
     damaged[-1] ^= 1
     state = FetchState("t", 0, 0)
@@ -51,7 +51,7 @@ def test_damaged_batch_is_never_skipped(take):
 # --- another leader
 
 
-def test_position_is_checked_when_the_leader_epoch_changes():
+def test_consumer_position_is_checked_when_the_leader_epoch_changes():
     state = FetchState("t", 0, 0)
     assert not state.needs_check(9), "nothing is known of what was before it"
     state.load(batch(0, epoch=3), None, 3)
@@ -80,7 +80,7 @@ async def test_topic_created_again_is_checked_as_another_log(monkeypatch):
         )
 
 
-def test_records_only_fetched_ahead_are_fetched_again_after_a_truncation():
+def test_records_fetched_ahead_are_fetched_again_after_a_truncation():
     state = FetchState("t", 0, 0)
     state.load(batch(0, epoch=1), None, 1)
     assert len(state.take(10, read_committed=False)) == 2
@@ -92,7 +92,7 @@ def test_records_only_fetched_ahead_are_fetched_again_after_a_truncation():
     assert not state.needs_check(3)
 
 
-def test_missing_records_already_returned_are_reported_as_a_truncation():
+def test_log_without_already_returned_records_is_reported_as_a_truncation():
     for known_epoch, end_offset in ((2, 1), (1, 2), (1, 50), (-1, -1)):
         state = FetchState("t", 0, 0)
         state.load(batch(0, epoch=2), None, 2)

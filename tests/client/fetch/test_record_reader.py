@@ -110,7 +110,7 @@ def test_take_from_the_middle_of_a_batch_returns_its_rest():
     assert take_all(loaded(data(0, 7, count=5), position=3)) == [3, 4]
 
 
-def test_position_covers_returned_records_not_fetched_ones():
+def test_consumer_position_covers_returned_records_and_not_fetched_records():
     state = loaded(data(0, 7, count=5))
     assert [r.offset for r in state.take(2, read_committed=False)] == [0, 1]
     assert (state.position, state.fetch_offset) == (2, 5)
@@ -121,7 +121,7 @@ def test_position_covers_returned_records_not_fetched_ones():
     assert state.take(2, read_committed=False) == []
 
 
-def test_each_answer_has_its_own_aborted_transactions():
+def test_fetched_answers_have_separate_lists_of_aborted_transactions():
     state = loaded(data(0, 7), [(7, 0)])
     state.load(data(2, 7) + marker(4, 7, ControlType.ABORT) + data(5, 7), [(7, 0)])
     state.load(data(7, 7) + marker(9, 7, ControlType.COMMIT), [])
@@ -129,7 +129,7 @@ def test_each_answer_has_its_own_aborted_transactions():
     assert state.position == 10
 
 
-def test_partial_last_batch_waits_for_the_next_answer():
+def test_fetched_partial_last_batch_is_completed_by_the_next_answer():
     whole = data(0, 7) + data(2, 7)
     state = loaded(whole[:-1])
     assert take_all(state) == [0, 1]

@@ -45,7 +45,7 @@ def test_roundrobin_skips_members_without_the_subscription():
     }
 
 
-def test_missing_topics_are_not_assigned():
+def test_assignor_with_a_missing_topic_does_not_assign_it():
     for name in ("range", "roundrobin", "sticky", COOPERATIVE):
         assert assign(name, members(a="t", b="gone"), {"t": 2}) == {
             "a": [("t", 0), ("t", 1)],
@@ -61,7 +61,7 @@ some_members = st.dictionaries(
 
 
 @given(some_members, some_counts, st.sampled_from(["range", "roundrobin", "sticky", COOPERATIVE]))
-def test_every_subscribed_partition_has_one_subscribed_owner(wants, counts, name):
+def test_assignor_gives_each_subscribed_partition_exactly_one_subscribed_owner(wants, counts, name):
     group = {m: Subscription(tuple(sorted(topics))) for m, topics in wants.items()}
     given_ = assign(name, group, counts)
     assert set(given_) == set(group)

@@ -70,7 +70,9 @@ async def test_first_error_of_a_rebalance_is_raised_by_a_poll_once(scene: Scene)
         scene.subscribe()
 
 
-async def test_callback_that_raises_during_a_leave_does_not_stop_it(scene: Scene) -> None:
+async def test_rebalance_callback_that_raises_during_a_leave_does_not_stop_the_leave(
+    scene: Scene,
+) -> None:
     on_revoked = Callback()
     async with scene.consumer:
         scene.subscribe(on_revoked=on_revoked)
@@ -93,7 +95,7 @@ async def test_close_with_a_callback_that_raises_still_leaves_the_group(scene: S
     assert scene.member._membership.owned == NOWHERE
 
 
-async def test_close_in_the_middle_of_a_callback_lets_it_finish(scene: Scene) -> None:
+async def test_consumer_close_during_a_callback_waits_for_the_callback(scene: Scene) -> None:
     on_revoked = WaitingCallback()
     scene.subscribe(on_revoked=on_revoked)
     await scene.is_given(OF_P, OF_Q)

@@ -46,7 +46,7 @@ async def test_topic_revoked_as_a_whole_is_refreshed_before_its_offsets_are_comm
         assert scene.committed == [] and scene.happened[-1] == ("on_lost", [P])
 
 
-async def test_partition_of_a_recreated_topic_waits_until_the_old_one_is_revoked(
+async def test_partition_of_a_recreated_topic_is_assigned_after_the_old_partition_is_revoked(
     scene: Scene,
 ) -> None:
     async with scene.consumer:

@@ -208,7 +208,7 @@ def test_heartbeat_after_a_lost_request_reports_everything_again() -> None:
     assert again.fields["subscribed_topic_names"] == ("t",)
 
 
-def test_heartbeat_with_a_subscribed_pattern_reports_and_later_removes_it() -> None:
+def test_heartbeat_after_a_pattern_subscription_reports_and_later_removes_the_pattern() -> None:
     member = in_state(S.STABLE)
     member.subscribe((), "t.*")
     assert member.is_urgent

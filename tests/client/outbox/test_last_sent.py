@@ -31,7 +31,7 @@ async def write(producer: Producer, relay: OutboxRelay, batches: range) -> None:
         await producer.send(relay.topic, json.dumps({"batch": batch}).encode(), key=KEY)
 
 
-async def test_last_batch_is_found_without_reading_the_whole_topic(
+async def test_outbox_relay_finds_its_last_batch_without_reading_the_whole_topic(
     bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest segment is not compacted. At ten batches a second it grows by a million a day."""

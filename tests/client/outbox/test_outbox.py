@@ -54,7 +54,7 @@ def test_outbox_record_written_to_a_row_is_read_back_equal() -> None:
     }  # fmt: skip
 
 
-async def test_outbox_sends_records_of_committed_blocks_once_and_of_aborted_ones_never(
+async def test_outbox_sends_records_of_committed_blocks_once_and_of_aborted_blocks_never(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
@@ -95,7 +95,7 @@ async def test_superseded_outbox_writer_commits_nothing(ledger: Ledger, topic: s
     assert ledger.rows() == [1, 2] and ledger.rows(unsent) == [2]
 
 
-async def test_row_that_commits_after_a_higher_one_is_not_skipped(
+async def test_outbox_row_that_commits_after_a_higher_numbered_row_is_not_skipped(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -258,7 +258,7 @@ async def test_older_relay_that_resumes_after_numbering_its_rows_sends_no_record
     assert await events(bootstrap, topic) == [1]
 
 
-async def test_older_relay_after_an_error_leaves_its_successor_running(
+async def test_outbox_relay_that_fails_after_a_newer_one_started_does_not_stop_the_newer_one(
     bootstrap: str, ledger: Ledger, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = (OutboxRelay(bootstrap, topic, ledger.connect) for _ in range(2))

@@ -33,7 +33,9 @@ def write(connection: sqlite3.Connection, count: int) -> None:
     connection.commit()
 
 
-def test_batch_is_read_and_deleted_by_the_key_of_the_table(connection: sqlite3.Connection) -> None:
+def test_outbox_batch_is_read_and_deleted_by_the_key_of_the_table(
+    connection: sqlite3.Connection,
+) -> None:
     """Without the key each step of a relay scans and sorts the waiting rows of every outbox."""
     write(connection, 20)
     generation, _ = run_script(connection, table.claim("bank"))
@@ -53,7 +55,9 @@ def test_batch_is_read_and_deleted_by_the_key_of_the_table(connection: sqlite3.C
     assert [each for each in plans if "created_ms" not in each.partition(":")[0]] == plans[:1]
 
 
-def test_delete_batch_deletes_only_its_rows(connection: sqlite3.Connection) -> None:
+def test_outbox_delete_batch_deletes_only_rows_of_that_batch(
+    connection: sqlite3.Connection,
+) -> None:
     write(connection, 8)
     generation, _ = run_script(connection, table.claim("bank"))
     first = run_script(connection, table.next_batch("bank", generation, 1, 4))
@@ -68,7 +72,7 @@ def test_delete_batch_deletes_only_its_rows(connection: sqlite3.Connection) -> N
     ]  # fmt: skip
 
 
-def test_batch_is_bounded_in_bytes_and_has_at_least_one_row(
+def test_outbox_batch_is_bounded_in_bytes_and_has_at_least_one_row(
     connection: sqlite3.Connection,
 ) -> None:
     for number, size in enumerate((10, 20, 30, 1000, 5), 1):
@@ -82,7 +86,7 @@ def test_batch_is_bounded_in_bytes_and_has_at_least_one_row(
     assert [[row.number for row in rows] for rows in batches] == [[1, 2, 3], [4], [5], []]
 
 
-def test_claim_after_a_newer_claim_is_superseded(
+def test_outbox_claim_after_a_newer_claim_is_superseded(
     connection: sqlite3.Connection,
 ) -> None:
     older, _ = run_script(connection, table.claim("bank"))

@@ -56,7 +56,7 @@ async def settle(
     return sorted(await events(bootstrap, topic))
 
 
-async def test_relay_superseded_before_numbering_rows_sends_them_only_once(
+async def test_relay_superseded_before_numbering_rows_sends_no_row_twice(
     bootstrap: str, tmp_path: Path, topic: str
 ) -> None:
     """The successor is sending the rows, which would be sent twice."""

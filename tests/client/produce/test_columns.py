@@ -71,7 +71,7 @@ def test_arrow_array_is_converted_to_a_list_of_bytes(listed, offset, kind):
         assert as_column(given_array) == listed[offset:]
 
 
-def test_other_columns_are_converted_or_refused():
+def test_column_of_each_other_type_is_converted_or_refused():
     assert as_column((b"1", None)) == (b"1", None)
     assert as_column(iter([b"1"])) == [b"1"]
     chunked = type("Chunked", (), {"chunks": [Array([b"1"], 0), Array([None], 0)]})()
@@ -152,7 +152,7 @@ def test_key_partition_cache_stays_within_its_bound():
 # --- in the accumulator
 
 
-def test_batch_with_room_is_filled_before_another_is_opened():
+def test_send_many_fills_the_open_batch_before_it_opens_another_batch():
     batches = Accumulator(batch_bytes=1_000, linger_ms=5, delivery_timeout_ms=100)
     put(batches, b"first")
     rows = Rows([b"%0100d" % i for i in range(30)])
@@ -182,7 +182,7 @@ def test_batch_with_room_is_filled_before_another_is_opened():
     ]
 
 
-async def test_send_many_delivery_completes_after_splits_and_fails_as_one():
+async def test_send_many_delivery_of_a_split_batch_completes_or_fails_as_a_whole():
     first, second = Outcome(), Outcome()
     deliveries = Deliveries()
     deliveries.add(first, 2, 5)

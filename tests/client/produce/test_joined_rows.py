@@ -120,7 +120,7 @@ def test_batch_of_arrow_rows_ends_at_its_maximum_of_records():
     assert rows.largest_bytes() == Rows(values.to_pylist()).largest_bytes()
 
 
-def test_column_that_is_no_arrow_array_is_read_as_a_list(monkeypatch):
+def test_column_that_is_not_an_arrow_array_is_read_as_a_list(monkeypatch):
     array = column([b"v"] * ENOUGH, 0, "binary")
     assert can_join(array, None, BATCH_BYTES) and can_join(array, array, BATCH_BYTES)
     assert not can_join(array, array.to_pylist(), BATCH_BYTES)
@@ -156,7 +156,7 @@ def test_arrow_columns_of_different_lengths_are_refused():
 
 
 @pytest.mark.parametrize("partitions", [None, [0, 1] * ENOUGH])
-def test_timestamps_that_are_no_whole_milliseconds_are_refused(partitions):
+def test_timestamp_column_without_whole_milliseconds_is_refused(partitions):
     values = column([b"v"] * 2 * ENOUGH, 0, "binary")
     dates = np.array(["2024-01-01"] * len(values), dtype="datetime64[ns]")
     several: list[Any] = [dates, [1.5] * len(values), ["5"] * len(values)]

@@ -153,7 +153,7 @@ def once(code: "int | Exception", at: int = 0) -> Script:
     return script
 
 
-async def test_batch_that_is_refused_does_not_fail_the_batches_after_it(monkeypatch):
+async def test_refused_batch_does_not_fail_later_batches(monkeypatch):
     """The refused batch leaves a gap in the numbers, so later batches are renumbered (KIP-360)."""
     context = SenderContext(monkeypatch)
     context.before = once(E.INVALID_RECORD, at=1)

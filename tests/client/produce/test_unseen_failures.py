@@ -79,7 +79,7 @@ def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
     return Leader(monkeypatch)
 
 
-async def test_flush_after_an_unread_failure_raises_it_once(leader: Leader) -> None:
+async def test_flush_after_an_unread_failure_raises_the_failure_once(leader: Leader) -> None:
     producer = Producer(leader.view, linger_ms=0)
     leader.code = REFUSED
     await producer.send("t", b"lost")
@@ -115,7 +115,7 @@ async def test_delivery_failure_read_by_the_application_is_not_raised_again(lead
         await producer.flush()
 
 
-async def test_exception_of_the_application_is_not_hidden_by_that_of_its_records(
+async def test_application_exception_is_not_replaced_by_an_unread_record_failure(
     leader: Leader,
 ) -> None:
     leader.code = REFUSED
@@ -139,7 +139,7 @@ def test_blocking_producer_flush_and_close_raise_unread_failures() -> None:
         producer.close()
 
 
-async def test_mistyped_topic_blocks_send_once_and_not_for_each_record(
+async def test_send_to_a_mistyped_topic_blocks_only_the_first_record(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Producer(leader.view, linger_ms=0, max_block_ms=300) as producer:
@@ -235,7 +235,7 @@ async def test_send_many_failure_read_by_the_application_is_not_raised_again(
         await producer.flush()
 
 
-async def test_flush_continues_when_another_one_is_cancelled(leader: Leader) -> None:
+async def test_producer_flush_continues_when_another_flush_is_cancelled(leader: Leader) -> None:
     leader.add("u")
     async with Producer(leader.view, linger_ms=30_000) as producer:
         answered = asyncio.Event()

@@ -211,7 +211,7 @@ def test_parse_jaas_reads_its_form(text, options):
      'M required p "geheim";', 'M required "geheim"=p;', "M required p=;", "M required; N",
      'M required p="geheim"; M required p="geheim";'],
 )  # fmt: skip
-def test_parse_jaas_refuses_another_form_without_repeating_it(text):
+def test_parse_jaas_refuses_another_form_without_repeating_its_text(text):
     with pytest.raises(ValueError, match=r"sasl\.jaas\.config") as failure:
         parse_jaas(Secret(text))
     assert "geheim" not in str(failure.value)

@@ -231,7 +231,7 @@ def test_tls_file_that_cannot_be_used_raises_value_error_in_the_caller(files):
         )
 
 
-def test_tls_failure_of_an_unknown_kind_is_retriable():
+def test_tls_failure_of_an_unknown_kind_raises_a_retriable_error():
     problem = ssl.SSLError(1, "[SSL] unexpected eof")
     assert isinstance(explain(problem, "b", 1, TlsConfig()), NetworkException)
 

@@ -234,7 +234,7 @@ async def test_token_wait_times_out_and_the_request_continues():
     assert calls == ["asked"], "threads that wait for the same would take all of the executor"
 
 
-async def test_token_is_used_while_a_provider_takes_long_for_the_next_one(monkeypatch):
+async def test_token_stays_in_use_while_a_slow_provider_makes_the_next_token(monkeypatch):
     monkeypatch.setattr(tokens, "SUCCESSOR_WAIT_S", 0.01)
     may_end = threading.Event()
     may_end.set()

@@ -38,7 +38,7 @@ class MovingCoordinator:
         )
 
 
-async def test_transaction_listed_by_a_coordinator_that_moved_is_described_by_the_new_one(
+async def test_transaction_listed_by_a_former_coordinator_is_described_by_the_new_coordinator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def find(*_: Any) -> int:

@@ -61,7 +61,7 @@ def test_pool_tickets_are_served_in_the_order_they_were_taken() -> None:
     assert names.take(b, 1.0) is slot
 
 
-def test_pool_ticket_that_gives_up_wakes_the_next_one() -> None:
+def test_pool_ticket_that_leaves_the_queue_wakes_the_next_ticket() -> None:
     names, woken = PoolNames("bank", 1), list[str]()
     slot, holder = taken(names, "a")
     b, c = ticket_of(names, "b", woken), ticket_of(names, "c", woken)

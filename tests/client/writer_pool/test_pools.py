@@ -74,7 +74,7 @@ async def test_pool_runs_as_many_blocks_at_once_as_it_has_writers(
     assert found == [f"{topic}-{number}" for number in range(WRITERS)]
 
 
-async def test_wait_that_times_out_names_the_holders_and_leaves_no_ticket(
+async def test_pool_wait_that_times_out_names_the_holders_and_leaves_no_ticket(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with pool_of(bootstrap, server, topic, 1, acquire_timeout_ms=150) as pool:
@@ -100,7 +100,7 @@ async def test_wait_that_times_out_names_the_holders_and_leaves_no_ticket(
     assert postgres_ledger.rows() == [3]
 
 
-async def test_pool_close_fails_waiting_transactions_and_rolls_back_the_open_one(
+async def test_pool_close_fails_waiting_transactions_and_rolls_back_the_open_transaction(
     bootstrap: str,
     server: PostgresServer,
     postgres_ledger: Ledger,
@@ -155,7 +155,7 @@ async def test_pool_writer_of_an_ended_task_is_reclaimed(
     assert postgres_ledger.rows() == [2, 3]
 
 
-async def test_block_entered_by_another_task_keeps_its_writer(
+async def test_pool_block_entered_by_another_task_keeps_its_writer(
     bootstrap: str,
     server: PostgresServer,
     postgres_ledger: Ledger,
@@ -177,7 +177,7 @@ async def test_block_entered_by_another_task_keeps_its_writer(
     assert postgres_ledger.rows() == [2]
 
 
-async def test_only_the_first_of_many_waiting_tasks_looks_for_dead_holders(
+async def test_pool_with_many_waiting_tasks_looks_for_dead_holders_in_the_first_task_only(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, many, real = [0], 200, PoolNames.take
@@ -197,7 +197,7 @@ async def test_only_the_first_of_many_waiting_tasks_looks_for_dead_holders(
     assert looks[0] < 3 * many, "one when it comes, one when it goes"
 
 
-async def test_pool_writer_that_stopped_is_replaced_by_a_new_one(
+async def test_pool_writer_that_stopped_is_replaced_by_a_new_writer(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with pool_of(bootstrap, server, topic, 1) as pool:
@@ -221,7 +221,7 @@ async def test_pool_with_names_taken_by_another_pool_is_superseded(
     assert postgres_ledger.rows() == [1, 3]
 
 
-async def test_connection_opened_while_its_pool_closes_is_closed(
+async def test_pool_connection_opened_during_the_close_is_closed(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     opened, asked, may_open = list[Any](), asyncio.Event(), asyncio.Event()
@@ -250,7 +250,7 @@ async def test_pool_of_tasks_over_sqlite_is_refused(bootstrap: str, tmp_path: Pa
         await pool.start()
 
 
-def test_block_entered_by_another_thread_keeps_its_writer(
+def test_pool_block_entered_by_another_thread_keeps_its_writer(
     bootstrap: str, server: PostgresServer, topic: str, postgres_ledger: Ledger
 ) -> None:
     options = {"acquire_timeout_ms": 600}

@@ -99,7 +99,7 @@ def test_broker_without_heartbeats_is_fenced_after_its_session_timeout(watch: Wa
     assert watch.run(5 * SESSION_MS, 1, 2) == []
 
 
-def test_broker_without_heartbeat_replies_is_fenced_and_returns_when_it_gets_them(
+def test_broker_without_heartbeat_replies_is_fenced_until_it_gets_replies_again(
     watch: Watch,
 ) -> None:
     """The broker sends heartbeats and receives no reply, since the links to it are cut."""
@@ -141,7 +141,7 @@ def test_restored_peer_link_fences_no_broker(watch: Watch) -> None:
     assert watch.tick() == []
 
 
-def test_controller_command_in_progress_is_not_repeated_and_a_lost_one_is(watch: Watch) -> None:
+def test_controller_repeats_a_lost_command_and_no_command_in_progress(watch: Watch) -> None:
     watch.controller.link_down(1, watch.now_ms)
     (fence,) = watch.tick()
     assert watch.tick() == []
@@ -149,7 +149,7 @@ def test_controller_command_in_progress_is_not_repeated_and_a_lost_one_is(watch:
     assert watch.tick() == [fence]
 
 
-def test_newly_elected_controller_gives_every_broker_a_whole_session(watch: Watch) -> None:
+def test_newly_elected_controller_restarts_the_session_of_every_broker(watch: Watch) -> None:
     watch.run(SESSION_MS - TICK_MS, 1, 2)
     watch.controller.resigned()
     assert watch.tick() == []
@@ -158,7 +158,7 @@ def test_newly_elected_controller_gives_every_broker_a_whole_session(watch: Watc
     assert len(watch.run(2 * TICK_MS, 1, 2)) == 1
 
 
-def test_controller_after_a_pause_of_its_own_fences_no_broker(watch: Watch) -> None:
+def test_controller_after_a_pause_of_its_process_fences_no_broker(watch: Watch) -> None:
     watch.beat(1, 2, 3)
     watch.now_ms += 60_000
     assert watch.tick() == []

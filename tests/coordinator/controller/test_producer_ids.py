@@ -21,7 +21,7 @@ def test_producer_id_block_nearly_used_up_requests_another() -> None:
     assert ids.wants_more
 
 
-def test_producer_id_blocks_kept_are_bounded_and_empty_ones_ignored() -> None:
+def test_kept_producer_id_blocks_are_bounded_and_empty_blocks_are_ignored() -> None:
     ids = ProducerIdBlock()
     ids.add(7, 0)
     assert ids.remaining == 0

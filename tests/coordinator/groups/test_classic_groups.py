@@ -250,7 +250,7 @@ def test_static_member_that_restarts_again_during_the_store_fences_the_first_res
     assert groups.group.static_members["b"] == second.answer.member_id
 
 
-def test_static_member_that_restarts_before_a_rebalance_takes_part_in_it() -> None:
+def test_static_member_that_restarts_before_a_rebalance_joins_the_rebalance() -> None:
     groups, leader, _ = stable_static()
     groups.holds_stores = True
     ticket = groups.join(instance="b")
@@ -355,7 +355,7 @@ def test_requests_waiting_in_a_group_are_answered_when_the_coordinator_moves(
     assert ticket.answer.generation == 2
 
 
-def test_members_of_a_loaded_group_have_a_whole_session_to_return(groups: Groups) -> None:
+def test_members_of_a_loaded_group_get_a_whole_session_to_rejoin(groups: Groups) -> None:
     first, second = groups.stable()
     groups.pass_time(SESSION_MS - 1)
     groups.fail_over()
@@ -505,7 +505,7 @@ def test_classic_group_member_metadata_memory_is_bounded(monkeypatch: pytest.Mon
     assert held.size_bytes == groups.group.members[member_id].held_bytes > 41
 
 
-def test_pending_members_are_included_in_the_memory_bound_until_they_join_or_expire(
+def test_pending_members_count_towards_the_memory_bound_until_they_join_or_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client id of 32 kB is in each of the ten thousand ids that a group may give out."""

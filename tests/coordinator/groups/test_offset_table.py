@@ -199,7 +199,7 @@ def test_group_partitions_with_committed_and_pending_offsets_are_listed_once(log
     assert sorted(log.table.partitions("g")) == [("t", 0), ("t", 1)]
 
 
-def test_records_of_other_types_are_skipped_and_malformed_ones_counted(log: Log) -> None:
+def test_offset_table_skips_records_of_other_types_and_counts_malformed_records(log: Log) -> None:
     log.commit(1)
     group = GroupValue("consumer", 1, None, None, 0, ())
     log.write((encode_group_key("g"), encode_group_value(group)), (encode_group_key("h"), None))

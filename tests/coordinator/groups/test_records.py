@@ -65,7 +65,7 @@ MEMBER = MemberValue("m-1", "i", "c", "/127.0.0.1", 60_000, 10_000, b"\x01\x02",
 GROUP = GroupValue("consumer", 5, "range", "m-1", 99, (MEMBER,))
 
 
-def test_offset_and_group_key_bytes_equal_those_of_kafka() -> None:
+def test_offset_and_group_key_bytes_equal_the_kafka_bytes() -> None:
     key = OffsetKey("grüß", "flights", 7)
     assert encode_offset_key(*key).hex() == OFFSET_KEY
     assert encode_group_key("g").hex() == GROUP_KEY
@@ -89,7 +89,7 @@ def test_offset_record_of_every_version_is_decoded(version: int) -> None:
     assert decode_offset_value(bytes.fromhex(OFFSET_VALUES[version])) == expected
 
 
-def test_offset_record_bytes_equal_those_of_kafka() -> None:
+def test_offset_record_bytes_equal_the_kafka_bytes() -> None:
     assert encode_offset_value(OFFSET._replace(expire_timestamp_ms=-1)).hex() == OFFSET_VALUES[4]
     assert encode_offset_value(OFFSET).hex() == OFFSET_VALUES[1]
     assert encode_offset_value(OffsetValue(0, -1, "", 1)).hex() == WITHOUT_ID
@@ -108,7 +108,7 @@ def test_group_record_of_every_version_is_decoded(version: int) -> None:
     assert empty == GroupValue("", 0, None, None, -1, ())
 
 
-def test_group_record_bytes_equal_those_of_kafka() -> None:
+def test_group_record_bytes_equal_the_kafka_bytes() -> None:
     assert encode_group_value(GROUP).hex() == GROUP_VALUES[3]
     assert encode_group_value(GroupValue("", 0, None, None, -1, ())).hex() == EMPTY_GROUP_VALUES[3]
 

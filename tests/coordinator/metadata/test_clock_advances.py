@@ -24,7 +24,7 @@ def controlled() -> MetadataCluster:
     ("moment_ms", "older_by_ms"),
     [(0, 57), (999, 57), (1000, 57), (1001, 7), (2000, 7), (2001, 0), (9999, 0)],
 )
-def test_clock_advance_makes_data_written_before_it_older(moment_ms: int, older_by_ms: int):
+def test_clock_advance_raises_the_age_of_earlier_data(moment_ms: int, older_by_ms: int):
     assert TWICE.since_ms(moment_ms) == older_by_ms
 
 
@@ -34,7 +34,7 @@ def test_clock_advance_that_arrives_late_is_added_at_the_newest_time(at_ms: int)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), max_size=12))
-def test_clock_advances_of_any_order_never_make_data_younger(advances: list[tuple[int, int]]):
+def test_clock_advances_in_any_order_never_make_data_younger(advances: list[tuple[int, int]]):
     clock = ClockAdvances()
     for at_ms, by_ms in advances:
         older = clock.advanced(at_ms, by_ms)

@@ -200,7 +200,7 @@ def test_metadata_listeners_get_the_difference_after_a_restore(cluster: Metadata
     assert len(heard) == 1
 
 
-def test_metadata_listener_that_raises_does_not_stop_other_listeners() -> None:
+def test_metadata_listener_that_raises_does_not_prevent_calls_of_other_listeners() -> None:
     failures: list[Exception] = []
     state = ClusterState(listener_failed=failures.append)
     heard: list[Changes] = []

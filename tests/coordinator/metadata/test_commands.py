@@ -104,7 +104,7 @@ LONG = [
 
 
 @pytest.mark.parametrize("command", LONG, ids=lambda command: type(command).__name__)
-def test_metadata_command_that_is_long_is_split_into_short_ones(command: Command) -> None:
+def test_metadata_command_that_is_long_is_split_into_short_commands(command: Command) -> None:
     with pytest.raises(PolicyViolation):
         encode_command(command)
     parts = run_to_end(split_command(command))

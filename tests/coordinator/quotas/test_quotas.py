@@ -37,7 +37,7 @@ def rate() -> QuotaRate:
 
 
 @pytest.mark.parametrize("limit", [5e-324, 1e-308])
-def test_quota_close_to_zero_throttles_for_the_maximum_time(limit: float) -> None:
+def test_quota_close_to_zero_throttles_for_at_most_the_maximum_time(limit: float) -> None:
     assert rate().record(1e6, limit, 0) == THROTTLE_MS_MAX
 
 
@@ -60,7 +60,7 @@ def test_quota_for_another_key_does_not_hide_a_default():
     assert found is not None and found.rate == 9.0
 
 
-def test_quota_table_knows_whether_any_entity_has_a_key():
+def test_quota_table_reports_whether_any_entity_has_a_key():
     table = QuotaTable()
     entity = QuotaEntity("u", None)
     assert not table.put(entity, PRODUCER_BYTE_RATE, None)

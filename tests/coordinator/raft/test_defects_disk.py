@@ -200,7 +200,7 @@ def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
     disk.close()
 
 
-def test_pysyncobj_without_a_dump_file_loses_everything(
+def test_pysyncobj_without_a_dump_file_loses_all_entries(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
     """D5: a journal without a dump file is the obvious configuration."""
@@ -328,7 +328,7 @@ def test_pysyncobj_that_loses_its_vote_file_votes_twice(
     assert votes == ["A", "C"], "the stock library has been mended"
 
 
-def test_raft_vote_is_sent_only_after_it_is_synced() -> None:
+def test_raft_vote_is_sent_only_after_the_sync_of_the_vote() -> None:
     """D4b on our engine: for any crash, one vote a term (checked by the simulation's elections)."""
     for seed in range(6):
         cluster = Cluster(seed, size=3, groups=1)
@@ -343,7 +343,7 @@ def test_raft_vote_is_sent_only_after_it_is_synced() -> None:
         cluster.check_end()
 
 
-def test_pysyncobj_alone_acknowledges_after_a_power_cut(
+def test_pysyncobj_leader_without_followers_acknowledges_after_a_power_cut(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
     """D4c: the commit index that survived lies beyond the journal that did."""

@@ -144,7 +144,7 @@ def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
     cluster.check_end()
 
 
-def test_raft_link_to_the_leader_that_closes_shortens_the_election() -> None:
+def test_raft_follower_with_a_closed_link_to_its_leader_starts_an_election_sooner() -> None:
     """The transport reports the closed link. Without that the election timeout has to pass."""
     times = {}
     for hint in (True, False):
@@ -163,7 +163,7 @@ def test_raft_link_to_the_leader_that_closes_shortens_the_election() -> None:
     assert times[False] > 0.4
 
 
-def test_raft_link_to_a_live_leader_that_closes_causes_no_election() -> None:
+def test_raft_follower_with_a_closed_link_to_a_live_leader_starts_no_election() -> None:
     """The other follower, which hears the leader, does not believe the hint."""
     cluster, leader = started()
     follower = next(i for i in cluster.ids if i != leader)
@@ -224,7 +224,7 @@ def test_raft_groups_settle_on_their_preferred_leaders() -> None:
     cluster.check_end()
 
 
-def test_raft_group_without_any_decision_moves_to_its_preferred_leader_immediately() -> None:
+def test_raft_group_without_any_entry_is_led_by_its_preferred_leader_immediately() -> None:
     """A later move would disconnect V1 producers at the next coordinator."""
     cluster = Cluster(2, size=3, groups=6)
 
@@ -243,7 +243,7 @@ def test_raft_group_without_any_decision_moves_to_its_preferred_leader_immediate
     cluster.check_end()
 
 
-def test_raft_voter_that_was_wiped_does_not_let_a_committed_entry_vanish() -> None:
+def test_raft_voter_that_was_wiped_loses_no_committed_entry() -> None:
     """The one that lagged and the one that forgot are a majority, and must not be one."""
     cluster, leader = started()
     wiped, lagging = (i for i in cluster.ids if i != leader)
@@ -263,7 +263,7 @@ def test_raft_voter_that_was_wiped_does_not_let_a_committed_entry_vanish() -> No
     cluster.check_end()
 
 
-def test_raft_voter_that_was_wiped_commits_nothing_until_its_log_is_level() -> None:
+def test_raft_voter_that_was_wiped_counts_for_no_commit_until_its_log_has_caught_up() -> None:
     """Without the rule a deposed leader and the wiped voter could commit replaced entries."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
@@ -280,7 +280,7 @@ def test_raft_voter_that_was_wiped_commits_nothing_until_its_log_is_level() -> N
     cluster.check_end()
 
 
-def test_raft_voter_that_was_restored_commits_nothing_until_its_log_is_level() -> None:
+def test_raft_voter_that_was_restored_counts_for_no_commit_until_its_log_has_caught_up() -> None:
     """The restored voter refused entries that it had acknowledged, and counted for commits."""
     cluster, leader = started(size=5, settings=replace(STEADY, snapshot_entries=10**6))
     restored, *others = (i for i in cluster.ids if i != leader)

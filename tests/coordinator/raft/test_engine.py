@@ -154,7 +154,7 @@ async def test_raft_submitter_that_is_cancelled_leaves_no_state(one: Trio) -> No
     assert await group.submit(b"b") == 2
 
 
-async def test_raft_engine_stop_answers_waiting_submitters(trio: Trio) -> None:
+async def test_raft_engine_stop_gives_waiting_submitters_an_unknown_outcome(trio: Trio) -> None:
     group = await trio.leader()
     lonely = next(n for n, g in trio.groups.items() if g is group)
     for node_id in trio.voters:
@@ -188,7 +188,7 @@ async def test_raft_leader_that_is_deposed_answers_its_submitters_a_few_at_a_tim
     assert all(isinstance(error, OutcomeUnknown) for _, error in outcomes)
 
 
-async def test_raft_engine_that_stops_leaves_no_submitter_waiting(one: Trio) -> None:
+async def test_raft_engine_stop_with_waiting_submitters_answers_all_of_them(one: Trio) -> None:
     group, engine = await one.leader(), one.engines[1]
     outcomes: list[Exception | None] = []
     for _ in range(5 * OUTCOMES_AT_ONCE):
@@ -197,7 +197,7 @@ async def test_raft_engine_that_stops_leaves_no_submitter_waiting(one: Trio) -> 
     assert len(outcomes) == 5 * OUTCOMES_AT_ONCE
 
 
-async def test_raft_directory_that_is_damaged_or_foreign_refuses_the_start(
+async def test_raft_engine_with_a_damaged_or_foreign_directory_does_not_start(
     tmp_path: Path, one: Trio
 ) -> None:
     """No file stays open or locked, so the operator can act on the error."""

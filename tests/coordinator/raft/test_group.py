@@ -173,7 +173,7 @@ def test_raft_state_machine_without_a_snapshot_keeps_its_log(
     cluster.check_end()
 
 
-def test_raft_group_that_is_busy_does_not_keep_the_segments_of_a_silent_one() -> None:
+def test_raft_journal_segments_of_an_idle_group_are_deleted_beside_a_busy_group() -> None:
     """Otherwise a few entries of one silent group would keep all segments forever."""
     cluster, _ = started(groups=2)
     assert cluster.run(10, cluster.leaders_settled)

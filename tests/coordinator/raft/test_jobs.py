@@ -10,7 +10,7 @@ from oncelog.coordinator.raft.jobs import Jobs
 from oncelog.runtime.sliced_work import SlicedWork
 
 
-def test_raft_job_that_fails_during_a_stop_reports_its_error_once() -> None:
+def test_raft_job_that_fails_during_a_stop_raises_its_error_once() -> None:
     """The loop complained of an exception that was never retrieved (simulation seed 1020214)."""
     complaints: list[str] = []
     taken_up: list[str] = []

@@ -35,7 +35,7 @@ def preferred_leads(seed: int, size: int) -> Cluster:
 
 
 @pytest.mark.parametrize("commands", [0, 100])
-def test_raft_preferred_leader_that_is_paused_costs_no_command(commands: int) -> None:
+def test_raft_preferred_leader_that_is_paused_delays_no_command(commands: int) -> None:
     """The link of the leader stays up but silent. 406 of 455 commands were refused."""
     cluster = preferred_leads(3, 3)
     for _ in range(commands):

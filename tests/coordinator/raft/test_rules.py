@@ -153,7 +153,7 @@ def test_raft_acknowledgement_is_sent_only_after_the_entries_are_synced(alone: A
     assert again.group.status().log_end == 3
 
 
-def test_raft_entries_of_an_older_term_are_committed_by_one_of_the_current_term(
+def test_raft_entries_of_an_older_term_are_committed_with_an_entry_of_the_current_term(
     alone: Alone,
 ) -> None:
     """A majority that holds an old entry does not commit it (Raft, figure 8)."""
@@ -172,7 +172,7 @@ def test_raft_entries_of_an_older_term_are_committed_by_one_of_the_current_term(
     assert alone.group.is_leader
 
 
-def test_raft_leader_commits_with_its_own_copy_only_after_it_is_synced(alone: Alone) -> None:
+def test_raft_leader_counts_its_own_entry_only_after_the_sync_of_the_entry(alone: Alone) -> None:
     """The leader's copy is counted with one follower's acknowledgement, after a slow disk."""
     term = alone.become_leader()
     alone.run(0.3)
@@ -187,7 +187,7 @@ def test_raft_leader_commits_with_its_own_copy_only_after_it_is_synced(alone: Al
     assert alone.group.commit_index == 2, "two followers are a majority without the leader"
 
 
-def test_raft_answers_of_another_term_commit_nothing(alone: Alone) -> None:
+def test_raft_answers_of_another_term_commit_no_entry(alone: Alone) -> None:
     """A newer term ends the leadership."""
     term = alone.become_leader()
     alone.say(2, m.AppendReply(term - 1, True, 2, True))
@@ -242,7 +242,7 @@ def test_raft_wiped_voter_votes_only_above_the_highest_term_of_its_lost_votes() 
     assert alone.take(m.Vote) == [m.Vote(6)]
 
 
-def test_raft_wiped_voter_is_level_only_by_an_append_sent_after_its_census() -> None:
+def test_raft_wiped_voter_has_caught_up_only_after_an_append_sent_after_its_census() -> None:
     """An append sent before the disk was lost proves nothing."""
     alone = Alone()
     alone.answer_census(term=5, last_index=3)

@@ -108,7 +108,7 @@ class Long(Machine):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_raft_command_applied_in_steps_is_never_seen_half_done(
+def test_raft_command_applied_in_steps_is_never_visible_partly_applied(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """The snapshots of this node and of the leader and the next command never see a half."""

@@ -129,7 +129,7 @@ RECORDS = st.one_of(
 
 
 @given(record=RECORDS, additions=st.lists(ADDITIONS, max_size=6))
-def test_partition_additions_written_jointly_equal_successive_ones(record, additions) -> None:
+def test_partition_additions_written_jointly_equal_successive_additions(record, additions) -> None:
     joint = add_jointly(record, additions, CONTEXT, limit)
     reached, answers = alone(record, additions)
     assert [answer or E.NONE for answer in joint.answers] == answers

@@ -193,7 +193,7 @@ def test_end_txn_of_an_unknown_transactional_id_is_refused(bumps_epoch) -> None:
 
 @pytest.mark.parametrize("bumps_epoch", [False, True])
 @pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_end_txn_during_a_pending_write_is_concurrent_for_the_owner_and_fenced_for_others(
+def test_end_txn_during_a_pending_write_answers_concurrent_transactions_or_fenced(
     state, bumps_epoch
 ) -> None:
     record = reached(state)
@@ -269,20 +269,22 @@ def test_init_producer_id_of_a_replaced_session_is_fenced(state) -> None:
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 @pytest.mark.parametrize("v2", [False, True])
-def test_init_producer_id_during_a_decided_transaction_is_concurrent(state, v2) -> None:
+def test_init_producer_id_during_a_decided_transaction_gets_concurrent_transactions(
+    state, v2
+) -> None:
     record = reached(state, v2=v2)
     assert outcome(init(record)) == CONCURRENT
     assert outcome(init(record, expected=record.client)) == CONCURRENT
 
 
 @pytest.mark.parametrize("state", DURABLE)
-def test_init_producer_id_during_a_pending_write_is_concurrent(state) -> None:
+def test_init_producer_id_during_a_pending_write_gets_concurrent_transactions(state) -> None:
     assert outcome(init(reached(state), is_pending=True)) == CONCURRENT
     assert outcome(init(None, is_pending=True)) == CONCURRENT
 
 
 @pytest.mark.parametrize("epoch", EPOCHS)
-def test_init_producer_id_during_an_open_transaction_fences_it(epoch) -> None:
+def test_init_producer_id_during_an_open_transaction_fences_the_old_producer(epoch) -> None:
     record = opened(epoch, S.ONGOING)
     decision = init(record)
     assert isinstance(decision, FenceProducer)

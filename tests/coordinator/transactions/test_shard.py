@@ -202,7 +202,7 @@ def histories(draw: st.DrawFn) -> list[bytes]:
 
 @settings(max_examples=60, deadline=None)
 @given(histories(), st.data())
-def test_transaction_shard_replayed_equals_the_original(
+def test_transaction_shard_replayed_from_its_log_equals_the_original(
     commands: list[bytes], data: st.DataObject
 ) -> None:
     shard, replica = TransactionShard(), TransactionShard()

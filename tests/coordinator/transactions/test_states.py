@@ -44,7 +44,7 @@ def test_transaction_state_transition_of_each_pair_is_allowed_as_listed(
     assert (old in ALLOWED_PREVIOUS[new]) is ALLOWED[old, new]
 
 
-def test_transaction_state_names_and_numbers_equal_those_of_kafka() -> None:
+def test_transaction_state_names_and_numbers_equal_the_kafka_ones() -> None:
     assert [state.kafka_name for state in S] == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
         "Dead", "PrepareEpochFence",

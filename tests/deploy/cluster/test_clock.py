@@ -52,7 +52,7 @@ def test_clock_advance_with_a_malformed_duration_is_refused_with_a_sentence(by: 
         duration_ms(by)
 
 
-def test_clock_advance_is_retried_with_one_operation_id_until_a_node_has_it(
+def test_clock_advance_is_retried_with_one_operation_id_until_a_node_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes = [SimpleNamespace(node_id=i, state="running") for i in (1, 2)]

@@ -66,7 +66,7 @@ def sleepers(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("more", ["", FORKS], ids=["alone", "forked"])
-def test_guardian_of_a_killed_owner_removes_its_children_and_its_directory(
+def test_guardian_of_a_killed_owner_ends_its_children_and_removes_its_directory(
     tmp_path: Path, more: str
 ) -> None:
     folder = tmp_path / "kept"
@@ -117,7 +117,7 @@ def test_guardian_holds_only_one_pipe_of_its_owner(tmp_path: Path) -> None:
         assert os.getsid(guardian) == guardian
 
 
-def test_process_with_a_gone_or_younger_owner_is_an_orphan() -> None:
+def test_process_with_a_dead_or_younger_owner_is_an_orphan() -> None:
     """A pid that has another owner now proves nothing."""
     us, parent = psutil.Process(), os.getppid()
     with subprocess.Popen(["sleep", "300"]) as younger:

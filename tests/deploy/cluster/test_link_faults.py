@@ -51,7 +51,7 @@ def test_cut_link_is_reported_by_nodes_on_both_sides() -> None:
     assert cluster.words() == {1: "cut from 3", 2: "cut from 3", 3: "cut from 1,2"}
 
 
-def test_cut_link_in_one_direction_is_reported_only_by_the_unheard_side() -> None:
+def test_cut_link_in_one_direction_is_reported_only_by_the_side_that_is_not_heard() -> None:
     cluster = FakeCluster()
     cut(cluster, [1], [2, 3], one_way=True)
     assert cluster.words() == {1: "sends nothing to 2,3"}

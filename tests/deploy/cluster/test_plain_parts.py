@@ -147,7 +147,7 @@ def test_port_in_use_is_reported_with_its_process():
     assert ports.is_refused(port)
 
 
-def test_port_of_an_outgoing_connection_is_reported_as_that():
+def test_port_used_by_an_outgoing_connection_is_reported_as_such_a_connection():
     """No process listens at that port, so none can be stopped."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())

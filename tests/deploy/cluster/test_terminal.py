@@ -42,16 +42,18 @@ CELLS = [{"id": "billing-worker", "why": "its producer is gone", "n": "12345"}]
         (10, ("n", "why"), None),
     ],
 )
-def test_table_drops_optional_columns_only_when_they_do_not_fit(width, optional, expected) -> None:
+def test_table_too_wide_for_the_terminal_drops_only_optional_columns(
+    width, optional, expected
+) -> None:
     assert fitted(HEADINGS, CELLS, width, optional) == expected
 
 
-def test_table_wraps_a_long_sentence_before_it_drops_a_column() -> None:
+def test_table_with_a_long_sentence_wraps_the_sentence_and_drops_no_column() -> None:
     cells = [{**CELLS[0], "why": "its producer is gone and nobody knows when it comes again"}]
     assert fitted(HEADINGS, cells, 60, ("n",)) == {"id": 14, "why": 33, "n": 5}
 
 
-def test_progress_line_is_repeated_until_another_one_follows(
+def test_progress_line_is_repeated_until_the_next_progress_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []

@@ -91,7 +91,7 @@ def test_client_proxy_forwards_frames_in_both_directions(
             assert answer(client) == frame(3, b"%d" % number)
 
 
-def test_client_proxy_of_encrypted_bytes_forwards_and_delays_them_without_parsing(
+def test_client_proxy_of_encrypted_bytes_forwards_and_delays_the_bytes_unparsed(
     broker: Broker,
 ) -> None:
     proxies = ClientProxies([broker.port], is_encrypted=True)
@@ -129,7 +129,7 @@ def test_client_proxy_forwards_a_held_request_after_its_client_disconnected(
     assert broker.hears(frame(26, b"late"))
 
 
-def test_client_proxy_cut_from_its_broker_is_silent_and_reset_at_the_heal(
+def test_client_proxy_cut_from_its_broker_sends_no_bytes_and_is_reset_at_the_heal(
     broker: Broker, proxies: ClientProxies
 ) -> None:
     with connect(proxies, broker, 0.3) as client:

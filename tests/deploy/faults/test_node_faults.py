@@ -34,7 +34,7 @@ def test_clock_fault_moves_the_wall_clock_and_not_the_monotonic_clock() -> None:
     assert abs(offset_of(faults.answer({"op": "counts"}))) < 60_000
 
 
-def test_fault_socket_answers_known_requests_and_refuses_others(tmp_path: Path) -> None:
+def test_fault_socket_answers_known_requests_and_refuses_unknown_requests(tmp_path: Path) -> None:
     serve_faults(tmp_path / "faults-1", NodeFaults())
     assert ask(tmp_path, 1, {"op": "counts"}, "faults")["errors"] == 0
     with pytest.raises(Failure, match="unknown op"):

@@ -44,7 +44,7 @@ def test_chaos_schedule_has_only_the_requested_kinds() -> None:
     assert not list(chaos_schedule(1, "links", nodes=3, kinds=["kill"]))
 
 
-def test_chaos_fault_kinds_and_actions_correspond_one_to_one() -> None:
+def test_chaos_fault_of_each_kind_has_exactly_one_action() -> None:
     assert {target: set(actions) for target, actions in ACTIONS.items()} == {
         target: set(kinds) for target, kinds in KINDS_BY_TARGET.items()
     }

@@ -101,7 +101,9 @@ def test_child_process_that_ignores_sigterm_is_killed(children: Programs) -> Non
     assert children.restarts == 0
 
 
-def test_child_process_that_exits_repeatedly_is_restarted_only_so_often(children: Programs) -> None:
+def test_child_process_that_exits_repeatedly_is_restarted_at_most_its_limit(
+    children: Programs,
+) -> None:
     start(children, "print('first'); print('the last words'); exit(7)")
     with pytest.raises(Failure, match=r"p has ended 2 times .*exit code 7.*the last words"):
         children.wait(lambda: False, TIMEOUT_S)

@@ -47,7 +47,7 @@ class Cluster:
         self.aborted.append(producer.first_offset)
 
 
-async def test_abort_hanging_of_an_open_transaction_without_a_coordinator_aborts_it() -> None:
+async def test_abort_hanging_without_a_coordinator_aborts_the_open_transaction() -> None:
     cluster = Cluster(5)
     assert await abort_hanging(cast(Admin, cluster), KEY, 7) == 5
     assert cluster.aborted == [5]

@@ -58,7 +58,7 @@ def lines_of(explanation) -> dict[str, str]:
     return {about: text for about, text in reversed(explanation.lines)}
 
 
-def test_why_without_an_open_transaction_says_up_to_which_offset_records_are_readable():
+def test_why_without_an_open_transaction_names_the_end_offset_of_readable_records():
     explanation = why(CLEAN)
     assert explanation.heading == (
         "orders/0: nothing is open; everything up to offset 1663 can be read."
@@ -125,11 +125,11 @@ def with_state(**changes) -> PartitionFacts:
         ),
     ],
 )
-def test_why_names_the_transaction_that_holds_a_partition_and_when_it_ends(facts, about, words):
+def test_why_of_a_blocked_partition_names_its_transaction_and_the_end_of_that(facts, about, words):
     assert words in lines_of(why(facts))[about]
 
 
-def test_partition_without_a_leader_names_the_last_in_sync_replicas():
+def test_why_of_a_partition_without_a_leader_names_the_last_in_sync_replicas():
     gone = replace(PARTITION, leader=-1, isr=(2,))
     explanation = why(PartitionFacts(partition=gone, min_insync=2, now_ms=NOW_MS))
     assert "has no leader" in explanation.heading
@@ -139,7 +139,7 @@ def test_partition_without_a_leader_names_the_last_in_sync_replicas():
     }
 
 
-def test_why_of_a_partition_below_min_insync_replicas_says_which_nodes_to_start():
+def test_why_of_a_partition_below_min_insync_replicas_names_the_nodes_to_start():
     facts = replace(CLEAN, partition=replace(PARTITION, isr=(1,)))
     lines = lines_of(why(facts))
     assert "1 in sync (1), and min.insync.replicas requires 2" in lines["replicas"]
@@ -200,13 +200,13 @@ def test_why_of_a_consumer_group_names_its_readers_and_waiting_members(group, ab
     assert words in of_group(CLEAN, described=group)[about]
 
 
-def test_why_of_a_group_at_the_last_stable_offset_says_all_committed_records_are_read():
+def test_why_of_a_group_at_the_last_stable_offset_reports_all_committed_records_as_read():
     lines = of_group(held(PartitionTransaction(PRODUCER, ONGOING)), committed=200)
     assert "all that is committed has been read" in lines["group"]
     assert "app-1" in lines["held by"]
 
 
-def test_why_of_a_group_below_the_log_start_says_that_offsets_are_reset():
+def test_why_of_a_group_below_the_log_start_reports_that_offsets_are_reset():
     assert "starts anew" in of_group(replace(CLEAN, log_start=1200))["group"]
 
 

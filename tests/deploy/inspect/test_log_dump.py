@@ -32,20 +32,20 @@ def test_log_dump_shows_batches_producers_and_markers():
     assert "ABORT marker, coordinator epoch 6" in lines[1]
 
 
-def test_log_dump_of_a_batch_with_a_flipped_bit_marks_it_bad():
+def test_log_dump_of_a_batch_with_a_flipped_bit_marks_the_batch_bad():
     data = bytearray(batch(0))
     data[-1] ^= 1
     assert "BAD" in words(bytes(data))[0]
 
 
-def test_log_dump_of_a_batch_with_an_unknown_codec_marks_it_bad():
+def test_log_dump_of_a_batch_with_an_unknown_codec_marks_the_batch_bad():
     data = bytearray(batch(0))
     data[22] |= 7  # the low byte of the attributes
     (line,) = words(bytes(data))
     assert "bytes, ?" in line and "BAD" in line
 
 
-def test_log_dump_of_a_batch_below_the_next_offset_marks_it_bad():
+def test_log_dump_of_a_batch_below_the_next_offset_marks_the_batch_bad():
     assert "BAD: offset 0 after 2" in words(batch(0) + batch(0))[1]
 
 

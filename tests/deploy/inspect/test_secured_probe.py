@@ -44,7 +44,7 @@ async def probed(
 
 
 @pytest.mark.parametrize("has_tls", [False, True])
-async def test_probe_with_a_login_measures_the_requests_after_it(tmp_path, has_tls):
+async def test_probe_with_a_login_measures_only_requests_after_the_login(tmp_path, has_tls):
     config, context = ALICE, None
     if has_tls:
         context, ca = certificates(tmp_path)

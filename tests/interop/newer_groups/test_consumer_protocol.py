@@ -209,7 +209,7 @@ Owners = dict[str, list[int]]
         pytest.param(JavaClassic, False, marks=JAVA),
     ],
 )
-def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_back(
+def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_converted_back(
     bootstrap: str, group: str, stack: ExitStack, third: type[Member], cooperative: bool
 ) -> None:
     """Types and owners equal those of Apache Kafka, for the sticky assignor only in number.

@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).parents[1] / "java" / "ConsumerProtocol.java"
 
 @pytest.mark.parametrize("what", ["come-and-go", "pattern", "static", "copy"])
 @pytest.mark.in_turn
-def test_java_program_of_the_consumer_protocol_prints_ok(newer_groups, what):
+def test_java_program_of_the_consumer_protocol_passes_all_its_checks(newer_groups, what):
     printed = printed_by(java_source(PROGRAM, newer_groups, f"java-{what}", what))
     assert printed.splitlines()[-1] == "OK", printed
 

@@ -114,7 +114,7 @@ async def test_record_that_cannot_be_sent_is_reported(bootstrap):
 
 
 @both_versions
-async def test_read_committed_consumer_gets_committed_records_and_no_aborted_ones(
+async def test_read_committed_consumer_gets_committed_records_and_no_aborted_records(
     bootstrap, version
 ):
     topic = await new_topic(bootstrap)
@@ -331,7 +331,7 @@ async def test_prepared_transaction_stays_open_until_its_token_holder_ends_it(bo
     assert await values(bootstrap, topic) == [b"0"]
 
 
-async def test_a_prepared_transaction_may_be_empty_or_ended_by_its_producer(bootstrap):
+async def test_prepared_transaction_that_is_empty_or_ended_by_its_producer_completes(bootstrap):
     topic = await new_topic(bootstrap)
     async with transactional(
         bootstrap, topic, transaction_two_phase_commit_enable=True
@@ -350,7 +350,7 @@ async def test_a_prepared_transaction_may_be_empty_or_ended_by_its_producer(boot
     assert await values(bootstrap, topic) == [b"commit_transaction"]
 
 
-async def test_init_transactions_keeps_a_prepared_transaction_or_says_that_the_broker_cannot(
+async def test_init_transactions_with_keep_prepared_keeps_or_raises_unsupported_version(
     bootstrap,
 ):
     topic = await new_topic(bootstrap)

@@ -94,7 +94,7 @@ async def test_consumer_group_with_joining_and_leaving_members_reads_every_recor
         assert sum(each.offset for each in found.values()) == 440
 
 
-async def test_offsets_of_revoked_partitions_are_committed_before_another_member_has_them(
+async def test_offsets_of_revoked_partitions_are_committed_before_their_reassignment(
     bootstrap,
 ):
     topic = await new_topic(bootstrap, 2)

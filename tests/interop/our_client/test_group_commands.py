@@ -36,7 +36,9 @@ async def described(command: Command, group: str) -> dict[str, Any]:
     return json.loads(told)
 
 
-async def test_group_commands_show_a_group_with_members_and_refuse_to_reset_it(bootstrap, command):
+async def test_group_commands_for_a_group_with_members_show_the_group_and_refuse_a_reset(
+    bootstrap, command
+):
     topic = await new_topic(bootstrap, 4)
     await fill(bootstrap, topic, range(40), 4)
     may_go_on = asyncio.Event()

@@ -24,7 +24,7 @@ async def until_shared(partitions: int, *consumers: Consumer) -> None:
             await asyncio.gather(*(c.poll(50) for c in consumers))
 
 
-async def test_static_member_comes_back_to_its_partitions_without_a_rebalance(bootstrap):
+async def test_static_member_that_restarts_gets_its_partitions_back_without_a_rebalance(bootstrap):
     topic = await new_topic(bootstrap, 4)
     settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
     revoked: list[object] = []

@@ -241,7 +241,7 @@ def test_client_with_an_untrusted_certificate_raises_an_explanation(kafka, versi
         assert isinstance(problem, SslAuthenticationFailed) and words in str(problem)
 
 
-async def test_client_with_an_unoffered_sasl_mechanism_raises_with_the_offered_ones(
+async def test_client_with_an_unoffered_sasl_mechanism_raises_with_the_offered_mechanisms(
     kafka, monkeypatch
 ):
     values = login(kafka, "SASL_SSL", "PLAIN")
@@ -252,7 +252,7 @@ async def test_client_with_an_unoffered_sasl_mechanism_raises_with_the_offered_o
     await view.close()
 
 
-async def test_client_without_a_permission_raises_an_error_that_names_it(kafka):
+async def test_client_without_a_permission_raises_an_error_with_the_permission_name(kafka):
     alice, mallory = (login(kafka, "SASL_SSL", "SCRAM-SHA-512", u) for u in ("alice", "mallory"))
 
     async def send(values: Values, topic: str, **keywords: Any) -> None:
@@ -309,7 +309,7 @@ ADMINISTRATION: list[tuple[Callable[[Admin], Any], str]] = [
 ]
 
 
-async def test_admin_without_a_permission_raises_an_error_that_names_it(kafka):
+async def test_admin_without_a_permission_raises_an_error_with_the_permission_name(kafka):
     async with Admin(login(kafka, "SASL_SSL", "PLAIN")) as admin:
         for call, words in ADMINISTRATION:
             try:

@@ -133,7 +133,7 @@ def rights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rights]:
 
 
 @pytest.mark.parametrize(("name", "number"), [case for case in CASES if case[0] not in LOGIN])
-def test_apache_kafka_refuses_each_request_without_a_right_as_our_matrix_says(
+def test_apache_kafka_refuses_each_request_without_a_right_of_our_matrix(
     name: str, number: int, rights: Rights
 ):
     asked = BY_API[name][number]

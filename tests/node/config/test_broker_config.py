@@ -71,7 +71,9 @@ def test_broker_config_without_listeners_has_the_listener_of_kafka() -> None:
         ("min.insync.replica", "min.insync.replicas"),
     ],
 )
-def test_broker_config_with_an_unknown_key_names_the_nearest_known(name: str, nearest: str) -> None:
+def test_broker_config_with_an_unknown_key_names_the_nearest_known_key(
+    name: str, nearest: str
+) -> None:
     assert refusal(REQUIRED | {name: "1"}) == (
         f"Unknown configuration {name}. Did you mean {nearest}?"
     )
@@ -101,7 +103,7 @@ def test_record_validation_level_when_unset_follows_the_listener(
     assert BrokerConfig.from_properties(properties).record_validation == "full"
 
 
-def test_broker_config_key_without_a_similar_one_is_refused_without_a_hint() -> None:
+def test_broker_config_key_unlike_any_known_key_is_refused_without_a_hint() -> None:
     assert refusal(REQUIRED | {"zzzzzzz": "1"}) == "Unknown configuration zzzzzzz."
 
 
@@ -156,13 +158,13 @@ def test_broker_config_reports_all_invalid_values_together() -> None:
     assert len(message.splitlines()) == 3
 
 
-def test_advertised_listener_address_may_differ_from_the_bound_one() -> None:
+def test_advertised_listener_address_may_differ_from_the_bound_address() -> None:
     found = config(listeners="PLAINTEXT://0.0.0.0:1", advertised_listeners="PLAINTEXT://[::1]:2")
     (listener,) = found.endpoints
     assert (listener.bind, listener.advertised) == (("0.0.0.0", 1), ("::1", 2))
 
 
-def test_retention_given_in_a_finer_unit_overrides_a_coarser_one() -> None:
+def test_broker_retention_in_a_finer_unit_overrides_a_coarser_unit() -> None:
     assert config(log_retention_hours="2").topic_defaults["retention.ms"] == "7200000"
     assert config(log_retention_hours="2", log_retention_minutes="3").topic_defaults[
         "retention.ms"
@@ -225,7 +227,7 @@ def test_properties_file_is_parsed_like_java_does() -> None:
         ("a=", ""),
     ],
 )
-def test_properties_file_escapes_equal_those_of_java(line: str, value: str) -> None:
+def test_properties_file_escapes_are_read_as_by_java(line: str, value: str) -> None:
     assert parse_properties(line) == {"a": value}
 
 

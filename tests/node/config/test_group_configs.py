@@ -123,7 +123,7 @@ def test_broker_group_session_timeout_must_exceed_its_heartbeat_interval() -> No
         config(**LOW, **{"group.consumer.session.timeout.ms": "5000"})
 
 
-def test_group_config_defaults_equal_those_of_the_broker_keys() -> None:
+def test_group_config_defaults_equal_the_defaults_of_the_broker_keys() -> None:
     both = {name: row for name, row in GROUP_KEYS.items() if row.broker_name in BROKER_KEYS}
     assert both.keys() == {SESSION, HEARTBEAT, INTERVAL}
     for row in both.values():

@@ -50,7 +50,7 @@ def test_listener_names_are_case_insensitive() -> None:
     assert found.of_listener(found.endpoints[0]).max_connections == 7
 
 
-def test_listener_without_an_advertised_address_is_served_and_not_published() -> None:
+def test_listener_without_an_advertised_address_is_served_and_not_shown_in_metadata() -> None:
     found = two(**{"advertised.listeners": "OUT://example.org:3"})
     assert [each.advertised for each in found.endpoints] == [None, ("example.org", 3)]
     assert found.first_advertised.name == "OUT"

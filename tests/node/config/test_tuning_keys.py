@@ -26,7 +26,7 @@ def test_tuning_key_value_of_another_type_is_refused() -> None:
         judge_dynamic_configs({"num.io.threads": "0"})
 
 
-def test_tuning_key_is_dynamic_only_where_kafka_allows_it() -> None:
+def test_tuning_key_is_dynamic_only_where_kafka_allows_dynamic_changes() -> None:
     judge_dynamic_configs({"num.io.threads": "16", "log.cleaner.threads": "2"})
     with pytest.raises(InvalidConfig, match="dynamically"):
         judge_dynamic_configs({"queued.max.requests": "5"})
@@ -57,7 +57,7 @@ def test_tuning_keys_have_no_entry_in_the_effective_tables() -> None:
         ("ssl.keystore.password", "secret", "PEM"),
     ],
 )
-def test_key_that_kafka_shows_and_no_broker_here_honours_is_taken_with_its_default_only(
+def test_key_of_kafka_without_effect_here_is_accepted_only_with_its_default(
     name: str, other: str, reason: str
 ) -> None:
     default = BROKER_KEYS[name].default

@@ -110,7 +110,7 @@ async def nodes() -> AsyncIterator[dict[int, RaftNode]]:
                 await node.die()
 
 
-async def test_controller_node_that_dies_moves_all_leaders_it_had(
+async def test_controller_node_death_moves_partition_leadership_to_other_nodes(
     nodes: dict[int, RaftNode],
 ) -> None:
     await asyncio.gather(*[node.start() for node in nodes.values()])

@@ -77,7 +77,9 @@ async def test_controller_request_to_a_follower_is_redirected_to_the_leader(
     assert [peer for _, peer, _ in cluster.requests[:2]] == [2, 1]
 
 
-async def test_controller_request_without_a_leader_waits_for_one(cluster: SmallCluster) -> None:
+async def test_controller_request_without_a_leader_waits_for_an_election(
+    cluster: SmallCluster,
+) -> None:
     cluster.elect(None)
     asked = asyncio.ensure_future(cluster.clients[2].submit(registration(2)))
     await asyncio.sleep(0.05)
@@ -121,7 +123,7 @@ async def test_broker_registration_with_a_lost_answer_keeps_its_epoch(
     assert len(cluster.log) > result.broker_epoch
 
 
-async def test_controller_answer_waits_until_the_local_metadata_has_it(
+async def test_controller_answer_is_returned_after_the_local_metadata_has_applied_it(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 1)
@@ -165,7 +167,9 @@ async def test_controller_tick_of_short_sessions_is_within_its_clock_step(
         assert 0 < 1.5 * service._tick_ms <= step_ms_max
 
 
-async def test_newly_elected_controller_knows_which_links_are_down(cluster: SmallCluster) -> None:
+async def test_newly_elected_controller_fences_a_broker_with_a_broken_link(
+    cluster: SmallCluster,
+) -> None:
     await bring_up(cluster, 1, 2, 3)
     cluster.link(2, 1, False)  # the leader died; node 2 saw its link break
     cluster.link(2, 3, False)
@@ -288,7 +292,7 @@ def test_controller_result_without_items_is_decoded() -> None:
 
 
 @pytest.mark.parametrize("asked", [1, 2])
-async def test_quorum_description_comes_from_the_leader_whichever_node_is_asked(
+async def test_quorum_description_requested_from_any_node_comes_from_the_leader(
     asked: int, cluster: SmallCluster
 ) -> None:
     """A follower does not know the others' offsets. It answered -1, and the tool showed -10."""
@@ -301,7 +305,7 @@ async def test_quorum_description_comes_from_the_leader_whichever_node_is_asked(
     assert all(voter.caught_up_age_ms == -1 for voter in quorum.voters)
 
 
-async def test_heartbeat_unanswered_by_a_paused_controller_is_sent_to_the_next(
+async def test_heartbeat_unanswered_by_a_paused_controller_is_sent_to_the_next_controller(
     cluster: SmallCluster,
 ) -> None:
     """The broker waited a whole second, with a session of 1.5 s."""

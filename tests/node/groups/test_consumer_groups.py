@@ -184,7 +184,7 @@ async def test_consumer_group_members_removed_by_an_administrator_leave_in_one_e
     assert (await broker.ask(BEAT, 1, going_on(1, member_id="a"))).error_code == unknown
 
 
-async def test_consumer_group_member_removal_is_answered_when_it_is_committed(
+async def test_consumer_group_member_removal_is_answered_after_its_commit(
     tmp_path: Path,
 ) -> None:
     broker = await serving(tmp_path, replicas=2)
@@ -224,7 +224,7 @@ async def test_group_shard_with_an_unconfirmed_append_is_loaded_again(tmp_path: 
     assert broker.shard.table.consumers.find("g").members, "it was in the log"
 
 
-async def test_consumer_heartbeat_on_a_failed_disk_is_answered_though_the_shard_is_gone(
+async def test_consumer_heartbeat_on_a_failed_disk_is_answered_after_the_shard_is_removed(
     broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -363,7 +363,7 @@ async def test_consumer_group_with_members_cannot_be_deleted(broker: Coordinatin
     assert not broker.shard.groups
 
 
-async def test_group_that_is_empty_may_be_replaced_by_one_of_another_type(
+async def test_empty_group_is_replaced_by_a_group_of_another_type(
     broker: CoordinatingBroker,
 ) -> None:
     classic = {

@@ -47,7 +47,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     broker.groups.stop()
 
 
-async def test_target_assignment_is_for_the_members_present_when_it_is_ready(
+async def test_target_assignment_ready_after_a_member_change_covers_the_present_members(
     broker: Broker,
 ) -> None:
     """A static member rejoins under another id meanwhile, in the same epoch."""

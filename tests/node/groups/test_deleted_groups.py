@@ -79,7 +79,7 @@ QUESTIONS: list[tuple[int, int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("api_key", "version", "question"), QUESTIONS)
-async def test_deleted_group_stays_deleted_when_it_is_asked_for(
+async def test_deleted_group_that_is_requested_is_not_recreated(
     tmp_path: Path, api_key: int, version: int, question: dict[str, Any]
 ) -> None:
     broker = await replicated(tmp_path)
@@ -127,7 +127,7 @@ async def test_group_deletion_removes_an_uncommitted_offset_with_its_group(tmp_p
     assert await listed(broker) == []
 
 
-async def test_group_shard_above_its_limit_of_groups_still_serves_them(
+async def test_group_shard_above_its_limit_of_groups_serves_every_existing_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -143,7 +143,7 @@ async def test_group_shard_above_its_limit_of_groups_still_serves_them(
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-async def test_offset_commit_to_a_deleted_topic_does_not_replace_that_of_a_recreated_one(
+async def test_offset_commit_to_a_deleted_topic_keeps_the_offset_of_the_recreated_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
     """The key of the record has the topic's name, so the new topic's offset would be lost."""

@@ -42,7 +42,7 @@ def committing(*names: str, group_id: str = "g", generation: int = -1) -> dict[s
     }
 
 
-async def test_offset_commit_of_a_few_offsets_takes_no_task(tmp_path: Path) -> None:
+async def test_offset_commit_of_a_few_offsets_creates_no_task(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     tasks = asyncio.all_tasks()
@@ -83,7 +83,7 @@ async def test_offset_commit_answer_that_cannot_be_encoded_closes_its_connection
     assert answer.close_reason == "the answer could not be encoded: KeyError('a defect')"
 
 
-async def test_offset_commit_answer_that_refuses_is_not_cached(tmp_path: Path) -> None:
+async def test_offset_commit_answer_with_an_error_is_not_cached(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve()
     kept = plain_commits.remembered_key, plain_commits._all_committed

@@ -347,7 +347,7 @@ async def written_first(broker: Broker) -> int:
 
 
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-async def test_offset_deletion_ended_by_a_resignation_reports_it(
+async def test_offset_deletion_ended_by_a_resignation_answers_not_coordinator(
     api_key: int, broker: Broker
 ) -> None:
     shard = await with_offsets(broker)
@@ -361,7 +361,7 @@ async def test_offset_deletion_ended_by_a_resignation_reports_it(
     assert broker.partition().log.log_end_offset == OFFSETS
 
 
-async def test_list_groups_of_many_groups_runs_in_steps_and_omits_deleted_ones(
+async def test_list_groups_of_many_groups_runs_in_steps_and_omits_deleted_groups(
     broker: Broker,
 ) -> None:
     broker.services.work = broker.replicas.work

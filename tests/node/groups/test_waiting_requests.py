@@ -94,7 +94,7 @@ JOIN_POINTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("owner", "name"), JOIN_POINTS)
-async def test_join_group_is_answered_when_a_step_of_it_raises(
+async def test_join_group_with_a_raising_step_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -135,7 +135,7 @@ SYNC_POINTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("owner", "name"), SYNC_POINTS)
-async def test_sync_group_is_answered_when_a_step_of_it_raises(
+async def test_sync_group_with_a_raising_step_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -209,7 +209,7 @@ COMMIT_POINTS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize("partitions", [1, 200])
 @pytest.mark.parametrize(("owner", "name"), COMMIT_POINTS)
-async def test_offset_commit_is_answered_when_a_step_of_it_raises(
+async def test_offset_commit_with_a_raising_step_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, partitions: int
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -254,7 +254,7 @@ async def test_group_that_raises_at_loading_keeps_its_offsets(
 
 
 @pytest.mark.parametrize("owner", [FakeVerifier, ProducerStateTable, GroupCoordinator])
-async def test_transactional_offset_commit_is_answered_when_a_step_of_it_raises(
+async def test_transactional_offset_commit_with_a_raising_step_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any
 ) -> None:
     broker = CoordinatingBroker(tmp_path)

@@ -212,7 +212,7 @@ async def test_request_that_raises_in_any_later_call_is_answered(
     assert at > 2
 
 
-async def test_produce_that_raises_in_a_queue_is_answered_and_the_later_ones_continue(
+async def test_queued_produce_that_raises_is_answered_and_later_produces_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, errors = queue.check_in_slices, [Thrown("in the queue")]

@@ -18,7 +18,9 @@ class Clock:
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1e-9, 1e-7, 1e-6, 0.00037, 0.004, 1.5, 29.0, 10_000.0])
-def test_answer_time_percentile_of_one_time_is_at_most_a_fifth_above_it(seconds: float) -> None:
+def test_answer_time_percentile_of_a_single_time_is_at_most_a_fifth_above_that_time(
+    seconds: float,
+) -> None:
     times = AnswerTimes(Clock())
     times.note(FETCH, seconds)
     ((key, found),) = times.read()
@@ -29,7 +31,7 @@ def test_answer_time_percentile_of_one_time_is_at_most_a_fifth_above_it(seconds:
     assert value <= max(1e-6, 1.2 * min(seconds, longest) + 1e-9)
 
 
-def test_answer_time_percentiles_separate_late_answers_from_others() -> None:
+def test_answer_time_percentiles_separate_late_answers_from_punctual_answers() -> None:
     times = AnswerTimes(Clock())
     for _ in range(98):
         times.note(FETCH, 0.001)

@@ -161,7 +161,7 @@ def test_throttled_connection_starts_no_request_until_its_pause_ends(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_client_quotas_are_described_by_their_entities(tmp_path: Path):
+def test_describe_client_quotas_returns_quotas_by_their_entities(tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             client = Client(broker)

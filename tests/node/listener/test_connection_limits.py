@@ -27,7 +27,7 @@ def alter(broker: FakeBroker, name: str, key: str, value: str | None) -> None:
     assert [item.error for item in result.items] == [0]
 
 
-def test_connection_limits_are_those_of_the_file_until_altered() -> None:
+def test_connection_limits_equal_the_limits_of_the_file_until_altered() -> None:
     broker = FakeBroker(max_connections="7", max_connections_per_ip="3")
     limits = ConnectionLimits(broker.state, broker.services.config)
     assert (limits.in_all, limits.of_address(FAR)) == (7, 3)

@@ -100,7 +100,7 @@ async def test_connection_creation_beyond_the_rate_waits_for_its_turn(tmp_path: 
 
 
 @pytest.mark.uvloop
-async def test_connection_creation_rate_of_one_listener_does_not_affect_others(
+async def test_connection_creation_rate_of_one_listener_does_not_affect_other_listeners(
     tmp_path: Path,
 ) -> None:
     more = {

@@ -55,7 +55,7 @@ async def test_large_answers_are_built_one_after_the_other_and_charged_to_the_bu
     assert budget.held_bytes == line.in_work_bytes == 0
 
 
-async def test_small_answer_does_not_wait_for_a_large_one() -> None:
+async def test_small_answer_does_not_wait_for_a_large_answer() -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(100 * LARGE)
     large, small = Making(line, budget, LARGE), Making(line, budget, WAITS_BEYOND_BYTES)
     await settle()

@@ -102,7 +102,7 @@ async def test_large_request_that_fails_frees_its_place() -> None:
     await waiting.end()
 
 
-async def test_large_request_cancelled_when_given_its_place_frees_it() -> None:
+async def test_large_request_cancelled_at_its_turn_frees_its_place() -> None:
     """The client closes in the turn in which the previous request ends."""
     line = LargeRequests(100)
     async with AsyncExitStack() as first:

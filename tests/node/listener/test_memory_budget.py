@@ -30,7 +30,7 @@ def test_memory_budget_lets_a_connection_read_only_if_its_request_fits() -> None
     assert not budget.must_wait(partial, ALLOWANCE_BYTES + 1)
 
 
-def test_memory_budget_reservation_that_is_unused_passes_to_the_next_connection() -> None:
+def test_memory_budget_reservation_without_use_is_given_to_the_next_connection() -> None:
     first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
     budget = full(first, second)
     budget.let_one_pass()

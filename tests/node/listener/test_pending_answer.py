@@ -10,7 +10,7 @@ def test_following_answer_completes_with_the_followed_answer() -> None:
     assert outer.buffers == [b"body"]
 
 
-def test_answer_that_follows_a_complete_answer_is_complete_at_once() -> None:
+def test_following_answer_of_a_complete_answer_is_complete_immediately() -> None:
     outer, inner = PendingAnswer(), PendingAnswer()
     inner.abort("gone", [b"last"])
     outer.follow(inner)
@@ -25,14 +25,14 @@ def test_abandoned_following_answer_abandons_the_followed_answer() -> None:
     assert abandoned == ["inner"] and inner.is_abandoned
 
 
-def test_answer_abandoned_before_it_follows_another_abandons_the_followed_answer() -> None:
+def test_abandoned_answer_that_follows_another_answer_abandons_the_other_answer() -> None:
     outer, inner = PendingAnswer(), PendingAnswer()
     outer.abandon()
     outer.follow(inner)
     assert inner.is_abandoned
 
 
-def test_following_answer_is_changed_once_before_its_client_gets_it() -> None:
+def test_following_answer_is_changed_once_before_its_delivery() -> None:
     """The change counts the time of the request, also when its client is gone meanwhile."""
     for is_abandoned in (False, True):
         outer, inner, changes = PendingAnswer(), PendingAnswer(), list[object]()

@@ -124,7 +124,7 @@ async def test_connections_that_arrive_together_are_accepted_in_one_loop_turn() 
         assert turns <= len(sockets) // 4
 
 
-async def test_connection_without_a_request_is_replaced_by_a_new_one() -> None:
+async def test_connection_without_a_request_is_closed_for_a_new_connection_at_the_maximum() -> None:
     async with toy_server(max_connections=3) as bench:
         good, oldest, half = [await bench.connect() for _ in range(3)]
         half.writer.write(Client.frame(ECHO, b"half")[:7])
@@ -163,7 +163,9 @@ async def test_connections_of_one_address_are_limited_except_on_loopback(
         await honest(bench)
 
 
-async def test_idle_connection_is_closed_and_a_waiting_one_is_not(quick_sweep: None) -> None:
+async def test_idle_connection_is_closed_and_a_connection_waiting_for_an_answer_is_not(
+    quick_sweep: None,
+) -> None:
     async with toy_server(connections_max_idle_ms=150) as bench:
         idle, waiting, active = [await bench.connect() for _ in range(3)]
         waiting.send(WAIT, b"long poll")
@@ -193,7 +195,7 @@ async def test_connection_with_an_unfinished_request_is_closed_at_its_deadline(
             assert await steady.receive() == (number, b"steady")
 
 
-async def test_client_that_reads_no_answers_is_served_no_further_and_costs_bounded_memory(
+async def test_client_that_reads_no_answers_is_paused_and_takes_bounded_memory(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STALLED_MAX_S", 0.1)
@@ -359,7 +361,7 @@ async def test_connection_log_lines_are_rate_limited(caplog: pytest.LogCaptureFi
     assert len([r for r in caplog.records if "closed" in r.getMessage()]) == 10
 
 
-def test_transport_write_buffer_limit_equals_the_counted_one() -> None:
+def test_transport_write_buffer_limit_equals_the_limit_in_the_memory_budget() -> None:
     assert connection.WRITE_BUFFER_HIGH_BYTES < 4 * MIB
 
 

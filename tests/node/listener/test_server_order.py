@@ -119,7 +119,9 @@ async def test_malformed_frame_length_sends_earlier_answers_before_the_close(ben
     assert await client.is_closed()
 
 
-async def test_produce_waits_for_a_fetch_before_it_on_its_connection(bench: Bench) -> None:
+async def test_produce_after_a_waiting_fetch_on_its_connection_waits_for_the_fetch(
+    bench: Bench,
+) -> None:
     client, toys = await bench.connect(), bench.toys
     client.send(WAIT, b"fetch")
     client.send(PRODUCE, b"produce")

@@ -24,7 +24,7 @@ def isolated_leader(
     return broker, IsolatedLeader(broker.replicas, session_timeout_ms=TIMEOUT_MS), clock
 
 
-async def test_isolated_leader_fails_waiting_writes_and_refuses_new_ones(
+async def test_isolated_leader_fails_waiting_writes_and_refuses_new_writes(
     tmp_path: Path,
 ) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))

@@ -76,7 +76,7 @@ async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None
         ([-1], [0], [1]),  # a controller of an earlier release does not say
     ],
 )
-async def test_broker_heartbeat_answer_counts_when_its_metadata_is_applied(
+async def test_broker_heartbeat_answer_takes_effect_after_its_metadata_is_applied(
     indexes: list[int | None], applied: list[int], beats: list[int]
 ) -> None:
     """`applied` has this broker's index at each answer, `beats` the answers that are valid."""
@@ -99,7 +99,7 @@ async def test_broker_heartbeat_answer_counts_when_its_metadata_is_applied(
         (1, 0.05, 0.0, 7),  # a link that is slower than the interval of heartbeats
     ],
 )
-async def test_broker_heartbeat_answer_after_a_session_timeout_is_waited_for_again(
+async def test_broker_heartbeat_unanswered_for_a_session_timeout_waits_for_the_next_answer(
     term: int, delay_s: float, pause_s: float, expected_index: int
 ) -> None:
     """The controller may have fenced the broker since, and elected other leaders."""
@@ -170,7 +170,7 @@ async def test_broker_process_with_empty_metadata_learns_the_registration_to_rep
     assert cluster.groups[2].state.brokers[2].incarnation[0] == 2
 
 
-async def test_broker_registration_that_arrives_in_between_is_replaced(
+async def test_broker_registration_of_another_process_in_between_is_replaced(
     cluster: SmallCluster,
 ) -> None:
     """The registration was sent before its process died, and arrives after the successor's."""

@@ -55,7 +55,7 @@ async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
 
 
 @pytest.mark.usefixtures("holds_long")
-async def test_request_about_a_suspected_broker_is_answered_when_it_is_fenced(
+async def test_request_about_a_suspected_broker_is_answered_after_the_fence(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
     links.change(2, False)
@@ -139,7 +139,7 @@ async def test_wait_for_a_suspected_broker_is_bounded_and_happens_once(
     assert (await asked(broker)).done()
 
 
-async def test_links_that_break_in_turn_delay_a_request_no_longer_than_one(
+async def test_links_that_break_one_after_another_delay_a_request_only_once(
     broker: FakeBroker, links: FakeLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 50)

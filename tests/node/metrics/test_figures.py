@@ -46,7 +46,7 @@ def values(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-async def test_metrics_page_of_a_broker_has_its_counts(tmp_path: Path) -> None:
+async def test_metrics_page_of_a_broker_shows_the_broker_counts(tmp_path: Path) -> None:
     kafka, metrics = free_ports(2)
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{kafka}",

@@ -25,11 +25,11 @@ def many() -> Figures:
     return figures
 
 
-def test_page_is_made_in_steps_of_few_samples() -> None:
+def test_metrics_page_is_built_in_steps_of_few_samples() -> None:
     assert sum(1 for _ in page_of(many())) >= 5 * SERIES // page.SAMPLES_A_STEP
 
 
-def test_page_made_in_steps_is_the_clients_text_of_the_whole(
+def test_metrics_page_built_in_steps_equals_the_page_of_the_prometheus_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = run_to_end(page_of(many()))

@@ -121,7 +121,9 @@ async def test_produce_to_new_partitions_waits_until_their_logs_are_open(tmp_pat
         assert await answer.errors() == {2: 0}
 
 
-async def test_produce_after_an_election_of_many_waits_for_its_partition(tmp_path: Path) -> None:
+async def test_produce_after_an_election_of_many_partitions_waits_for_its_own_partition(
+    tmp_path: Path,
+) -> None:
     """The partitions are settled in slices. With one a turn the last gets its leader much later."""
     now_ms, count = iter(range(10**9)), 5 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:

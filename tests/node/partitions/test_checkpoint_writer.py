@@ -56,7 +56,7 @@ def _writer(directory: Any, executor: Executor) -> CheckpointWriter:
     return CheckpointWriter(directory, NAME, executor, SlicedWork())
 
 
-async def test_offset_is_at_most_a_bound_once_a_finished_and_a_running_write_have_it(
+async def test_checkpoint_offset_is_bounded_once_a_finished_and_a_running_write_have_the_bound(
     directory: _Directory, executor: Executor
 ) -> None:
     """Truncations of many partitions kept a slow disk writing, and waited for each other."""
@@ -76,7 +76,7 @@ async def test_offset_is_at_most_a_bound_once_a_finished_and_a_running_write_hav
     assert checkpoint.is_at_most(OTHER, 5)
 
 
-async def test_offset_that_a_running_write_raises_is_not_at_most_its_bound(
+async def test_checkpoint_offset_raised_by_a_running_write_is_not_bounded(
     directory: _Directory, executor: Executor
 ) -> None:
     checkpoint = _writer(directory, executor)
@@ -92,7 +92,7 @@ async def test_offset_that_a_running_write_raises_is_not_at_most_its_bound(
     assert checkpoint.is_at_most(KEY, 9)
 
 
-async def test_limit_that_waits_for_a_write_outlives_a_periodic_write(
+async def test_checkpoint_limit_waiting_for_a_write_is_kept_over_a_periodic_write(
     directory: _Directory, executor: Executor
 ) -> None:
     """The write that the truncation waited for had the high offset again."""

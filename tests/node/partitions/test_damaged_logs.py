@@ -77,7 +77,7 @@ async def test_leader_that_finds_a_damaged_log_steps_down_and_is_copied_again(
         assert not list(path.parent.parent.glob("*-damaged"))
 
 
-async def test_leader_with_a_damaged_index_rebuilds_it_from_its_log(tmp_path: Path) -> None:
+async def test_leader_with_a_damaged_index_rebuilds_the_index_from_the_log(tmp_path: Path) -> None:
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()
         await produced(leader)

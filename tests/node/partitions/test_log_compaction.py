@@ -108,7 +108,7 @@ def fill(log: PartitionLog) -> None:
 
 
 @pytest.mark.parametrize("refuses", ["write", "swap"])
-async def test_compaction_on_a_full_disk_continues_and_is_tried_once_a_check(
+async def test_compaction_on_a_full_disk_is_tried_once_per_check_until_space_is_free(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, refuses: str
 ) -> None:
     """The broker ended (seed 178 of the simulator, at the time)."""

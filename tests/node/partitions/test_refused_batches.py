@@ -61,7 +61,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_batches_after_a_refused_batch_are_refused_until_that_is_resent(
+async def test_batches_behind_a_refused_batch_are_refused_until_the_first_is_resent(
     broker: Broker, known: bool
 ) -> None:
     """Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends the batch of an unknown producer."""
@@ -101,7 +101,7 @@ async def test_producer_that_abandons_a_refused_batch_continues(broker: Broker) 
     assert await broker.error_of(connection, 0, epoch=1) == -1
 
 
-async def test_batch_refused_again_is_held_for_a_new_full_time(broker: Broker) -> None:
+async def test_batch_refused_again_is_remembered_for_the_full_time_again(broker: Broker) -> None:
     """A log that is opened slowly has no leader for longer than `HELD_MS`."""
     connection, hosted = await broker.connect_with_a_batch(), broker.partition()
     broker.replicas.remove(hosted)
@@ -113,7 +113,7 @@ async def test_batch_refused_again_is_held_for_a_new_full_time(broker: Broker) -
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_batch_with_a_new_epoch_is_held_where_its_old_one_was_refused(
+async def test_batch_with_a_new_epoch_is_refused_like_its_refused_predecessor(
     broker: Broker, known: bool
 ) -> None:
     """If the producer was unknown the second batch was appended, and the first was lost."""
@@ -129,7 +129,7 @@ async def test_batch_with_a_new_epoch_is_held_where_its_old_one_was_refused(
     assert await broker.error_of(connection, 1, epoch=1) == -1
 
 
-async def test_first_of_several_refused_batches_is_waited_for_in_any_order(
+async def test_batches_refused_in_any_order_are_accepted_after_the_first_is_resent(
     broker: Broker,
 ) -> None:
     connection, hosted = await broker.connect_with_a_batch(), broker.partition()

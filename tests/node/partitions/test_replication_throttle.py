@@ -106,7 +106,7 @@ def test_throttled_replicas_star_lists_every_partition() -> None:
     assert not braked.throttle.holds((TOPIC_ID, 0), 4), "its topic lists none any more"
 
 
-def test_throttled_replicas_entry_that_is_no_number_lists_none() -> None:
+def test_throttled_replicas_entry_that_is_not_a_number_lists_no_replica() -> None:
     braked = Braked()
     braked.limit(1_000)
     braked.list_replicas(f"{5_000 * '9'}:1,x:1,0:{5_000 * '9'},:,1:001")

@@ -381,7 +381,7 @@ async def test_damaged_replica_elected_before_its_repair_leads_with_its_own_reco
         assert not list((broker.root / "data").glob("*-damaged"))
 
 
-async def test_damaged_replica_kept_without_a_leader_is_repaired_under_the_next_one(
+async def test_damaged_replica_without_a_leader_is_repaired_after_the_next_election(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as broker:
@@ -406,7 +406,7 @@ async def test_damaged_replica_kept_without_a_leader_is_repaired_under_the_next_
 
 
 @pytest.mark.parametrize("next_step", ["repaired", "elected", "deleted"])
-async def test_damaged_replica_whose_repair_failed_is_never_opened_as_a_sound_log(
+async def test_damaged_replica_with_a_failed_repair_is_never_opened_as_an_undamaged_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, next_step: str
 ) -> None:
     monkeypatch.setattr(roles, "REOPEN_S", 0.01)

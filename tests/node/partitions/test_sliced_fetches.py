@@ -114,7 +114,7 @@ async def test_follower_append_stops_once_the_role_has_changed(
         assert [each.fetch_offset for each in added] == [end]
 
 
-async def test_follower_answer_of_a_new_session_waits_for_the_previous_one(
+async def test_follower_answer_of_a_new_session_waits_for_the_answer_of_the_previous_session(
     follower: Follower,
 ) -> None:
     """The session was lost while an answer was executed, and the same records arrive again."""
@@ -139,7 +139,7 @@ async def test_producers_are_rebuilt_in_slices_after_a_truncation(follower: Foll
     assert follower.moved_to() == [1_500]
 
 
-async def test_follower_answer_of_a_lost_session_truncates_nothing(
+async def test_follower_answer_of_a_lost_session_truncates_no_log(
     tmp_path: Path, follower: Follower
 ) -> None:
     """The answer waited behind a large one. Meanwhile the log was truncated and grew again."""

@@ -80,7 +80,7 @@ async def test_failed_log_report_made_while_one_is_in_flight_is_sent() -> None:
     assert controller.decided == [(0,), (0,)]
 
 
-async def test_failed_log_report_is_repeated_until_it_is_answered(
+async def test_failed_log_report_is_repeated_until_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(storage_failures, "RETRY_S", 0.001)

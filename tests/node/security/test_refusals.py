@@ -100,7 +100,7 @@ def test_cached_answer_of_one_principal_is_never_sent_to_another(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_request_with_some_refused_items_answers_the_others(tmp_path: Path):
+def test_request_with_some_refused_items_answers_the_permitted_items(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             await admin.allow(AclOperation.DESCRIBE, "b")
@@ -142,7 +142,7 @@ def test_group_described_twice_shows_no_hidden_topic(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_add_partitions_with_one_refused_topic_adds_none(tmp_path: Path):
+def test_add_partitions_with_one_refused_topic_adds_no_partition(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             await admin.allow(AclOperation.WRITE, "b")

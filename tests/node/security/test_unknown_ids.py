@@ -72,7 +72,7 @@ def _error(answer: Any) -> int:
 @pytest.mark.parametrize(
     ("looks", "key", "version", "values", "topic"), [(2, *DELETION), (1, *COMMIT)]
 )
-async def test_topic_id_that_becomes_known_after_the_authorization_stays_unknown(
+async def test_request_by_a_topic_id_that_becomes_known_after_its_authorization_is_refused(
     tmp_path: Path, looks: int, key: int, version: int, values: Any, topic: Any
 ) -> None:
     async with secured(tmp_path) as (admin, alice):
@@ -96,7 +96,7 @@ async def test_topic_id_that_becomes_known_after_the_authorization_stays_unknown
     ("user", "error"),
     [("alice", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("admin", ErrorCode.NONE)],
 )
-async def test_deletion_by_an_id_that_is_known_elsewhere_waits_until_this_broker_knows_it(
+async def test_topic_deletion_by_an_id_unknown_here_waits_until_the_metadata_has_the_id(
     tmp_path: Path, user: str, error: int
 ) -> None:
     async with secured(tmp_path) as (admin, alice):

@@ -170,7 +170,7 @@ async def test_hanging_transaction_check_follows_the_answer_of_the_coordinator(
     assert verdict_on(description, HangingCandidate(partition, 7, 5, 3, 10, 12)) is verdict
 
 
-def test_hanging_transaction_checks_become_rare_and_are_bounded() -> None:
+def test_hanging_transaction_checks_are_made_at_growing_intervals_and_bounded() -> None:
     many = [HangingCandidate(None, n, 0, 0, n, n) for n in range(250)]  # type: ignore[arg-type]
     since = OpenSince()
     assert run_to_end(since.looking(many, 0)) == []
@@ -278,7 +278,7 @@ async def test_transactions_coordinated_here_are_described_to_other_brokers(scen
 # -- expiry
 
 
-async def test_silent_producers_expire_unless_they_have_an_open_transaction(scene: Scene) -> None:
+async def test_silent_producers_without_an_open_transaction_expire(scene: Scene) -> None:
     broker = scene.broker
     await scene.open_transaction()
     await broker.write(sequence=0, producer_id=8)

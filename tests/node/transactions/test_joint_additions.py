@@ -58,7 +58,7 @@ async def test_transaction_over_three_leaders_is_written_as_two_commands() -> No
     await node.until_state("CompleteCommit")
 
 
-async def test_partition_additions_during_a_write_are_joined_in_the_next_one() -> None:
+async def test_partition_additions_during_a_write_are_joined_into_the_next_write() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     group = node.groups[0]
@@ -101,7 +101,7 @@ async def test_partition_additions_of_one_write_share_its_outcome() -> None:
     assert await asyncio.gather(*adding) == [0, 0]
 
 
-async def test_partition_addition_that_is_cancelled_leaves_the_joint_additions() -> None:
+async def test_partition_addition_that_is_cancelled_is_removed_from_the_joint_write() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     group = node.groups[0]
@@ -131,7 +131,9 @@ async def test_partition_additions_cancelled_before_the_write_are_not_written() 
     assert len(node.groups[0].log) == commands
 
 
-async def test_end_txn_waits_for_partition_additions_before_it(node: OneNode) -> None:
+async def test_end_txn_after_unfinished_partition_additions_waits_for_the_additions(
+    node: OneNode,
+) -> None:
     who = await node.init()
     adding = start(node, who, T0)
     await asyncio.sleep(0)
@@ -202,7 +204,9 @@ async def test_partition_additions_of_one_id_in_a_write_are_bounded() -> None:
     assert held(node) == 0
 
 
-async def test_partition_addition_entries_are_dropped_after_the_last_one(node: OneNode) -> None:
+async def test_partition_addition_entries_are_dropped_after_the_last_addition(
+    node: OneNode,
+) -> None:
     who = await node.init()
     await asyncio.gather(*(start(node, who, partition) for partition in (T0, T1)))
     (leader,) = node.coordinators.leaders

@@ -72,7 +72,7 @@ async def test_marker_overtaken_by_its_own_repetition_is_refused(
 @pytest.mark.parametrize(
     ("meant_for", "error"), [(1, E.FENCED_LEADER_EPOCH), (5, E.NONE), (6, E.UNKNOWN_LEADER_EPOCH)]
 )
-async def test_marker_is_accepted_only_by_the_leader_epoch_it_was_sent_to(
+async def test_marker_is_accepted_only_in_the_leader_epoch_of_its_request(
     broker: LeadingBroker, meant_for: int, error: int
 ) -> None:
     """A newly elected leader does not know transactions of earlier leader epochs."""

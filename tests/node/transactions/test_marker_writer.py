@@ -46,7 +46,7 @@ async def replicated(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 # -- committed
 
 
-async def test_marker_is_answered_when_the_replicas_have_it(replicated: LeadingBroker) -> None:
+async def test_marker_is_answered_after_its_replication(replicated: LeadingBroker) -> None:
     await open_transaction(replicated)
     marking = replicated.mark()
     await settle()
@@ -63,7 +63,7 @@ async def test_marker_is_answered_when_the_replicas_have_it(replicated: LeadingB
 
 
 @pytest.mark.parametrize("version", [0, 2])
-async def test_marker_resent_before_it_is_committed_is_written_once(
+async def test_marker_resent_before_its_commit_is_written_once(
     replicated: LeadingBroker, version: int
 ) -> None:
     """With a slow follower an impatient coordinator would write many markers (KAFKA-19999)."""
@@ -81,7 +81,7 @@ async def test_marker_resent_before_it_is_committed_is_written_once(
     assert replicated.markers.written_count == 1
 
 
-async def test_marker_resent_after_it_is_committed_is_recognized_by_its_epoch(
+async def test_marker_resent_after_its_commit_is_recognized_by_its_epoch(
     broker: LeadingBroker,
 ) -> None:
     await open_transaction(broker, version=12)

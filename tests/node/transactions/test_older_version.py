@@ -8,7 +8,9 @@ from .one_node import OneNode
 REFUSED = ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_v2_requests_are_refused_and_change_nothing_where_v1_is_served(node: OneNode) -> None:
+async def test_transaction_v2_requests_in_a_v1_cluster_are_refused_without_a_change(
+    node: OneNode,
+) -> None:
     node.serves_v2 = False
     who = await node.init()
     identity = who.producer_id, who.producer_epoch
@@ -28,7 +30,7 @@ async def test_v2_requests_are_refused_and_change_nothing_where_v1_is_served(nod
     await node.coordinators.stop()
 
 
-async def test_partition_that_v1_added_takes_v2_writes_where_v1_is_served(node: OneNode) -> None:
+async def test_transaction_v1_partition_accepts_v2_writes_in_a_v1_cluster(node: OneNode) -> None:
     node.serves_v2 = False
     who = await node.init()
     assert await node.add(who, ("t", 0)) == 0
@@ -36,7 +38,9 @@ async def test_partition_that_v1_added_takes_v2_writes_where_v1_is_served(node: 
     await node.coordinators.stop()
 
 
-async def test_v2_requests_are_served_once_the_transaction_version_is_raised(node: OneNode) -> None:
+async def test_transaction_v2_requests_are_served_after_the_transaction_version_is_raised(
+    node: OneNode,
+) -> None:
     node.serves_v2 = False
     who = await node.init()
     assert await node.add(who, ("t", 0), transaction_version=2) == REFUSED

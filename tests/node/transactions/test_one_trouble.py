@@ -70,7 +70,7 @@ async def test_transaction_completes_when_a_step_between_decision_and_markers_ra
             await node.until_state("CompleteCommit", each)
 
 
-async def test_markers_for_a_deleted_topic_cost_one_request_and_no_pause(node: OneNode) -> None:
+async def test_markers_for_a_deleted_topic_need_one_request_and_no_pause(node: OneNode) -> None:
     """Transactions of that id stalled for more than two seconds."""
     known = node.partitions.leadership_of
     node.markers._leadership_of = lambda topic, index: None if topic == "u" else known(topic, index)

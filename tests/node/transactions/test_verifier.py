@@ -62,7 +62,7 @@ def remote() -> Remote:
     return Remote()
 
 
-async def test_transaction_verifications_during_a_request_are_joined_in_the_next_one(
+async def test_transaction_verifications_during_a_request_are_joined_into_the_next_request(
     remote: Remote,
 ) -> None:
     remote.gate.clear()
@@ -90,7 +90,7 @@ async def test_transaction_verification_started_later_never_uses_an_earlier_answ
     assert len(remote.asked) == 2
 
 
-async def test_transaction_verification_of_a_newer_epoch_ends_that_of_an_older_one(
+async def test_transaction_verification_of_a_newer_epoch_fails_a_waiting_one_of_an_older_epoch(
     remote: Remote,
 ) -> None:
     remote.gate.clear()

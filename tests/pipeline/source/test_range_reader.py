@@ -62,7 +62,7 @@ def read(
         return [batch for found in reader for batch in found]
 
 
-def test_range_reader_returns_whole_batches_and_marks_aborted_ones(
+def test_range_reader_returns_whole_batches_and_marks_aborted_batches(
     cluster: Cluster, topic: str
 ) -> None:
     batches = read(cluster, topic, 0, 44)

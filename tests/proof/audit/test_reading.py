@@ -67,7 +67,7 @@ def test_audit_of_undamaged_log_files_reports_no_violation(found):
 
 
 @pytest.mark.parametrize("name", OF_LOGS)
-def test_audit_of_log_files_with_a_planted_anomaly_reports_it(found, name):
+def test_audit_of_log_files_with_a_planted_anomaly_reports_the_anomaly(found, name):
     may_be = BROUGHT_ALONG.get(name, set()) - OF_READERS
     assert {name} <= found[f"planted-{name}"] <= {name} | may_be
 

@@ -36,7 +36,7 @@ def test_inputs_of_the_action_reach_scripts_by_variables_only() -> None:
     assert not any("${{" in script for script in scripts())  # it would be run as a command
 
 
-def test_action_hands_its_inputs_over_whole(tmp_path: Path) -> None:
+def test_action_inputs_are_passed_unsplit(tmp_path: Path) -> None:
     program = tmp_path / "oncelog/bin/oncelog"
     program.parent.mkdir(parents=True)
     program.write_text(OURS)

@@ -69,7 +69,7 @@ def test_certify_resume_runs_the_missing_and_failed_seeds(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("other", ["versions", "machine", "seconds"])
-def test_runs_of_other_versions_machines_or_lengths_do_not_count(
+def test_certify_resume_does_not_count_runs_of_other_versions_machines_or_lengths(
     tmp_path, monkeypatch, other: str
 ) -> None:
     def one(recipe, environment, seed, cluster, seconds, *others) -> CertifiedRun:
@@ -92,7 +92,9 @@ def test_runs_of_other_versions_machines_or_lengths_do_not_count(
     assert any("2 runs" in line and "do not count" in line for line in said), said
 
 
-def test_certify_says_that_a_second_reading_refused_the_program(tmp_path: Path) -> None:
+def test_certify_of_a_program_refused_by_a_second_reading_prints_the_refusal(
+    tmp_path: Path,
+) -> None:
     recipe = read_recipe(RECIPES / "oncelog-transactional")
     reading = SecondReading("2026-11-29", recipe.digest, agrees=False, note="It is another mode.")
     said: list[str] = []
@@ -209,7 +211,7 @@ def test_certify_program_of_npm_runs_by_the_node_of_its_packages(tmp_path, monke
     assert done.stdout == "v99.0.0\n"
 
 
-def test_paths_with_blanks_stay_whole(tmp_path: Path, monkeypatch) -> None:
+def test_certify_path_with_blanks_is_passed_unsplit(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
     monkeypatch.setattr(environment, "_require", lambda *_: None)
     monkeypatch.setattr(environment, "_first_line", lambda *_: "17")
@@ -222,7 +224,7 @@ def test_paths_with_blanks_stay_whole(tmp_path: Path, monkeypatch) -> None:
     assert all(path.startswith(str(tmp_path / "a b")) for path in command[-1].split(":"))
 
 
-def test_a_sink_in_a_path_with_signs_of_urls_is_that_file(tmp_path: Path) -> None:
+def test_sink_path_with_url_characters_is_used_as_a_file_path(tmp_path: Path) -> None:
     folder = tmp_path / "a b?c#d%20e"
     recipe = read_recipe(RECIPES / "oncelog-dual-write")
     places = {"state": str(folder), "run": "mine"}
@@ -280,7 +282,7 @@ def test_certify_recipe_of_jars_without_java_sources_compiles_nothing(
     assert commands == ["mvn"]
 
 
-def test_a_cache_whose_path_no_class_path_can_hold_is_refused(tmp_path, monkeypatch) -> None:
+def test_cache_path_that_a_class_path_cannot_contain_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
     with pytest.raises(Failure, match="XDG_CACHE_HOME"):
         environment.install(read_recipe(RECIPES / "aiokafka-defaults"), lambda _: None)
@@ -304,7 +306,7 @@ def test_certify_installers_and_programs_get_no_python_path_of_ours(
     assert (found.variables["PYTHONPATH"], found.variables["PYTHONHOME"]) == ("", "")
 
 
-def test_certify_with_a_missing_language_names_it(tmp_path, monkeypatch) -> None:
+def test_certify_with_a_missing_language_names_the_language(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for name, word in (("kafkajs-transactions", "Node.js"), ("kafka-streams-exactly-once", "Java")):
         with pytest.raises(Failure, match=f"needs {word}") as told:
@@ -318,7 +320,7 @@ def test_certify_with_an_unreachable_cluster_reports_no_broken_promise(tmp_path,
     assert "127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_certify_without_a_recipe_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_certify_without_a_recipe_lists_the_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["certify", "--format", "json"]) == 0
     assert {row["recipe"] for row in json.loads(capsys.readouterr().out)} >= set(OTHERS)
 
@@ -354,7 +356,7 @@ def test_certify_of_a_program_that_breaks_its_promise_writes_a_report(
 
 @pytest.mark.cluster
 @pytest.mark.chaos
-def test_a_program_of_another_mode_breaks_nothing(tmp_path: Path, capsys) -> None:
+def test_certify_of_a_program_of_another_mode_reports_no_violation(tmp_path: Path, capsys) -> None:
     folder = Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "planted"))
     shutil.copy(COMMITS_FIRST, folder / "copier.py")
     out = tmp_path / "out"

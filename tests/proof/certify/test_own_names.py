@@ -61,7 +61,9 @@ def test_groups_and_topics_of_a_run_are_deleted_and_others_stay(cluster: Cluster
 
 
 @pytest.mark.cluster
-def test_a_cluster_that_is_gone_is_said_and_ends_nothing(cluster: Cluster) -> None:
+def test_deletion_of_own_names_on_an_unreachable_cluster_is_reported_without_an_error(
+    cluster: Cluster,
+) -> None:
     said: list[str] = []
     with deleted_behind("127.0.0.1:1", "mine-1-abcdef", said.append):
         pass

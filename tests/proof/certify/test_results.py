@@ -40,7 +40,7 @@ def test_write_results_writes_four_files_and_no_report_for_a_kept_promise(
     assert not (tmp_path / "report.md").exists()
 
 
-def test_a_program_that_a_second_reading_refused_gets_no_report(tmp_path: Path) -> None:
+def test_program_refused_by_a_second_reading_gets_no_report(tmp_path: Path) -> None:
     reading = SecondReading("2026-11-29", RECIPE.digest, agrees=False, note="It is another mode.")
     write_results(replace(RECIPE, reading=reading), FIELDS, RUNS, tmp_path)
     assert not (tmp_path / "report.md").exists() and (tmp_path / "verdict.json").exists()
@@ -95,7 +95,7 @@ def test_sarif_file_names_each_finding_once_with_its_level() -> None:
     assert place["artifactLocation"]["uri"] == "copier.py"
 
 
-def test_certify_report_of_an_unrepeated_violation_says_not_to_send_it() -> None:
+def test_certify_report_of_an_unrepeated_violation_advises_against_sending_the_report() -> None:
     text = report(RECIPE, FIELDS, RUNS)
     assert "Do not send this yet" in text and RECIPE.page in text
     assert "FAULT kill -9 of instance-1" in text and "## no-idempotence" in text

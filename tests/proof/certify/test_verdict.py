@@ -50,7 +50,7 @@ def run(seed: int = 1, is_kept: bool | None = True, cluster: str = OURS) -> Cert
         ("at most once", {"doubled": 1}, "AT LEAST ONCE", False),
     ],
 )
-def test_certify_run_keeps_its_promise_only_without_a_violation_of_it(
+def test_certify_run_keeps_its_promise_only_without_a_violation(
     promise, found, verdict, is_kept
 ) -> None:
     assert keeps(promise, verdict, {**NONE, **found}, has_rested=True) is is_kept
@@ -110,7 +110,7 @@ def test_certify_run_keeps_the_story_of_a_violation_only() -> None:
     assert kept.is_kept is True and kept.story == ()
 
 
-def test_a_run_without_the_requests_of_its_mode_proves_nothing() -> None:
+def test_certify_run_without_the_requests_of_its_mode_proves_nothing() -> None:
     found = {"cluster": OURS, "on": "2026-11-29", "fault_seconds": 20.0}
     uses = ["TxnOffsetCommit", "EndTxn"]
     other = certified_run("exactly once", outcome(apis=["OffsetCommit"]), **found, uses=uses)

@@ -27,9 +27,9 @@ def test_chaos_fault_in_two_reconciliations_is_counted_once() -> None:
     assert counted([15, 36, 50], [(30, 31), (12, 40), (10, 20)]) == 2
 
 
-def test_chaos_fault_in_a_long_reconciliation_is_counted_after_a_short_one() -> None:
+def test_chaos_fault_in_a_long_reconciliation_after_a_short_reconciliation_is_counted() -> None:
     assert counted([25], [(10, 30), (12, 14)]) == 1
 
 
-def test_chaos_run_without_reconciliations_or_faults_counts_none() -> None:
+def test_chaos_run_without_reconciliations_or_faults_counts_no_fault() -> None:
     assert counted([1], []) == counted([], [(1, 2)]) == counted([], []) == 0

@@ -42,6 +42,6 @@ async def test_conformance_survey_of_a_secured_cluster_logs_in_first() -> None:
     assert set(keys[2:]) == {API_VERSIONS, METADATA}, "one connection, one login"
 
 
-async def test_conformance_survey_with_a_wrong_password_reports_it() -> None:
+async def test_conformance_survey_with_a_wrong_password_reports_the_refused_login() -> None:
     with pytest.raises(Failure, match="alice"):
         await surveyed(ALICE | {"sasl.password": Secret("wrong")})

@@ -115,7 +115,7 @@ def test_contents_check_at_the_end_requires_decided_and_readable_records():
 
 
 @given(st.lists(st.integers(0, 2), min_size=6, max_size=6), st.data())
-def test_contents_check_counts_equal_those_of_a_naive_count(copies, data):
+def test_contents_check_counts_equal_the_counts_of_a_naive_loop(copies, data):
     rows = [row for row, times in enumerate(copies) for _ in range(times)]
     order = data.draw(st.permutations(rows))
     acknowledged = {row: Acknowledgement(0, NO_OFFSET) for row in range(6)}

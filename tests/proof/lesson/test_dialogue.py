@@ -20,7 +20,7 @@ def never() -> bool:
     return False
 
 
-def test_lesson_step_is_repeated_at_each_enter_until_it_happened() -> None:
+def test_lesson_step_that_has_not_happened_is_repeated_at_each_enter() -> None:
     done: list[int] = []
     dialogue(["\n", "what?\n", "d\n"]).until(lambda: len(done) == 2, lambda: done.append(1))
     assert done == [1, 1]

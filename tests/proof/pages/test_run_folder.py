@@ -22,7 +22,7 @@ def test_run_report_is_private_to_its_owner_and_read_back(tmp_path: Path) -> Non
     assert "AT LEAST ONCE" in page.read_text()
 
 
-def test_run_report_kept_again_replaces_the_old_one(tmp_path: Path) -> None:
+def test_run_report_kept_again_replaces_the_old_report(tmp_path: Path) -> None:
     keep_report(violated(" and much more than before" * 50), tmp_path)
     keep_report(violated(), tmp_path)
     assert report_in(tmp_path).command == "oncelog prove"

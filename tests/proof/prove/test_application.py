@@ -82,7 +82,7 @@ def test_application_child_in_its_own_process_group_is_paused_too(tmp_path: Path
         assert wait_for(lambda: child.status() != psutil.STATUS_STOPPED, 5)
 
 
-def test_application_launcher_children_are_stopped_with_it(shells: Application) -> None:
+def test_application_launcher_stop_stops_its_children(shells: Application) -> None:
     name = shells.add()
     pid = shells.running(name).pid
     assert wait_for(lambda: processes(pid), 20)

@@ -96,7 +96,7 @@ def test_ctrl_c_is_raised_even_if_the_awaited_step_fails() -> None:
 
 
 @pytest.mark.parametrize("exchange", ["at the beginning", "at the end"])
-def test_ctrl_c_while_signal_handlers_are_exchanged_restores_them(
+def test_ctrl_c_while_signal_handlers_are_exchanged_restores_the_handlers(
     monkeypatch: pytest.MonkeyPatch, exchange: str
 ) -> None:
     """Another thread may get the signal. Python handles it in the main thread."""

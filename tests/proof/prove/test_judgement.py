@@ -144,7 +144,7 @@ def test_judgement_without_an_idle_end_proves_nothing_or_accompanies_a_violation
     assert (verdict.line, verdict.exit_code) == (line, code)
 
 
-def test_judgement_of_binary_final_values_distinguishes_them() -> None:
+def test_judgement_of_binary_final_values_distinguishes_the_values() -> None:
     """Keys and values are written as by Java's LongSerializer."""
 
     def judged(*last: int) -> Judgement:
@@ -159,7 +159,7 @@ def test_judgement_of_binary_final_values_distinguishes_them() -> None:
     assert len(judged(201, 200).wrong) == 2 and len(judged(200, 202).wrong) == 1
 
 
-def test_judgement_of_binary_ids_distinguishes_them() -> None:
+def test_judgement_of_binary_ids_distinguishes_the_ids() -> None:
     ids = [b"\xff", b"\xfe"]
     fed = [(f"i{n}", LogRecord("in", 0, n, each)) for n, each in enumerate(ids)]
 

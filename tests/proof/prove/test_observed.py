@@ -120,7 +120,7 @@ def test_observed_answer_with_any_error_finishes_its_request() -> None:
     assert observed.has_finished("one", 4.0) and not observed.has_finished("one", 5.0)
 
 
-def test_observed_instance_refused_repeatedly_makes_no_progress_until_it_commits() -> None:
+def test_observed_instance_refused_repeatedly_makes_no_progress_until_its_next_commit() -> None:
     observed = Observed([T], ["out"])
     topics = [{"name": T, "partitions": [{"partition_index": 0, "error_code": 25}]}]
     for _ in range(5):

@@ -35,7 +35,9 @@ NEEDS = {"JUnit 5": "java", "Go": "go", "Node.js": "node", "Rust": "rustc"}
 
 
 @pytest.mark.parametrize("language", WAYS)
-def test_line_of_the_page_passes_and_fails_with_the_command(language: str, tmp_path: Path) -> None:
+def test_docs_page_pytest_line_passes_and_fails_with_the_command(
+    language: str, tmp_path: Path
+) -> None:
     needed = NEEDS[language]
     if shutil.which(needed) is None:
         pytest.skip(f"{needed} is not installed")

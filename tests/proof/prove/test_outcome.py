@@ -58,7 +58,7 @@ def test_junit_of_an_outcome_is_one_test_that_passes_only_where_something_is_pro
     assert kinds == {"violated": ["failure"], "proved": [], "stood": ["error"]}
 
 
-def test_lazy_local_of_a_failed_test_is_not_evaluated() -> None:
+def test_failed_test_with_a_lazy_local_does_not_evaluate_the_local() -> None:
     class Lazy:
         """A lazy object like Django's SimpleLazyObject, or Flask's request outside of one."""
 

@@ -121,9 +121,7 @@ def test_fixed_faults_are_chosen_by_the_seed() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("at_most", [0, 3, 40])
-def test_fixed_faults_are_placed_between_the_random_ones_or_after_them(
-    seed: int, at_most: int
-) -> None:
+def test_fixed_faults_are_placed_between_or_after_random_faults(seed: int, at_most: int) -> None:
     groups = sure_ones(seed, 60.0, Traits(TRANSACTIONAL | FETCHES, 2, True), 2)
     sure = [fault for group in groups for fault in group]
     made: list[AimedFault] = []

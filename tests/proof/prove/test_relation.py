@@ -33,7 +33,7 @@ JSON = LogRecord("out", 0, 8, None, b'{"id": "v-1", "of": {"n": 12}, "list": [1]
         (r"regex:y-\d", RECORD, None),
     ],
 )
-def test_output_id_is_read_where_the_match_option_says(
+def test_output_id_is_read_from_the_field_of_the_match_option(
     how: str, record: LogRecord, found: str | None
 ) -> None:
     assert matcher(how)(record) == found

@@ -81,7 +81,7 @@ def test_fetch_fault_answered_after_its_deadline_has_no_effect(name: str) -> Non
 LONG_S = 10 * SoonMissed().silent_s
 
 
-def test_silent_instance_is_restarted_and_takes_over_from_a_paused_one() -> None:
+def test_silent_instance_is_restarted_and_takes_over_from_a_paused_instance() -> None:
     """A crashed consumer in a live process (kafkajs) would take over no work of a paused one."""
     application = NoticingApplication("paused", "crashed", "waits", "starts")
     application.awake_s = dict.fromkeys(("paused", "crashed", "waits"), LONG_S)

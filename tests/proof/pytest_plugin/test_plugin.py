@@ -82,7 +82,7 @@ def test_plugin_marker_arguments_are_validated():
         read_marker(("kill",) * 6, {})
 
 
-def test_plugin_in_a_project_without_its_use_costs_little_time():
+def test_plugin_in_a_project_without_its_use_takes_little_time():
     code = """
 import sys
 import pytest
@@ -107,7 +107,7 @@ def test_plugin_marker_is_registered(pytester):
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_plugin_tests_share_a_cluster_that_is_reset_between_them(pytester):
+def test_plugin_tests_share_a_cluster_that_is_reset_between_tests(pytester):
     pytester.makepyfile(
         SESSION
         + """

@@ -50,7 +50,7 @@ def test_link_gate_releases_held_messages_in_order() -> None:
     assert out == [0, 1, 2]
 
 
-def test_link_gate_message_sent_during_a_heal_stays_behind_held_ones() -> None:
+def test_link_gate_message_sent_during_a_heal_follows_held_messages() -> None:
     gate, out = LinkGate(Timers()), []
 
     def first() -> None:
@@ -87,7 +87,7 @@ def test_link_gate_number_of_held_messages_is_bounded() -> None:
     assert gate.dropped_count == 5
 
 
-def test_link_gate_keeps_one_message_back_until_healing_and_passes_later_ones() -> None:
+def test_link_gate_holds_one_message_until_healing_and_passes_later_messages() -> None:
     gate, out = LinkGate(Timers()), []
     gate.keep(2)
     for i in range(3):

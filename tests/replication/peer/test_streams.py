@@ -131,7 +131,9 @@ async def test_peer_connection_without_a_hello_is_closed(
         await refused(await asyncio.open_unix_connection(str(directory / "1")))
 
 
-async def test_peer_stream_of_a_restarted_broker_closes_its_previous_one(directory: Path) -> None:
+async def test_peer_stream_of_a_restarted_broker_closes_the_previous_stream(
+    directory: Path,
+) -> None:
     one, _ = pair(directory)
     async with running(one):
         former = await asyncio.open_unix_connection(str(directory / "1"))

@@ -167,7 +167,7 @@ async def test_peer_transport_stop_fails_requests_in_progress(transport: PeerTra
     assert not transport.send(2, ONE_WAY, b"x")
 
 
-async def test_peer_messages_of_unknown_senders_and_malformed_ones_are_dropped_and_counted(
+async def test_peer_messages_malformed_or_of_unknown_senders_are_dropped_and_counted(
     lone: PeerTransport, directory: Path
 ) -> None:
     context = zmq.Context()

@@ -132,7 +132,7 @@ def test_cleaned_log_is_no_longer_marked_as_contiguous(compacted):
     assert not is_marked(compacted.log.directory)
 
 
-def test_cleaner_leaves_the_active_segment_unchanged_until_it_is_rolled(compacted):
+def test_cleaner_leaves_the_active_segment_unchanged_until_a_roll(compacted):
     compacted.put((b"a", b"1"))
     compacted.roll()
     compacted.put((b"a", b"2"))
@@ -205,7 +205,7 @@ def test_tombstone_stays_readable_until_its_delete_horizon(compacted):
     assert compacted.records()[0] == (2, b"b", b"1")
 
 
-def test_tombstone_with_a_horizon_before_a_clock_advance_is_removed_after_it(compacted):
+def test_tombstone_with_a_horizon_before_a_clock_advance_is_removed_afterwards(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", None), (b"b", b"1"))
     compacted.clean(NOW)
@@ -433,7 +433,7 @@ def test_segment_truncated_during_cleaning_is_not_replaced(tmp_path, grows_by):
         assert [key for _, key, _ in compacted.records()] == [b"a", b"b"]
 
 
-def test_batch_truncated_while_the_cleaner_reads_it_is_not_marked_damaged(tmp_path):
+def test_batch_truncated_during_a_read_of_the_cleaner_is_not_marked_damaged(tmp_path):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     cleaner.begin([log], NOW)
@@ -527,7 +527,7 @@ def test_producer_snapshot_older_than_a_removed_marker_does_not_reopen_its_trans
     assert compacted.log.producer_state.first_ongoing_offset is None
 
 
-def test_log_cleaned_up_to_a_truncation_point_is_dirty_from_there(compacted):
+def test_log_truncated_below_its_cleaned_offset_is_dirty_from_the_truncation_point(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"b", b"1"))
     compacted.clean()

@@ -32,7 +32,7 @@ def plan(segments=SEGMENTS, *, config=None, **limits) -> CleaningPlan:
     return plan_cleaning(segments, config or LogConfig(), **given | limits)
 
 
-def test_cleaning_plan_covers_all_segments_below_the_active_one():
+def test_cleaning_plan_covers_all_segments_below_the_active_segment():
     assert plan() == CleaningPlan(0, 40, 0, 400, False)
 
 
@@ -107,7 +107,7 @@ def groups(segments, end_offset=1000, **config) -> list[list[int]]:
     return [[segments[at].base_offset for at in group] for group in found]
 
 
-def test_cleaning_plan_groups_small_segments_into_one():
+def test_cleaning_plan_groups_small_segments_into_one_segment():
     segments = [summary(n, 100) for n in (0, 10, 20, 30, 40)]
     assert groups(segments, segment_bytes=1000) == [[0, 10, 20, 30, 40]]
     assert groups(segments, segment_bytes=250) == [[0, 10], [20, 30], [40]]

@@ -69,7 +69,7 @@ def write_checkpoints(directory):
         directory.write_offsets(name, run_to_end(directory.collect_offsets(name)))
 
 
-def test_a_second_broker_on_a_directory_is_refused_with_the_pid_of_the_first(opened):
+def test_second_broker_on_a_directory_is_refused_with_the_pid_of_the_first(opened):
     opened()
     with pytest.raises(DirectoryInUse, match=f"pid {os.getpid()}"):
         opened()
@@ -244,7 +244,9 @@ def test_checkpoint_files_that_are_damaged_only_cause_a_recovery(opened, logs, t
     assert open_partition(opened()).log_end_offset == 5
 
 
-def test_deleted_partition_is_gone_immediately_and_its_files_later(logs, tmp_path, directory):
+def test_deleted_partition_is_unlisted_immediately_and_its_files_are_removed_later(
+    logs, tmp_path, directory
+):
     log = open_partition(directory)
     logs.lead(log, 5)
     delete_partition(directory, "t", 0)
@@ -291,7 +293,9 @@ def test_log_directory_of_an_older_topic_of_the_same_name_is_set_aside(
     assert third.purge_deleted(NOW_MS) == 0 and stray[0].exists()
 
 
-def test_topic_names_may_be_long_and_may_look_like_partitions(opened, logs, tmp_path, directory):
+def test_topic_name_that_is_long_or_ends_like_a_partition_is_accepted(
+    opened, logs, tmp_path, directory
+):
     for topic in ("a-1", "a", "x" * 249):
         logs.lead(open_partition(directory, topic=topic, partition=1), 1)
     directory.close(broker_epoch=1)
@@ -341,7 +345,9 @@ def test_checkpoint_without_disk_space_is_written_when_space_is_available(opened
     assert directory.purge_deleted(NOW_MS) == 1
 
 
-def test_deleted_partition_that_cannot_be_renamed_is_gone_and_renamed_later(opened, logs, tmp_path):
+def test_deleted_partition_that_cannot_be_renamed_is_unlisted_and_renamed_later(
+    opened, logs, tmp_path
+):
     disk = FailingDisk()
     directory = opened(fault_point=disk)
     log = open_partition(directory)

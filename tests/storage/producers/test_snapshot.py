@@ -28,7 +28,7 @@ ONE = ProducerSnapshotEntry(
 )
 
 
-def test_producer_snapshot_bytes_equal_those_of_kafka():
+def test_producer_snapshot_bytes_equal_the_kafka_bytes():
     assert encode([ONE]).hex() == (
         "0001" "59edeb9a" "00000001" "0000000000000fa0" "0003" "00000029" "0000000000000411"
         "00000009" "0000018bcfe56800" "0000000c" "ffffffffffffffff"

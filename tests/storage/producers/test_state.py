@@ -378,7 +378,7 @@ def test_marker_check_depends_on_transaction_version_and_epochs(
     ("ongoing_index", "prepare_index", "is_due"),
     [(8, 7, False), (8, 8, False), (8, 9, True), (8, 0, True), (0, 7, True)],
 )
-def test_marker_decided_before_the_open_transaction_does_not_end_it(
+def test_marker_decided_before_the_open_transaction_does_not_end_that_transaction(
     log, ongoing_index, prepare_index, is_due
 ):
     guard = log.table.begin_verification(7, 0, 0, now_ms=NOW)
@@ -427,7 +427,7 @@ def test_last_stable_offset_is_the_first_offset_of_the_first_open_transaction(lo
     assert log.table.last_stable_offset(17) == 17
 
 
-def test_transaction_marker_takes_effect_when_the_high_watermark_is_above_it(log):
+def test_transaction_marker_takes_effect_below_the_high_watermark(log):
     log.open_transaction(0)
     log.mark()
     assert log.table.first_ongoing_offset is None
@@ -438,7 +438,7 @@ def test_transaction_marker_takes_effect_when_the_high_watermark_is_above_it(log
     assert log.table.first_unstable_offset is None
 
 
-def test_transactions_may_end_in_another_order_than_they_began(log):
+def test_transactions_that_end_out_of_order_are_accepted(log):
     for producer_id in (1, 2, 3):
         log.open_transaction(0, producer_id=producer_id)
     log.mark(producer_id=3)

@@ -22,7 +22,7 @@ def times(tmp_path) -> TimeIndex:
     return TimeIndex(tmp_path / "1000.timeindex", BASE)
 
 
-def test_index_bytes_equal_those_of_kafka(offsets, times):
+def test_index_bytes_equal_the_kafka_bytes(offsets, times):
     offsets.append(1009, 4711)
     times.append(1_700_000_000_000, 1007)
     offsets.close()
@@ -40,7 +40,7 @@ def test_empty_offset_index_points_to_the_segment_start(offsets, times):
 
 @pytest.mark.parametrize("count", [1, 3, 511, 512, 513, 514, 1023, 1024, 1025, 3000])
 @pytest.mark.parametrize("reopen", [False, True])
-def test_index_lookups_equal_those_of_a_sorted_list(tmp_path, offsets, times, count, reopen):
+def test_index_lookups_equal_the_lookups_in_a_sorted_list(tmp_path, offsets, times, count, reopen):
     known = [BASE + 10 * n + 9 for n in range(count)]
     for n, offset in enumerate(known):
         offsets.append(offset, 100 * (n + 1))
@@ -114,7 +114,7 @@ def test_index_entry_with_an_offset_beyond_31_bits_is_refused(offsets):
     assert offsets.lookup(BASE + 2**31) == (BASE + 2**31 - 1, 100)
 
 
-def test_full_index_reports_that_it_is_full(tmp_path):
+def test_index_with_the_maximum_of_entries_reports_full(tmp_path):
     offsets = OffsetIndex(tmp_path / "a", BASE, 17)
     times = TimeIndex(tmp_path / "b", BASE, 36)
     for n in range(2):

@@ -28,7 +28,7 @@ def names(log, pattern="*.log"):
 # -- rolling ---------------------------------------------------------------------------------
 
 
-def test_segment_rolls_before_it_exceeds_segment_bytes(logs, batch):
+def test_segment_roll_happens_before_segment_bytes_is_exceeded(logs, batch):
     size = len(batch())
     log = logs.open(segment_bytes=3 * size)
     for _ in range(7):
@@ -146,7 +146,7 @@ def test_retention_by_size_keeps_at_least_retention_bytes(logs, batch):
     assert log.retention.delete_old_segments(NOW_MS) == 0
 
 
-def test_retention_by_time_goes_by_the_newest_record_of_a_segment(logs):
+def test_retention_by_time_uses_the_newest_record_of_a_segment(logs):
     log = filled(logs, retention_ms=1000)
     assert log.retention.delete_old_segments(NOW_MS + 1000) == 0
     assert log.retention.delete_old_segments(NOW_MS + 1003) == 3
@@ -213,7 +213,7 @@ def test_retention_of_a_log_that_is_deleted_meanwhile_ends(logs):
         next(steps)
 
 
-def test_an_expired_active_segment_is_rolled_and_deleted(logs):
+def test_expired_active_segment_is_rolled_and_deleted(logs):
     log = logs.open(retention_ms=1000)
     logs.lead(log, 5)
     log.advance_high_watermark(5)
@@ -350,7 +350,7 @@ def test_reader_above_a_truncation_reads_the_new_batches(logs, log):
     assert decode_header(read.data).base_offset == 7
 
 
-def test_truncation_at_a_segment_base_offset_leaves_it_empty_and_usable(logs):
+def test_truncation_at_a_segment_base_offset_leaves_an_empty_usable_segment(logs):
     log = filled(logs)
     log.truncation.truncate_to(3)
     assert bases(log) == [0, 1, 2, 3]
@@ -448,7 +448,7 @@ def test_appends_rolls_and_deletions_continue_during_a_flush_in_a_thread(logs):
     assert again.log_end_offset == end
 
 
-def test_write_back_covers_only_bytes_written_since_the_last_one(logs, monkeypatch):
+def test_write_back_covers_only_bytes_since_the_last_write_back(logs, monkeypatch):
     written_out = []
     monkeypatch.setattr(
         "oncelog.storage.segments.log_file._sync_file_range", lambda *args: written_out.append(args)

@@ -70,7 +70,7 @@ def test_torn_batch_with_batches_inside_a_record_value_has_no_batch_after_it(
     assert not is_followed(file, torn[:inside])
 
 
-def test_batch_with_earlier_offsets_is_not_found_after_a_damaged_one(file: LogFile) -> None:
+def test_batch_with_earlier_offsets_is_not_found_after_a_damaged_batch(file: LogFile) -> None:
     assert not is_followed(file, damaged(one()) + one(NEXT - 1))
 
 

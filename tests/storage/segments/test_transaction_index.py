@@ -28,7 +28,7 @@ def index(tmp_path) -> TransactionIndex:
     return TransactionIndex(tmp_path / "0.txnindex", 0)
 
 
-def test_transaction_index_bytes_equal_those_of_kafka(index):
+def test_transaction_index_bytes_equal_the_kafka_bytes(index):
     index.append(AbortedTransaction(4000, 5, 9, 10))
     assert index.path.read_bytes().hex() == (
         "0000" "0000000000000fa0" "0000000000000005" "0000000000000009" "000000000000000a"
@@ -54,7 +54,7 @@ def test_transaction_index_entry_below_the_last_marker_is_refused(index):
         index.append(AbortedTransaction(2, 1, 5, 6))
 
 
-def test_fetch_gets_the_aborted_transactions_that_overlap_it(index):
+def test_fetch_returns_the_overlapping_aborted_transactions(index):
     first, second, third = (
         AbortedTransaction(1, 0, 10, 11),
         AbortedTransaction(2, 5, 20, 15),
@@ -71,7 +71,7 @@ def test_fetch_gets_the_aborted_transactions_that_overlap_it(index):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.lists(st.integers(1, 5), max_size=400), st.integers(0, 900), st.integers(0, 900))
-def test_aborted_transactions_found_by_index_equal_those_of_a_list(
+def test_aborted_transactions_found_by_index_equal_the_result_of_a_full_list(
     tmp_path, steps, fetch_offset, upper_offset
 ):
     (tmp_path / "0.txnindex").unlink(missing_ok=True)

@@ -95,7 +95,7 @@ def test_range_topics_of_equal_size_get_equal_ranges(given: AssignmentSpec, coun
         assert len(set(partitions.values())) <= 1
 
 
-def test_range_assignment_of_500_members_runs_in_short_steps() -> None:
+def test_range_assignment_of_500_members_yields_in_short_steps() -> None:
     topics = [bytes([number, 9]) * 8 for number in range(10)]
     members = {f"member-{i:03}": member(topics) for i in range(500)}
     given = AssignmentSpec(members=members, partition_counts=dict.fromkeys(topics, 100))

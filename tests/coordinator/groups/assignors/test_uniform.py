@@ -62,7 +62,7 @@ def test_uniform_member_that_leaves_moves_only_its_own_partitions() -> None:
     assert result["m"][A] > {0, 3} and result["o"][A] > {2, 5}
 
 
-def test_uniform_member_with_an_extra_partition_keeps_it() -> None:
+def test_uniform_assignor_leaves_an_extra_partition_with_its_member() -> None:
     given = spec({A: 5}, m=member([A], {A: [0, 1]}), n=member([A], {A: [2, 3, 4]}))
     assert assigned(given) == {"m": {A: {0, 1}}, "n": {A: {2, 3, 4}}}
 
@@ -78,7 +78,7 @@ def test_uniform_new_partitions_of_a_topic_go_to_the_members_with_the_fewest() -
     assert assigned(given) == {"m": {A: {0, 1, 3}}, "n": {A: {2, 4}}}
 
 
-def test_uniform_member_without_a_topic_gets_no_more_of_another_than_balances() -> None:
+def test_uniform_member_without_a_topic_gets_only_a_balancing_share_of_other_topics() -> None:
     given = spec({A: 3, B: 3}, m=member([A]), n=member([A, B]))
     assert assigned(given) == {"m": {A: {0, 1, 2}}, "n": {B: {0, 1, 2}}}
 

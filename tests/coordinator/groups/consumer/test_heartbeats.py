@@ -116,7 +116,7 @@ def test_consumer_heartbeat_answer_waits_for_the_commit_of_its_records(log: Cons
     assert ticket.answer.member_epoch == again.answer.member_epoch == 1
 
 
-def test_second_member_gets_the_partitions_after_the_first_has_revoked_them(
+def test_second_member_gets_partitions_after_the_first_member_revoked_these_partitions(
     log: ConsumerLog,
 ) -> None:
     first = member(log, "a")
@@ -159,7 +159,7 @@ def test_consumer_group_assignment_waits_for_the_assignment_interval(log: Consum
         (0, {}, 0),
     ],
 )
-def test_consumer_heartbeat_with_another_epoch_is_fenced_unless_an_answer_was_lost(
+def test_consumer_heartbeat_with_another_epoch_is_fenced_except_after_a_lost_answer(
     log: ConsumerLog, epoch: int, owned: Any, error: int
 ) -> None:
     client = member(log)
@@ -260,7 +260,7 @@ def test_consumer_group_member_without_heartbeats_is_removed_at_its_session_time
     assert clients[1].beat().error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_consumer_group_sessions_that_expire_together_raise_the_epoch_once_each(
+def test_consumer_group_sessions_that_expire_together_raise_the_epoch_once_per_member(
     log: ConsumerLog,
 ) -> None:
     clients = [member(log, "a"), member(log, "b"), member(log, "c")]

@@ -186,7 +186,7 @@ def test_reconciliation_table_has_each_state_with_and_without_owned_partitions()
 
 
 @pytest.mark.parametrize("owned", [None, {A: {1}}])
-def test_reconciliation_of_a_member_in_an_unknown_state_with_partitions_fences_it(
+def test_reconciliation_of_a_member_in_an_unknown_state_with_partitions_fences_the_member(
     owned: Partitions | None,
 ) -> None:
     with pytest.raises(FencedMemberEpoch, match="abandon all its partitions"):

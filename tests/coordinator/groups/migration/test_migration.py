@@ -111,7 +111,7 @@ def test_group_too_large_for_a_downgrade_batch_stays_a_consumer_group(
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
-def test_last_consumer_is_removed_though_its_group_is_too_large_for_a_downgrade(
+def test_last_consumer_of_a_group_too_large_for_a_downgrade_is_removed(
     log: ConsumerLog,
 ) -> None:
     clients = classic_group(log)
@@ -235,7 +235,7 @@ def test_group_of_another_protocol_type_is_not_upgraded(log: ConsumerLog) -> Non
 
 
 @pytest.mark.parametrize("said", [b"", b"\0", b"\0\1\0\0\0\1\0\5t"])
-def test_group_with_bytes_that_are_no_subscription_is_not_upgraded(
+def test_group_with_member_metadata_that_is_no_subscription_is_not_upgraded(
     log: ConsumerLog, said: bytes
 ) -> None:
     client = ClassicClient(log, "c")
@@ -246,7 +246,7 @@ def test_group_with_bytes_that_are_no_subscription_is_not_upgraded(
     assert answer.message and "malformed" in answer.message
 
 
-def test_group_with_an_assignor_that_keeps_own_bytes_is_not_upgraded(log: ConsumerLog) -> None:
+def test_group_with_an_assignor_that_stores_its_own_data_is_not_upgraded(log: ConsumerLog) -> None:
     (client,) = classic_group(log, 1)
     group = log.table.find_classic(GROUP)
     group.members[client.member_id].assignment = b"\0\1" + bytes(4) + b"\0\0\0\1x"

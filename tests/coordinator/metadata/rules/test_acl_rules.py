@@ -47,7 +47,9 @@ def test_acl_listeners_are_called_only_for_effective_changes():
     assert cluster.state.acls.generation is not generation
 
 
-def test_acls_beyond_the_maximum_are_refused_except_existing_ones(monkeypatch: pytest.MonkeyPatch):
+def test_acls_beyond_the_maximum_are_refused_and_existing_acls_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(rules, "ACLS_MAX", 2)
     cluster = MetadataCluster()
     items = cluster.do(CreateAcls((A, B, C, A))).items

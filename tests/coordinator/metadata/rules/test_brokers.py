@@ -171,7 +171,7 @@ def test_eligible_replica_is_elected_without_waiting_for_the_last_leader(
     assert lists(cluster) == (1, (1,), (2,))
 
 
-def test_partition_with_min_isr_one_has_only_the_last_leader_eligible() -> None:
+def test_partition_with_min_isr_one_keeps_only_its_last_leader_eligible() -> None:
     cluster = MetadataCluster(min_isr=1)
     cluster.topic()
     cluster.die(1, 2)
@@ -267,7 +267,7 @@ def test_broker_with_an_empty_directory_never_becomes_the_last_known_replica() -
     assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == ()
 
 
-def test_last_known_replicas_are_kept_until_the_isr_commits_without_them() -> None:
+def test_last_known_replicas_are_kept_until_a_smaller_isr_is_committed() -> None:
     cluster = after_power_cuts(1, 2, min_isr=3)
     assert lists(cluster) == (3, (3,), ()) and last_known_elr(cluster) == (2, 1)
     cluster.start(3, lost_directory=True)

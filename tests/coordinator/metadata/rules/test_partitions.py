@@ -110,7 +110,7 @@ def test_isr_expansion_with_a_fenced_or_stopping_replica_is_refused(
     assert "shutting down" in str(item.message)
 
 
-def test_isr_change_repeated_after_its_refusal_is_not_accepted(cluster: MetadataCluster) -> None:
+def test_isr_change_repeated_after_its_refusal_is_refused_again(cluster: MetadataCluster) -> None:
     cluster.set_isr(1, 2)
     old_epoch = cluster.partition().partition_epoch
     cluster.die(3)

@@ -27,7 +27,7 @@ def take_back(cluster: MetadataCluster) -> Item:
     return item
 
 
-def test_reassignment_adds_new_replicas_first_and_removes_old_ones_when_all_are_in_sync(
+def test_reassignment_removes_old_replicas_after_all_new_replicas_are_in_sync(
     cluster: MetadataCluster,
 ) -> None:
     assert reassign(cluster, 4, 5, 1).error == 0
@@ -46,7 +46,7 @@ def test_reassignment_adds_new_replicas_first_and_removes_old_ones_when_all_are_
     assert not list(cluster.state.reassigning_partitions())
 
 
-def test_reassignment_that_removes_the_leader_tells_it_the_new_leader(
+def test_reassignment_that_removes_the_leader_answers_with_the_new_leader(
     cluster: MetadataCluster,
 ) -> None:
     reassign(cluster, 4, 2, 3)

@@ -147,7 +147,7 @@ def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
         journal = journal2
 
 
-def test_raft_journal_segments_are_deleted_when_snapshots_cover_them(disk: DirectoryDisk) -> None:
+def test_raft_journal_segments_below_all_snapshots_are_deleted(disk: DirectoryDisk) -> None:
     """The oldest segments are deleted first and the current one never. The rest stays readable."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):

@@ -46,7 +46,9 @@ def produced(config: dict[str, Any], topic: str = "orders") -> Any:
     return errors[0]
 
 
-def test_admin_may_do_everything_and_others_only_as_acls_allow(cluster: Cluster) -> None:
+def test_secured_cluster_admin_is_unrestricted_and_other_users_are_restricted_by_acls(
+    cluster: Cluster,
+) -> None:
     client = ADMIN.AdminClient(librdkafka(cluster, "admin"))
     client.create_topics([ADMIN.NewTopic("orders", 1, 1)])["orders"].result(20)
     assert produced(librdkafka(cluster, "admin")) is None

@@ -254,7 +254,7 @@ async def test_lose_answer_rule_does_not_count_a_request_that_was_never_answered
     assert bench.hub.made(rule) == 1
 
 
-async def test_lose_request_rule_forwards_no_request_and_stays_silent_until_its_timeout(
+async def test_lose_request_rule_forwards_no_request_and_sends_no_answer_until_its_timeout(
     bench: Bench,
 ):
     bench.hub.add(Rule(END, LoseRequest(0.3)))
@@ -409,7 +409,7 @@ async def test_hold_rule_that_returns_lose_answer_drops_the_answer(bench: Bench)
     assert [answer.fate for answer in bench.of(Answer)] == ["lost"]
 
 
-async def test_hold_rule_with_a_coroutine_callback_awaits_it(bench: Bench):
+async def test_hold_rule_with_a_coroutine_callback_awaits_the_callback(bench: Bench):
     async def act(request, answer):
         await asyncio.sleep(0.01)
         return Disconnect()

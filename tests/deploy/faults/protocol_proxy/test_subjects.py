@@ -62,7 +62,7 @@ def test_find_coordinator_request_subject_is_a_group_or_a_transactional_id(versi
     assert request_of("FindCoordinator", version, values).subjects == subjects(**about)
 
 
-def test_request_with_a_list_of_groups_or_transactional_ids_has_them_as_subjects():
+def test_request_with_a_list_of_groups_or_transactional_ids_has_each_as_a_subject():
     assert request_of("DescribeGroups", 5, {"groups": [G]}).subjects == subjects(groups={G})
     assert request_of("DeleteGroups", 2, {"groups_names": [G]}).subjects == subjects(groups={G})
     asked = request_of("DescribeTransactions", 0, {"transactional_ids": [X]})

@@ -171,7 +171,9 @@ async def test_fetch_session_without_partitions_is_closed(broker: LeadingBroker)
     assert len(broker.replicas.purgatory.standing) == 0
 
 
-async def test_fetch_session_error_is_repeated_until_it_ends(broker: LeadingBroker) -> None:
+async def test_fetch_session_repeats_a_partition_error_until_the_error_ends(
+    broker: LeadingBroker,
+) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=FOREVER_MS)
@@ -189,7 +191,7 @@ async def test_fetch_session_error_is_repeated_until_it_ends(broker: LeadingBrok
     assert await client.ask() == {}
 
 
-async def test_fetch_session_with_a_new_leader_epoch_fences_the_old_one(
+async def test_fetch_session_with_a_new_leader_epoch_fences_the_old_epoch(
     broker: LeadingBroker,
 ) -> None:
     client = Client(broker)
@@ -287,7 +289,7 @@ async def test_fetch_session_request_overtaken_by_another_is_refused_immediately
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-async def test_full_fetch_closes_the_session_that_it_names(
+async def test_full_fetch_that_names_a_session_closes_the_session(
     broker: LeadingBroker, epoch: int
 ) -> None:
     client = Client(broker)
@@ -483,7 +485,7 @@ async def test_fetch_session_without_room_in_an_answer_rotates_its_partitions(
     ),
     isolation=st.integers(0, 1),
 )
-def test_fetch_session_answers_equal_those_of_full_fetches(
+def test_fetch_session_answers_equal_the_answers_to_full_fetches(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], isolation: int
 ) -> None:
     async def test() -> None:

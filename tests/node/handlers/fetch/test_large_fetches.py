@@ -30,7 +30,7 @@ MANY = PARTITIONS_AT_ONCE_MAX + 100
 
 
 @pytest.mark.parametrize("topics", [1, 3])
-async def test_fetch_that_names_a_partition_repeatedly_reads_it_once(
+async def test_fetch_that_names_a_partition_repeatedly_reads_the_partition_once(
     tmp_path: Path, topics: int
 ) -> None:
     """The answer is at the place of the first entry with the fields of the last, as in Kafka."""

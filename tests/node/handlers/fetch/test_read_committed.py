@@ -39,7 +39,7 @@ async def test_read_committed_fetch_ends_before_the_first_open_transaction(
 
 
 @pytest.mark.parametrize("min_bytes", [1, 400])
-async def test_read_committed_fetch_in_waiting_completes_when_the_transaction_ends(
+async def test_waiting_read_committed_fetch_completes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int
 ) -> None:
     """The records are in the log before. Only the last stable offset advances."""

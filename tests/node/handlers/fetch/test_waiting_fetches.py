@@ -93,7 +93,7 @@ async def test_waiting_fetch_completes_when_records_of_an_earlier_leader_are_com
     batches=st.lists(st.integers(1, 3), min_size=1, max_size=12),
     steps=st.lists(st.integers(1, 12), max_size=6),
 )
-def test_waiting_fetch_counts_each_byte_once_as_the_high_watermark_passes_it(
+def test_waiting_fetch_with_a_rising_high_watermark_counts_each_byte_once(
     tmp_path_factory: pytest.TempPathFactory, batches: list[int], steps: list[int]
 ) -> None:
     async def test() -> None:

@@ -133,7 +133,7 @@ def test_offset_fetch_of_an_unknown_topic_returns_no_offset(broker: GroupBroker)
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_offset_fetch_of_a_recreated_topic_returns_no_offset_of_the_old_one(
+def test_offset_fetch_of_a_recreated_topic_returns_no_offset_of_the_old_topic(
     broker: GroupBroker, version: int
 ) -> None:
     put(broker, "u", 0, 99, topic_id=bytes([9]) * 16)
@@ -190,7 +190,7 @@ def test_offset_fetch_with_an_unexpected_exception_is_answered(
     assert -1 in (found.get("error"), found.get(("t", 0), NONE)[3])
 
 
-def test_offset_fetch_of_many_groups_answers_each(broker: GroupBroker) -> None:
+def test_offset_fetch_of_many_groups_answers_each_group(broker: GroupBroker) -> None:
     put(broker, "t", 0, 77, group="h")
     groups = [
         {"group_id": "g", "topics": [wanted(0)]},

@@ -58,7 +58,7 @@ def test_find_coordinator_creates_the_offsets_topic_without_auto_creation() -> N
     assert error == 0
 
 
-def test_find_coordinator_of_many_keys_answers_each(broker: FakeBroker) -> None:
+def test_find_coordinator_of_many_keys_answers_each_key(broker: FakeBroker) -> None:
     groups = [f"group {i}" for i in range(50)]
     found = find(broker, 4, *groups)
     partitions = broker.state.topics[OFFSETS_TOPIC].partitions
@@ -119,7 +119,7 @@ def test_find_coordinator_of_an_unknown_key_type_is_refused(
     assert bool(answer.coordinators[0].error_message) == (key_type != SHARE), "as Kafka"
 
 
-def test_find_coordinator_has_an_error_message_where_kafka_has_one(broker: FakeBroker) -> None:
+def test_find_coordinator_has_the_same_error_messages_as_kafka(broker: FakeBroker) -> None:
     answer = broker.ask(FIND, 1, {"key": "g"})
     assert answer.error_message == "NONE"
     answer = broker.ask(FIND, 1, {"key": "g", "key_type": SHARE})

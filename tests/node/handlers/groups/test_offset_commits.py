@@ -380,7 +380,7 @@ def is_closed_by(broker: GroupBroker, connection_id: int, version: int) -> bool:
         (3, {"oncelog_transaction_connection_fence": "false"}, False),
     ],
 )
-def test_txn_offset_commit_on_an_older_connection_closes_it(
+def test_txn_offset_commit_on_an_older_connection_closes_the_connection(
     version: int, settings: dict[str, str], is_closed: bool
 ) -> None:
     broker = GroupBroker(**settings)

@@ -92,7 +92,7 @@ def test_client_metrics_subscription_without_a_name_is_not_described(broker: Fak
 @pytest.mark.parametrize(
     "expression", ["(?i)" + 60 * "[\u0100-\uffff]", 300 * "a", "[\u0100-\uffff]"]
 )
-def test_client_metrics_pattern_is_stored_without_compiling_it(
+def test_client_metrics_pattern_is_stored_uncompiled(
     broker: FakeBroker, expression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_metrics.re, "compile", pytest.fail)

@@ -121,7 +121,7 @@ TYPED = {
 """As a person types a value, and as Apache Kafka 4.4 describes it."""
 
 
-def test_describe_configs_shows_a_topics_values_as_parsed(broker: FakeBroker) -> None:
+def test_describe_configs_of_a_topic_shows_values_in_parsed_form(broker: FakeBroker) -> None:
     broker.create("a")
     alterations = [(name, SET, typed) for name, (typed, _) in TYPED.items()]
     assert alter(broker, change(TOPIC, "a", *alterations)) == [(0, None)]
@@ -132,7 +132,7 @@ def test_describe_configs_shows_a_topics_values_as_parsed(broker: FakeBroker) ->
     assert synonyms_of(configs["preallocate"])[0] == ("preallocate", "true", 1)
 
 
-def test_describe_configs_shows_values_of_all_brokers_as_kafka_does() -> None:
+def test_describe_configs_of_all_brokers_shows_values_in_the_form_of_kafka() -> None:
     """A broker's value is parsed. The cluster's resource and synonyms keep the original text."""
     broker = FakeBroker()
     broker.create("a")
@@ -148,7 +148,7 @@ def test_describe_configs_shows_values_of_all_brokers_as_kafka_does() -> None:
         assert synonyms_of(config)[0] == ("log.preallocate", " TRUE ", 3)
 
 
-def test_create_topics_answers_with_values_as_typed() -> None:
+def test_create_topics_answers_with_config_values_as_requested() -> None:
     """Apache Kafka 4.4 does the same, and parses values in DescribeConfigs only."""
     answer = FakeBroker().ask(
         19,
@@ -178,11 +178,13 @@ def test_config_ratio_is_shown_in_the_format_of_java(typed: str, shown: str) -> 
 
 
 @pytest.mark.parametrize("config_type", ConfigType)
-def test_config_value_of_any_type_is_shown_parsed(config_type: ConfigType) -> None:
+def test_describe_configs_shows_a_value_of_each_type_in_parsed_form(
+    config_type: ConfigType,
+) -> None:
     assert text_as_parsed(config_type, " 1 ") in ("1", "1.0", " 1 ")
 
 
-def test_describe_configs_shows_a_brokers_file_as_parsed() -> None:
+def test_describe_configs_of_a_broker_shows_file_values_in_parsed_form() -> None:
     broker = FakeBroker(default_replication_factor=" 1", auto_create_topics_enable="FALSE")
     configs = described(broker, BROKER, "1")
     assert configs["default.replication.factor"].value == "1"
@@ -206,7 +208,7 @@ def test_describe_configs_of_a_broker_shows_all_its_keys() -> None:
     assert all(config.documentation for config in configs.values())
 
 
-def test_describe_configs_of_a_broker_shows_keys_of_plugins_only_when_they_are_set() -> None:
+def test_describe_configs_of_a_broker_omits_unset_plugin_keys() -> None:
     """Kafka defines these keys outside the table that it describes."""
     names = {"super.users", "leader.replication.throttled.rate", "plain.sasl.jaas.config"}
     assert not names & described(FakeBroker(), BROKER, "1").keys()
@@ -241,7 +243,7 @@ def test_describe_configs_shows_min_isr_as_a_dynamic_config_of_the_cluster() -> 
     assert described(broker, BROKER, "")[key].value == "3"
 
 
-def test_describe_configs_of_a_key_lists_the_keys_that_stand_in_for_it() -> None:
+def test_describe_configs_of_a_key_lists_its_synonyms() -> None:
     broker = FakeBroker(log_retention_minutes="5")
     broker.create("a")
     ms, minutes, hours = (f"log.retention.{unit}" for unit in ("ms", "minutes", "hours"))
@@ -366,7 +368,7 @@ def test_alter_configs_validated_only_changes_no_config(broker: FakeBroker) -> N
         ("one", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_alter_configs_of_brokers_accepts_dynamic_keys_for_one_or_all(
+def test_alter_configs_accepts_dynamic_keys_for_one_broker_and_for_all_brokers(
     broker: FakeBroker, name: str, key: str, value: str, code: int
 ) -> None:
     ((found, message),) = alter(broker, change(BROKER, name, (key, SET, value)))
@@ -390,7 +392,9 @@ def test_alter_configs_that_removes_min_isr_of_brokers_is_refused(
     assert broker.state.broker_configs == {"": {key: "1"}}
 
 
-def test_broker_config_of_one_broker_overrides_that_of_all(broker: FakeBroker) -> None:
+def test_broker_config_of_one_broker_overrides_the_config_of_all_brokers(
+    broker: FakeBroker,
+) -> None:
     broker.create("a")
     key = "log.retention.ms"
     for name, value in (("", "1000"), ("1", "500")):

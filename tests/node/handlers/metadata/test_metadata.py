@@ -73,7 +73,7 @@ def test_metadata_request_with_empty_or_null_topics_returns_all(
     assert sorted(topic.name for topic in answer.topics) == names
 
 
-def test_metadata_request_for_a_topic_named_twice_returns_it_once(broker: FakeBroker) -> None:
+def test_metadata_request_with_a_repeated_topic_returns_the_topic_once(broker: FakeBroker) -> None:
     broker.create("a")
     assert [t.name for t in broker.ask(METADATA, 9, asking("a", "a")).topics] == ["a"]
 
@@ -190,7 +190,7 @@ def test_metadata_answer_cache_is_bounded() -> None:
     assert len(answers._cached) == before
 
 
-async def test_metadata_answer_that_several_requests_built_counts_once_in_the_cache(
+async def test_metadata_answer_built_by_several_requests_is_counted_once_in_the_cache(
     broker: FakeBroker,
 ) -> None:
     topic = NewTopic("a", b"a".ljust(16), 2, 3)
@@ -420,7 +420,7 @@ def test_metadata_of_many_topics_with_few_partitions_runs_in_steps(broker: FakeB
 
 
 @pytest.mark.parametrize("are_denied", [False, True])
-def test_metadata_request_for_many_topics_that_it_does_not_create_is_judged_in_steps(
+def test_metadata_request_for_many_topics_checks_creatable_topics_in_steps(
     are_denied: bool,
 ) -> None:
     broker = FakeBroker(3, **SECURED) if are_denied else FakeBroker()

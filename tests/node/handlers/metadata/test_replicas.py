@@ -49,7 +49,9 @@ def test_elect_leaders_reports_each_partition(broker: FakeBroker, version: int) 
     }
 
 
-def test_elect_leaders_for_all_partitions_reports_only_changed_ones(broker: FakeBroker) -> None:
+def test_elect_leaders_for_all_partitions_reports_only_changed_partitions(
+    broker: FakeBroker,
+) -> None:
     broker.create("a", partitions=3)
     assert results_of(broker.ask(ELECT, 2, {"topic_partitions": None})) == {}
 

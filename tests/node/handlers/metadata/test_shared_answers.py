@@ -60,7 +60,7 @@ class Asked:
         self.go_on.clear()
 
 
-async def test_shared_answer_is_computed_once_for_requests_without_a_change_between() -> None:
+async def test_shared_answer_without_a_state_change_is_computed_once_for_all_requests() -> None:
     asked = Asked()
     answers = [asked.ask()]
     await settle()
@@ -171,7 +171,7 @@ async def test_shared_metadata_of_any_answer_that_takes_several_turns_is_compute
     assert len(computed) == 1
 
 
-async def test_shared_metadata_requested_after_a_change_shows_it(
+async def test_shared_metadata_requested_after_a_change_shows_the_change(
     broker: FakeBroker, computed: list[int]
 ) -> None:
     create(broker, "wide", MANY)
@@ -190,7 +190,7 @@ def delete(broker: FakeBroker, name: str) -> None:
     broker.controller.apply(DeleteTopics((TopicReference(name),)))
 
 
-async def test_shared_metadata_by_id_of_a_recreated_topic_does_not_show_the_new_one(
+async def test_shared_metadata_by_id_of_a_recreated_topic_does_not_show_the_new_topic(
     broker: FakeBroker, computed: list[int]
 ) -> None:
     create(broker, "wide", MANY)
@@ -203,7 +203,7 @@ async def test_shared_metadata_by_id_of_a_recreated_topic_does_not_show_the_new_
 
 
 @pytest.mark.parametrize("key", [METADATA, DESCRIBE_TOPIC_PARTITIONS])
-async def test_shared_metadata_of_all_topics_omits_one_deleted_meanwhile(
+async def test_shared_metadata_of_all_topics_omits_a_topic_deleted_meanwhile(
     broker: FakeBroker, key: int
 ) -> None:
     ticks = itertools.count(0, 0.003)
@@ -219,7 +219,9 @@ async def test_shared_metadata_of_all_topics_omits_one_deleted_meanwhile(
     assert [topic.name for topic in (await asked.value()).topics] == ["a"]
 
 
-async def test_shared_metadata_by_id_requested_after_a_change_shows_it(broker: FakeBroker) -> None:
+async def test_shared_metadata_by_id_requested_after_a_change_shows_the_change(
+    broker: FakeBroker,
+) -> None:
     """The request may join the computation of an earlier one that has not begun."""
     create(broker, "wide", MANY)
     ids = [name.ljust(16) for name in (b"wide", b"new")]

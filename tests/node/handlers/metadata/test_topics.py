@@ -89,7 +89,7 @@ def test_create_topics_answers_each_topic_separately(broker: FakeBroker) -> None
             assert (topic.topic_id, topic.configs) == (ZERO_ID, [])
 
 
-def test_create_topics_with_a_config_given_twice_uses_the_last(broker: FakeBroker) -> None:
+def test_create_topics_with_a_config_given_twice_uses_the_last_value(broker: FakeBroker) -> None:
     configs = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
     assert broker.ask(CREATE, 7, {"topics": [new("a", configs=configs)]}).topics[0].error_code == 0
     assert broker.state.topics["a"].configs == {"retention.ms": "2"}
@@ -101,7 +101,9 @@ def test_create_topics_validated_only_creates_no_topic(broker: FakeBroker) -> No
     assert broker.state.topics == {}
 
 
-def test_create_topics_with_manual_replica_assignments_uses_them(broker: FakeBroker) -> None:
+def test_create_topics_with_manual_replica_assignments_places_replicas_accordingly(
+    broker: FakeBroker,
+) -> None:
     assignments = [
         {"partition_index": 0, "broker_ids": [3, 1]},
         {"partition_index": 1, "broker_ids": [2, 3]},

@@ -17,13 +17,15 @@ UNREGISTER = 64
         (-1, ErrorCode.BROKER_ID_NOT_REGISTERED),
     ],
 )
-def test_unregister_broker_that_is_live_or_unknown_is_refused(broker_id: int, error: int) -> None:
+def test_unregister_broker_of_a_live_or_unknown_broker_is_refused(
+    broker_id: int, error: int
+) -> None:
     broker = FakeBroker()
     assert broker.ask(UNREGISTER, 0, {"broker_id": broker_id}).error_code == error
     assert 1 in broker.services.state.brokers
 
 
-def test_unregister_broker_that_is_stopped_removes_it() -> None:
+def test_unregister_broker_of_a_stopped_broker_removes_its_registration() -> None:
     broker = FakeBroker()
     broker.fence(2)
     assert broker.ask(UNREGISTER, 0, {"broker_id": 2}).error_code == 0

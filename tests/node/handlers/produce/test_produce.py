@@ -240,7 +240,7 @@ async def test_produce_with_full_validation_refuses_undecodable_records(
     ids=str,
 )
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_produce_of_an_appended_batch_is_a_duplicate_whatever_changed_since(
+async def test_produce_of_an_appended_batch_after_any_config_change_is_a_duplicate(
     tmp_path: Path, acks: int, change: dict[str, object]
 ) -> None:
     """The first answer was lost. Kafka refuses the retry, although the batch is in the log."""

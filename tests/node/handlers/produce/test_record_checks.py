@@ -72,7 +72,7 @@ async def test_batch_with_a_false_header_is_answered_by_its_validation_level(
     assert broker.log().log_end_offset == (0 if expected else decode_header(lie.data).record_count)
 
 
-def test_full_validation_differs_from_kafka_only_where_stricter_or_kafka_fails() -> None:
+def test_full_validation_differs_from_kafka_only_by_stricter_checks_or_kafka_failures() -> None:
     for lie in lying_batches(0):
         kafka = INVALID_RECORD if lie.kafka == -1 else lie.kafka
         assert lie.full in (kafka, INVALID_RECORD), lie.name

@@ -259,7 +259,7 @@ async def test_transactional_produce_with_a_raised_epoch_cannot_join_the_previou
     ]
 
 
-async def test_transactional_produce_with_a_leader_change_during_verification_reports_it(
+async def test_transactional_produce_verified_after_a_leader_change_answers_not_leader(
     broker: LeadingBroker,
 ) -> None:
     broker.verifier.hold = True
@@ -290,7 +290,9 @@ async def test_transactional_produce_on_a_new_leader_is_not_confirmed_by_an_olde
 # -- the order of a connection
 
 
-async def test_produces_after_a_produce_under_verification_wait_for_it(tmp_path: Path) -> None:
+async def test_produces_behind_a_produce_under_verification_wait_for_its_result(
+    tmp_path: Path,
+) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     broker.verifier.hold = True
     connection = broker.connect()
@@ -349,7 +351,7 @@ async def test_transactional_produces_of_many_partitions_are_verified_in_parts(
     assert [len(question[3]) for question in broker.verifier.questions] == [2 * each, each]
 
 
-async def test_transactional_producers_on_one_connection_are_verified_one_after_the_other(
+async def test_transactional_producers_on_one_connection_are_verified_sequentially(
     broker: LeadingBroker,
 ) -> None:
     connection = broker.connect()
@@ -363,7 +365,7 @@ async def test_transactional_producers_on_one_connection_are_verified_one_after_
     assert [entry[1] for entry in broker.contents()] == [1, 2]
 
 
-async def test_transactional_produces_after_a_refused_one_are_refused_too(
+async def test_transactional_produces_behind_a_refused_produce_are_refused(
     broker: LeadingBroker,
 ) -> None:
     """Otherwise a later batch of the connection would take the offset of the refused batch."""
@@ -408,7 +410,7 @@ async def test_transactional_produce_after_verification_waits_for_the_replicas(
 # -- the fence of connections (KAFKA-17754)
 
 
-async def test_transactional_produce_on_an_older_connection_closes_it(
+async def test_transactional_produce_on_an_older_connection_closes_the_connection(
     broker: LeadingBroker,
 ) -> None:
     old, new = broker.connect(), broker.connect()
@@ -492,7 +494,7 @@ async def test_transactional_produce_with_a_marker_before_one_part_is_verified_a
     assert broker.verifier.questions[-1][3] == (("t", last),)
 
 
-async def test_transactional_produce_after_a_marker_behind_a_large_one_is_verified_again(
+async def test_transactional_produce_behind_a_large_produce_is_verified_again_after_a_marker(
     tmp_path: Path,
 ) -> None:
     """Both were verified together, and parts of the first were appended after its answer."""

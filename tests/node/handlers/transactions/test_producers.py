@@ -118,7 +118,7 @@ async def test_add_partitions_from_a_broker_of_kafka_verifies_a_transaction(
     assert errors_of(answer.results_by_transaction[0].topic_results) == missing
 
 
-async def test_add_partitions_with_one_unknown_partition_adds_none(world: World) -> None:
+async def test_add_partitions_with_one_unknown_partition_adds_no_partition(world: World) -> None:
     who = await world.init()
     added = await world.add(who, 3, (0, 9))
     assert errors_of(added.results_by_topic_v3_and_below) == [
@@ -209,13 +209,13 @@ async def test_list_transactions_is_filtered_by_state_id_and_duration(world: Wor
 
 
 @pytest.mark.parametrize("text", [".*", "orders-[0-9]+", r"a\.b*", "a|b", "(?:a|b)c", "[*+{(]x"])
-def test_list_transactions_pattern_that_is_common_is_accepted(text: str) -> None:
+def test_list_transactions_with_a_common_pattern_is_accepted(text: str) -> None:
     assert compile_pattern(text).pattern == text
 
 
 @pytest.mark.parametrize(
     "text", ["(a+)+", "(a|a)*", ".*.*.*x", r"(a)\1", "(?=a)", "(?i)a", "(", "[", "a" * 257]
 )
-def test_list_transactions_pattern_that_could_take_long_is_refused(text: str) -> None:
+def test_list_transactions_with_a_slow_pattern_is_refused(text: str) -> None:
     with pytest.raises(InvalidRegularExpression):
         compile_pattern(text)

@@ -51,7 +51,7 @@ def token(password: bytes) -> bytes:
     return control.encode_request(api_keys.SASL_AUTHENTICATE, 0, values)
 
 
-async def test_request_behind_a_wrong_password_does_not_shorten_the_delay() -> None:
+async def test_request_sent_after_a_wrong_password_does_not_shorten_the_delay() -> None:
     async with serving() as bench:
         client = await bench.connect("L")
         await client.ask(HANDSHAKE, chosen())
@@ -65,7 +65,7 @@ async def test_request_behind_a_wrong_password_does_not_shorten_the_delay() -> N
         assert bench.toys.started == []
 
 
-async def test_request_behind_the_right_password_is_answered() -> None:
+async def test_request_sent_with_the_right_password_is_answered() -> None:
     async with serving() as bench:
         client = await bench.connect("L")
         client.send(HANDSHAKE, chosen())
@@ -76,7 +76,7 @@ async def test_request_behind_the_right_password_is_answered() -> None:
         assert (await client.receive())[1] == b"behind it"
 
 
-async def test_sasl_login_that_fails_while_answers_wait_sends_them_first() -> None:
+async def test_sasl_login_that_fails_while_answers_wait_sends_these_answers_first() -> None:
     async with serving(connections_max_reauth_ms=100) as bench:
         client, toys = await bench.connect("L"), bench.toys
         await client.ask(HANDSHAKE, chosen())

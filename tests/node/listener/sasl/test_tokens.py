@@ -189,7 +189,7 @@ class Provider:
 HTTP = b"HTTP/1.0 200 OK\r\n\r\n"
 
 
-async def test_oauth_key_address_that_fails_is_asked_again_soon(
+async def test_oauth_key_address_that_fails_is_requested_again_soon(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "AGAIN_S", 0.0)
@@ -317,7 +317,7 @@ def test_oauthbearer_server_state_table_has_every_state() -> None:
 
 
 @pytest.mark.in_turn
-async def test_librdkafka_client_with_tokens_reauthenticates_before_they_expire(
+async def test_librdkafka_client_with_tokens_reauthenticates_before_each_expiry(
     tmp_path: Path, keys: Path
 ) -> None:
     (port,) = free_ports(1)

@@ -73,7 +73,7 @@ async def serving(certificates: Certificates) -> AsyncIterator[tuple[Bench, RawC
         client.writer.transport.abort()
 
 
-async def test_tls_answer_to_a_client_that_broke_the_protocol_raises_nothing(
+async def test_tls_answer_to_a_client_that_violated_the_protocol_raises_no_error(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.test")

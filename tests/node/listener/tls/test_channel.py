@@ -161,7 +161,7 @@ def test_tls_malformed_bytes_raise_typed_errors(
     assert not channel.is_established
 
 
-def test_tls_record_before_a_broken_one_is_read(certificates: Certificates) -> None:
+def test_tls_record_before_a_malformed_record_is_read(certificates: Certificates) -> None:
     channel, peer = connected(certificates)
     peer.tls.write(b"good")
     channel.receive(peer.outgoing.read())

@@ -46,7 +46,7 @@ def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 15_000, 17_000, SLICE_BYTES, 5 * MIB])
-async def test_tls_requests_and_answers_of_any_size_pass(
+async def test_tls_requests_and_answers_of_any_size_are_received_unchanged(
     certificates: Certificates, size: int
 ) -> None:
     async with serving(certificates) as bench:

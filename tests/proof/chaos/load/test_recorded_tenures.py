@@ -12,7 +12,7 @@ def rows(recorder: Recorder, table: str) -> list[dict[str, Any]]:
     return [history.row(table, number) for number in range(history.count(table))]
 
 
-def test_partition_tenure_lasts_until_the_last_answered_heartbeat_in_it() -> None:
+def test_partition_tenure_lasts_until_its_last_answered_heartbeat() -> None:
     times = iter(range(1, 100))
     recorder = Recorder.in_memory(clock_ns=lambda: next(times))
     member = RecordedTenures(recorder, 7, "g")
@@ -52,7 +52,7 @@ def test_partition_tenure_is_not_prolonged_by_a_heartbeat_that_rejoins() -> None
     assert [row["epoch"] for row in rows(recorder, "member_epochs")] == [3, 4]
 
 
-def test_partition_tenure_begins_at_the_answer_that_assigned_it() -> None:
+def test_partition_tenure_begins_at_the_assigning_answer() -> None:
     recorder = Recorder.in_memory()
     member = RecordedTenures(recorder, 7, "g")
     first_ns = recorder.now_ns()
@@ -67,7 +67,7 @@ def test_partition_tenure_begins_at_the_answer_that_assigned_it() -> None:
     assert first_ns <= found["asked_ns"] <= before_ns <= found["taken_ns"] <= after_ns
 
 
-def test_reconciliation_lasts_until_the_heartbeat_that_reports_it_done() -> None:
+def test_reconciliation_lasts_until_the_heartbeat_that_reports_its_end() -> None:
     times = iter(range(1, 100))
     recorder = Recorder.in_memory(clock_ns=lambda: next(times))
     member = RecordedTenures(recorder, 7, "g")

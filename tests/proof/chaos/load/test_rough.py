@@ -22,6 +22,6 @@ def test_rough_load_batch_with_a_false_header_has_a_valid_checksum(lie: Lie) -> 
     assert is_right is (lie is not _wrong_crc)
 
 
-def test_rough_load_batch_has_an_old_record_before_new_ones() -> None:
+def test_rough_load_batch_has_an_old_record_before_new_records() -> None:
     old, fresh = decode_batch(_batch([1, 2], True))
     assert fresh.timestamp - old.timestamp == YEAR_MS

@@ -43,7 +43,7 @@ def test_group_offset_of_the_last_acknowledged_commit_is_accepted(
     assert readers.names(stands) == found
 
 
-def test_group_offset_that_is_gone_is_reported_as_undone() -> None:
+def test_missing_group_offset_is_reported_as_undone() -> None:
     readers = Readers()
     readers.commit(5)
     assert readers.names(-1) == {"commit-undone"}

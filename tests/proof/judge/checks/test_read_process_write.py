@@ -60,7 +60,7 @@ def test_read_process_write_offset_falls_only_to_one_of_an_unknown_commit() -> N
 
 
 @pytest.mark.parametrize(("unknown", "is_gap"), [([(2, 4)], True), ([(2, 4), (4, 6)], False)])
-def test_read_process_write_gap_is_explained_only_by_unknown_commits_that_cover_it(
+def test_read_process_write_gap_is_explained_only_by_covering_unknown_commits(
     unknown: list[tuple[int, int]], is_gap: bool
 ) -> None:
     job = Job(inputs=8)

@@ -3,7 +3,7 @@
 from ..small_history import SmallHistory
 
 
-def test_records_read_earlier_that_are_gone_are_reported() -> None:
+def test_missing_records_that_were_read_earlier_are_reported() -> None:
     story = SmallHistory()
     for number in range(3):
         story.sent(number, "t/0", number)

@@ -109,7 +109,7 @@ def test_history_of_killed_writers_has_only_whole_rows(tmp_path: Path) -> None:
     assert columns(History.open(tmp_path)) == before
 
 
-def test_history_file_with_a_torn_end_is_read_up_to_it(tmp_path: Path) -> None:
+def test_history_file_with_a_torn_end_is_read_up_to_its_last_whole_row(tmp_path: Path) -> None:
     recorder = Recorder.open(tmp_path)
     process = recorder.new_process()
     for _ in range(CHUNK_ROWS + 10):
@@ -149,7 +149,7 @@ def test_history_file_of_a_foreign_format_is_refused(tmp_path: Path) -> None:
         History.open(tmp_path)
 
 
-def test_history_recorder_row_costs_few_calls(tmp_path: Path) -> None:
+def test_history_recorder_row_takes_few_function_calls(tmp_path: Path) -> None:
     """The calls of Python and C are counted. The rows of a chunk share the cost of its write."""
     recorder, rows = Recorder.open(tmp_path), 1_000
     process = recorder.new_process()

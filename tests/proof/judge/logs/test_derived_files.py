@@ -46,7 +46,7 @@ def test_log_scan_of_data_before_the_log_start_reports_no_loss(tmp_path: Path) -
     assert list(check_partition(tmp_path)) == []
 
 
-def test_log_scan_of_data_missing_from_a_whole_log_reports_it(tmp_path: Path) -> None:
+def test_log_scan_of_a_log_with_missing_data_reports_the_difference(tmp_path: Path) -> None:
     write(tmp_path, 0, last_offset=97)
     ((file, problem),) = check_partition(tmp_path)
     assert file == f"{END:020d}.snapshot" and "the log gives" in problem

@@ -102,7 +102,7 @@ def changed(at: int) -> Callable[[bytes], bytes]:
         ("leader-epoch-checkpoint", lambda content: content.replace(b"0 0\n", b"7 0\n", 1)),
     ],
 )
-def test_log_scan_of_a_falsified_file_names_it(
+def test_log_scan_of_a_falsified_file_names_the_file(
     stopped: Path, tmp_path: Path, suffix: str, change: Callable[[bytes], bytes]
 ) -> None:
     source = stopped / "node-1" / f"{TOPIC}-0"
@@ -117,7 +117,9 @@ def test_log_scan_of_a_falsified_file_names_it(
     assert file.name in {name for name, _ in check_partition(copy)}
 
 
-def test_log_scan_of_a_snapshot_with_another_state_names_it(stopped: Path, tmp_path: Path) -> None:
+def test_log_scan_of_a_snapshot_with_another_state_names_the_snapshot(
+    stopped: Path, tmp_path: Path
+) -> None:
     from oncelog.storage.producers import snapshot
 
     copy = tmp_path / f"{TOPIC}-0"
@@ -130,7 +132,7 @@ def test_log_scan_of_a_snapshot_with_another_state_names_it(stopped: Path, tmp_p
     assert [name for name, _ in check_partition(copy)] == [file.name]
 
 
-def test_log_scan_of_a_differing_replica_names_it(
+def test_log_scan_of_a_differing_replica_names_the_replica(
     stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"

@@ -59,7 +59,7 @@ def test_topic_audit_of_an_undamaged_log_reports_nothing() -> None:
     assert audit.open_transactions() == []
 
 
-def test_topic_audit_lists_an_open_transaction_and_accepts_it_while_invisible() -> None:
+def test_topic_audit_of_an_invisible_open_transaction_lists_and_accepts_the_transaction() -> None:
     audit, found = audited(*SOUND, data(6, 0, epoch=2), until=6)
     assert found == set()
     (one,) = audit.open_transactions()

@@ -178,7 +178,7 @@ def test_diagnosis_connections_are_translated_to_sightings():
 
 
 @pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
-def test_diagnosis_wait_for_an_answer_is_reported_unless_it_is_a_fetch(after_s, waited):
+def test_diagnosis_wait_for_an_answer_other_than_a_fetch_is_reported(after_s, waited):
     """The broker answers immediately, and the slow answer is reported when it is released."""
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)

@@ -534,7 +534,7 @@ WRONG: list[tuple[object, set[str]]] = [
 @pytest.mark.parametrize(
     ("history", "names"), WRONG, ids=lambda each: getattr(each, "__name__", "")
 )
-def test_diagnosis_of_each_mistake_names_it_and_no_other(history, names) -> None:
+def test_diagnosis_of_each_mistake_names_exactly_that_mistake(history, names) -> None:
     diagnosis = Diagnosis(is_aggregate=history is state_not_rebuilt)
     told = [found for seen in history() for found in diagnosis.see(seen)]
     assert diagnosis.names == names

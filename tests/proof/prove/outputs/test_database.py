@@ -58,7 +58,7 @@ def test_database_table_that_exists_and_cannot_be_read_raises(tmp_path: Path) ->
     assert refused.value.exit_code == 2
 
 
-def test_database_reading_that_began_earlier_does_not_replace_a_newer_one(
+def test_database_reading_that_began_earlier_does_not_replace_a_newer_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = DatabaseOutputs(f"sqlite:///{tmp_path}/shop.db?table=invoices&id=order_id")

@@ -131,7 +131,7 @@ def test_drain_with_a_broker_without_an_answer_reports_no_open_transaction(
     assert waited(drain(tmp_path, admin, ["a", "b"])).unrest is None
 
 
-def test_drain_with_an_instance_that_exits_repeatedly_names_it(
+def test_drain_with_an_instance_that_exits_repeatedly_names_the_instance(
     tmp_path: Path, quickly: None
 ) -> None:
     drained = waited(drain(tmp_path, Offsets(2), ["a", "b"], Instances(every_s=0.02)))
@@ -147,7 +147,7 @@ def test_drain_after_one_exit_waits_until_the_application_is_idle(
 
 
 @pytest.mark.parametrize(("last_try_s", "is_restless"), [(600.0, True), (-10.0, False)])
-def test_drain_with_an_instance_that_is_always_refused_names_it(
+def test_drain_with_an_instance_that_is_always_refused_names_the_instance(
     tmp_path: Path, quickly: None, last_try_s: float, is_restless: bool
 ) -> None:
     drained = drain(tmp_path, Offsets(2), ["a", "b"])
