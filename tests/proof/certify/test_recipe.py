@@ -233,4 +233,4 @@ def test_board_leaves_out_a_program_that_its_second_reading_refused(folder: Path
     assert refused.refusal == "It is the example of the page." and refused.second_reading == ""
     assert kept_verdicts([refused]) == []
     page = with_table("by hand", [], refused={"mine": refused.refusal})
-    assert "Refused by its second reading" in page and "mine" in page
+    assert "mine has no verdict, because its second reading refused it" in page
