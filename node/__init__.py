@@ -1,1 +1,4 @@
-"""One broker in one process. It may import runtime, wire, storage, replication and coordinator."""
+"""One broker in one process.
+
+The folder imports only runtime, wire, storage, replication and coordinator.
+"""

@@ -1,4 +1,4 @@
-"""Run one broker in the foreground: `python -m oncelog.node --config FILE`."""
+"""Run one broker in the foreground with `python -m oncelog.node --config FILE`."""
 
 import argparse
 import asyncio
@@ -125,7 +125,7 @@ async def _raise_when_removed(config: BrokerConfig) -> None:
 
 
 def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an unhandled exception; end the broker if a background task raised it."""
+    """Log an unhandled exception, and end the broker if a background task raised the exception."""
     if BACKGROUND_TASK in context:
         broker.fail(context["message"], context["exception"])
     else:
@@ -135,9 +135,9 @@ def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[st
 def main(
     arguments: list[str] | None = None, *, make: Callable[[BrokerConfig], Broker] = Broker
 ) -> int:
-    """Run until SIGTERM; return 0 after a clean shutdown.
+    """Run until SIGTERM, and return 0 after a clean shutdown.
 
-    `make` creates the broker, so that tests can pass other surroundings.
+    `make` creates the broker, so that tests can pass other threads, clocks and links.
     """
     parser = argparse.ArgumentParser(prog="oncelog node", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="server.properties of this node")

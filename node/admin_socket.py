@@ -82,7 +82,7 @@ class AdminSocket:
             writer.close()
 
     async def _long_answer(self, line: bytes) -> dict[str, Any] | None:
-        """Answer an asynchronous operation; return None for an operation that `_answer` handles."""
+        """Start an asynchronous operation, or return None for an operation of `_answer`."""
         try:
             asked = json.loads(line)
             operation = self._long_operations.get(asked["op"])

@@ -100,7 +100,7 @@ class Broker:
         self._failure: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
-        """Start the broker; return when it serves clients.
+        """Start the broker, and return when the broker serves clients.
 
         Raises an error with the reason if the broker cannot start.
         """
@@ -198,7 +198,7 @@ class Broker:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set or a fatal error occurs; raise that error."""
+        """Serve until `stop` is set, or raise the fatal error that ends the broker."""
         assert self._failure is not None
         stopping = asyncio.ensure_future(stop.wait())
         watched = {stopping, self._failure, self.liveness.replaced}
@@ -403,7 +403,7 @@ class Broker:
         self._partition_transactions.start()
 
     async def _start_metrics(self) -> None:
-        """Start the metrics page if it is configured; raise an error with the reason."""
+        """Start the metrics page if it is configured, or raise an error with the reason."""
         if not self.config.metrics_port:
             return
         sources = FigureSources(

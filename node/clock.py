@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 class ClusterClock:
-    """The clocks of a machine, plus the advances by `oncelog clock advance`.
+    """The clocks of a machine, plus the advances made by `oncelog clock advance`.
 
     An advance changes neither clock. Code that checks whether a stored timestamp has expired adds
     `advanced_since_ms`; session timeouts and liveness checks do not.

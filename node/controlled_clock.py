@@ -2,7 +2,7 @@
 
 The periodic checks for timeouts, expiries and old segments run every second, or every few minutes.
 After an advance all of them run immediately, even if this broker was down during the advance.
-`clock` reports when they have run, so that a client can wait for the effect of its advance.
+`clock` reports when all checks have run, so that a client can wait for the effect of its advance.
 """
 
 import asyncio

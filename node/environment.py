@@ -26,7 +26,7 @@ def machine_boot_id() -> str:
 
 
 def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
-    """Return a bound, listening, non-blocking socket; raise OSError."""
+    """Return a bound, listening, non-blocking socket, or raise OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -62,7 +62,7 @@ def has_peer_closed(peer: socket.socket) -> bool:
 
 
 def since_last_data_ms(peer: socket.socket) -> int:
-    """Return the age of a connection's newest bytes, read or not; 0 if unknown."""
+    """Return the age of a connection's newest bytes, read or not, or 0 if unknown."""
     size_bytes = TCP_INFO_LAST_DATA_RECEIVED + 4
     info = _tcp_info(peer, size_bytes)
     if len(info) < size_bytes:

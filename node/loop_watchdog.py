@@ -133,7 +133,10 @@ class LoopWatchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start to watch; call it in the main thread, on its running loop."""
+        """Start to watch.
+
+        The caller is the main thread, on its running loop.
+        """
         self._loop = asyncio.get_running_loop()
         signal.signal(signal.SIGALRM, self._alarm)
         signal.signal(signal.SIGCONT, self._continued)

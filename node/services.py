@@ -1,4 +1,4 @@
-"""The services of a broker for its handlers: one value, filled at the composition root."""
+"""The services of a broker for its handlers, as one value built at the composition root."""
 
 import asyncio
 import logging
@@ -101,9 +101,10 @@ class BrokerServices:
 
     @property
     def controller_id(self) -> int:
-        """The id that Metadata shows as the controller: the active controller if live, else -1.
+        """The id that Metadata shows as the controller, which is -1 if no live one is known.
 
-        Any live broker would do, since each forwards requests (KIP-590), but this avoids a hop.
+        Any live broker would do, since each forwards requests (KIP-590). The active controller
+        saves a hop.
         """
         leader = self.metadata_group.leader_id
         if leader is not None and leader in self.state.live_brokers:

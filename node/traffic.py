@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 class TopicTraffic:
     """The counts of a topic on this broker, equal to Kafka's BrokerTopicMetrics.
 
-    produced: partitions of this broker in Produce requests. produce_failed: those whose batch was
-    refused for a reason other than a change of the leader. fetched: reads of a partition for a
-    consumer; a fetch that waits reads again. bytes_out: bytes of answers to consumers. all: the
-    counts of all topics, to which everything is added, too; None for the counts of all topics
-    themselves.
+    produced        partitions of this broker in Produce requests
+    produce_failed  partitions with a batch refused for another reason than a new leader
+    fetched         reads of a partition for a consumer, with each read of a waiting fetch
+    bytes_out       bytes of answers to consumers
+    all             the counts of all topics, to which each count is added, or None
     """
 
     all: "TopicTraffic | None" = None
@@ -23,7 +23,7 @@ class TopicTraffic:
     fetched: int = 0
 
     def count_batch(self, records: int, size_bytes: int) -> None:
-        """Count a batch of a Produce request; a batch of 0 records is a duplicate."""
+        """Count a batch of a Produce request, in which a batch of 0 records is a duplicate."""
         self.produced += 1
         self.messages_in += records
         self.bytes_in += size_bytes
@@ -70,7 +70,7 @@ class Traffic:
         return self._by_id.setdefault(topic_id, (name, TopicTraffic(self.total)))[1]
 
     def drop(self, topic_id: bytes) -> None:
-        """Drop the counts of a topic; they remain in the counts of all topics."""
+        """Drop the counts of a topic, which remain in the counts of all topics."""
         self._by_id.pop(topic_id, None)
 
     def topics(self) -> list[tuple[str, TopicTraffic]]:

@@ -39,12 +39,15 @@ class BrokerConfig(BrokerSettings):
 
     @classmethod
     def from_file(cls, path: Path) -> "BrokerConfig":
-        """Read server.properties; raise InvalidConfig with all errors in the file, or OSError."""
+        """Read server.properties.
+
+        Raises InvalidConfig with all errors in the file, or OSError.
+        """
         return cls.from_properties(parse_properties(path.read_text(encoding="utf-8")))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
-        """Parse these keys and values; raise InvalidConfig with all errors."""
+        """Parse these keys and values, or raise InvalidConfig with all errors."""
         complaints: list[str] = []
         values: dict[str, Any] = {}
         overrides: dict[str, dict[str, Any]] = {}
@@ -80,7 +83,7 @@ class BrokerConfig(BrokerSettings):
         return config._with_listeners(overrides)._with_derived_defaults()
 
     def _check_together(self) -> None:
-        """Check rules that involve several keys; raise InvalidConfig."""
+        """Check rules that involve several keys, or raise InvalidConfig."""
         if len(set(self.voters)) != len(self.voters) or not all(v.isdigit() for v in self.voters):
             raise InvalidConfig(f"oncelog.voters must be different numbers: {self.voters}")
         if len(self.voters) == 2:
@@ -146,7 +149,10 @@ class BrokerConfig(BrokerSettings):
         return replace(self, topic_defaults=topic_defaults, **values)
 
     def of_listener(self, listener: Listener) -> "BrokerConfig":
-        """Return the configuration of a listener; its own keys override the general ones."""
+        """Return the configuration of a listener.
+
+        The keys of the listener override the general keys.
+        """
         return replace(self, **listener.overrides)
 
     @property
@@ -185,7 +191,7 @@ class BrokerConfig(BrokerSettings):
         }
 
     def text_of(self, name: str) -> str | None:
-        """Return the effective value of a key as text; None when it is unset."""
+        """Return the effective value of a key as text, or None when it is unset."""
         key = BROKER_KEYS[name]
         attribute = _ATTRIBUTES.get(name)
         if key.topic_config == "min.insync.replicas":

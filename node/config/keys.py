@@ -93,7 +93,7 @@ class BrokerKey:
     shown_unset: Literal["null", "empty", "hidden"] = "null"
 
     def parse(self, text: str) -> Any:
-        """Return the typed value; raise InvalidConfig with Kafka's message."""
+        """Return the typed value, or raise InvalidConfig with Kafka's message."""
         try:
             value = self.parse_unchecked(text)
         except ValueError as problem:
@@ -105,7 +105,10 @@ class BrokerKey:
         return value
 
     def parse_unchecked(self, text: str) -> Any:
-        """Return the typed value without checking its bounds; raise ValueError for a wrong type."""
+        """Return the typed value without a check of its bounds.
+
+        Raises ValueError for a wrong type.
+        """
         return _parse(self.type, text.strip())
 
     def _invalid(self, text: str, complaint: str) -> KafkaError:
@@ -209,7 +212,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each joined line and its last line number; skip comments and blank lines."""
+    """Yield each joined line and its last line number, without comments and blank lines."""
     begun = ""
     lines = _END_OF_LINE.split(text)
     for number, raw in enumerate(lines, 1):

@@ -92,7 +92,7 @@ def is_loopback(host: str) -> bool:
 def parse_listeners(
     listeners: Iterable[str], advertised: Iterable[str], protocols: Iterable[str]
 ) -> tuple[Listener, ...]:
-    """Parse three lists of entries into listeners; raise InvalidConfig."""
+    """Parse three lists of entries into listeners, or raise InvalidConfig."""
     protocol_of = _protocols(protocols)
     bound = _endpoints("listeners", listeners)
     told = _endpoints("advertised.listeners", advertised) or bound

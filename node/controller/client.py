@@ -102,7 +102,7 @@ class ControllerClient:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         operation_id: bytes | None = None,
     ) -> Result:
-        """Submit a command to the controller; return its outcome once this node has applied it.
+        """Submit a command to the controller, and return its outcome once this node has applied it.
 
         operation_id: a short command that is repeated under the same id, by any node, is executed
         once. A long command is split into several, some of which may succeed while others fail.
@@ -126,7 +126,7 @@ class ControllerClient:
         return await self._work.finish("configurations", merging)
 
     async def heartbeat(self, heartbeat: Heartbeat, *, timeout_ms: int) -> HeartbeatReply:
-        """Send a heartbeat; raise RequestTimedOut when no controller answers."""
+        """Send a heartbeat, or raise RequestTimedOut when no controller answers."""
         deadline_ms = self.now_ms() + timeout_ms
         payload = encode_message(heartbeat)
         # Attempts are short, since one that waits for a paused leader would miss the next leader.
@@ -136,13 +136,13 @@ class ControllerClient:
         return decode_message(HeartbeatReply, answer)
 
     async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
-        """Return the state of the metadata group from its leader; raise RequestTimedOut."""
+        """Return the state of the metadata group from its leader, or raise RequestTimedOut."""
         deadline_ms = self.now_ms() + timeout_ms
         answer = await self._request(PeerMessage.DESCRIBE_QUORUM, b"", deadline_ms)
         return decode_message(Quorum, answer)
 
     async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int = 5_000) -> int:
-        """Return an unused producer id; raise RequestTimedOut or the controller's error."""
+        """Return an unused producer id, or raise RequestTimedOut or the controller's error."""
         deadline_ms = self.now_ms() + timeout_ms
         while (producer_id := self._producer_ids.take()) is None:
             await self._until(self._fetch_producer_ids(broker_epoch), deadline_ms)
@@ -177,7 +177,10 @@ class ControllerClient:
             await self.until_applied(look.result(), deadline_ms)
 
     async def until_applied(self, index: int, deadline_ms: int) -> None:
-        """Wait until this node has applied the metadata log up to index; raise RequestTimedOut."""
+        """Wait until this node has applied the metadata log up to index.
+
+        Raises RequestTimedOut.
+        """
         if self._raft_group.applied_index < index:
             future = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (index, next(self._numbers), future))

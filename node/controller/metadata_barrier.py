@@ -37,7 +37,10 @@ class MetadataBarrier:
         links.on_request(PeerMessage.METADATA_APPLIED, self._asked)
 
     async def wait(self, index: int, *, timeout_ms: int) -> None:
-        """Wait until every live broker has applied the log up to index; raise RequestTimedOut."""
+        """Wait until every live broker has applied the log up to index.
+
+        Raises RequestTimedOut.
+        """
         controller = self._controller
         deadline_ms = controller.now_ms() + timeout_ms
         others = [node for node in controller.state.live_brokers if node != controller.node_id]

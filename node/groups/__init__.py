@@ -1,1 +1,1 @@
-"""The group coordinator's shell; the rules of groups are in coordinator/groups."""
+"""The group coordinator's shell, which runs the rules of groups in coordinator/groups."""

@@ -157,7 +157,7 @@ class GroupCoordinator:
     async def append(
         self, shard: GroupShard, batch: bytes | bytearray, *, guard: int | None = None
     ) -> int:
-        """Append a batch of `encode_batch`; return its first offset once it is committed.
+        """Append a batch of `encode_batch`, and return its first offset once it is committed.
 
         The batch is in the log before the first await of this coroutine, so a check made in the
         same turn of the event loop is still valid. On return the batch has been replayed into the
@@ -192,7 +192,7 @@ class GroupCoordinator:
         guard: int | None = None,
         is_group_record: bool = False,
     ) -> "tuple[int, asyncio.Future[None]]":
-        """Append a batch; return its first offset and a future.
+        """Append a batch, and return its first offset and a future.
 
         The future is done when the batch is committed and replayed. If this method raises, the
         batch has not been appended.
@@ -431,7 +431,10 @@ class GroupCoordinator:
                 self._timer.set(next_ms)
 
     def _meet_deadlines(self, shard: GroupShard, now_ms: int, count_max: int) -> int:
-        """Act on the expired deadlines of one shard; return the number of deadlines of groups."""
+        """Act on the expired deadlines of one shard.
+
+        Returns the number of deadlines of groups.
+        """
         if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
             # The record may or may not be committed later, so the shard is loaded again from its
             # log.

@@ -27,7 +27,7 @@ OFFSETS_AT_ONCE = 1000  # the number of offsets checked in one step
 
 
 async def delete_group(coordinator: GroupCoordinator, shard: GroupShard, group_id: str) -> None:
-    """Remove an empty group and all its offsets; return when the removal is committed.
+    """Remove an empty group and all its offsets, and return when the removal is committed.
 
     Raises GroupIdNotFound, NonEmptyGroup, and the errors of `GroupCoordinator.append`.
     """
@@ -134,7 +134,7 @@ class OffsetExpiry:
                 logger.exception("%r: expired offsets cannot be removed", shard)
 
     async def look_at(self, shard: GroupShard) -> None:
-        """Remove the expired offsets of one shard; raise errors of `GroupCoordinator.append`."""
+        """Remove the expired offsets of one shard, or raise errors of `GroupCoordinator.append`."""
         for group_id in list(shard.groups):
             try:
                 await self._look_at_group(shard, group_id)
@@ -166,7 +166,7 @@ class OffsetExpiry:
     def _expire(
         self, shard: GroupShard, group: Group, some: Sequence[TopicPartition]
     ) -> "list[asyncio.Future[None]]":
-        """Remove the expired ones among these offsets, and the group if no offset remains."""
+        """Remove the expired offsets among these offsets, and the group if no offset remains."""
         expired = self._expired(shard, group, some)
         kept = shard.offsets.count(group.group_id) - len(expired)
         is_gone = group.is_unused and not kept and not shard.offsets.has_pending(group.group_id)
@@ -195,7 +195,10 @@ class OffsetExpiry:
 
 
 def forget_deleted_topics(coordinator: GroupCoordinator, changes: Changes) -> None:
-    """Remove the offsets of deleted topics; called with each change of the metadata."""
+    """Remove the offsets of deleted topics.
+
+    The caller calls this method with each change of the metadata.
+    """
     topics = dict(changes.topics_deleted)
     if not topics or OFFSETS_TOPIC in topics:
         return
@@ -237,7 +240,8 @@ def _gone(
 
     If a topic was created again under the same name, an offset of the new topic may still be in
     replication, and a tombstone appended now would remove it. In that case the old offsets stay
-    until they expire. They have the id of the old topic, so they are never used for the new one.
+    until they expire. The old offsets have the id of the old topic, so no consumer of the new topic
+    gets them.
     """
     if not shard.waiters:
         return topics

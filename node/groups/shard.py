@@ -49,7 +49,7 @@ Replayed = Callable[[Exception | None], object]
 
 
 class ShardState(Enum):
-    """The state of a shard; only a serving shard answers requests."""
+    """The state of a shard, of which only a serving shard answers requests."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -122,13 +122,13 @@ class GroupShard:
     # -- replay
 
     def keep(self, base_offset: int, batch: memoryview) -> None:
-        """Keep a batch that was appended just now, so that its replay need not read the log."""
+        """Keep a batch that was just appended, so that its replay does not read the log."""
         if self._kept_bytes + len(batch) <= KEPT_BYTES_MAX:
             self._kept.append((base_offset, batch))
             self._kept_bytes += len(batch)
 
     def replaying(self) -> Steps[None]:
-        """Replay the committed records that are not replayed yet; raise KafkaStorageError.
+        """Replay the committed records that are not replayed yet, or raise KafkaStorageError.
 
         A batch may be replayed in several steps. Requests that wait for a batch continue only when
         the whole batch is replayed.
@@ -303,14 +303,14 @@ class GroupShard:
         return was_group_record
 
     def _is_late(self, waiter: Waiter, now_ms: int) -> bool:
-        """Return whether an append has timed out; a committed append never times out."""
+        """Return whether an append has timed out, which a committed append never does."""
         high_watermark = self.partition.log.high_watermark
         return waiter.deadline_ms <= now_ms and waiter.next_offset > high_watermark
 
     # -- calls of handlers
 
     def find(self, group_id: str) -> Group:
-        """Return the group; raise GroupIdNotFound, also while its tombstones are replicated."""
+        """Return the group, or raise GroupIdNotFound, also while its tombstones are replicated."""
         return self.table.find(group_id)
 
     def check_offset_commit(

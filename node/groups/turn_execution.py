@@ -99,7 +99,10 @@ class TurnExecution:
             self._coordinator.work.share.do(partial(_give, ticket, answer))
 
     def _append(self, shard: GroupShard, append: GroupAppend) -> int | None:
-        """Append a group's records; return the error, or None while they are being replicated."""
+        """Append a group's records.
+
+        Returns the error, or None while the records are being replicated.
+        """
         try:
             batch = self._encode(_within_a_batch(shard, append.records()))
             _, done = self._coordinator.append_now(shard, batch, is_group_record=True)
@@ -116,7 +119,10 @@ class TurnExecution:
         self._coordinator.execute(shard, _settled(shard, append, ErrorCode.NONE))
 
     def _append_replayed(self, shard: GroupShard, append: GroupAppend) -> int | None:
-        """Append a consumer group's records and replay them; answer when they are committed."""
+        """Append and replay a consumer group's records.
+
+        The requests are answered when the records are committed.
+        """
         assert append.replay is not None
         try:
             records = _within_a_batch(shard, append.records())
@@ -165,7 +171,10 @@ class TurnExecution:
 
 
 def _within_a_batch(shard: GroupShard, records: Iterable[LogRecord]) -> list[LogRecord]:
-    """Return the records; raise MessageTooLarge as soon as they exceed the size of one batch."""
+    """Return the records.
+
+    Raises MessageTooLarge as soon as the records exceed the size of one batch.
+    """
     fitting, left_bytes = list[LogRecord](), shard.partition.log.config.max_message_bytes
     for key, value in records:
         left_bytes -= len(value or b"")
@@ -187,7 +196,7 @@ def _error_of(append: GroupAppend, error: Exception) -> int:
 
 
 def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
-    """Call one of several callbacks; log its exception, so that the others are still called."""
+    """Call one of several callbacks and log its exception, to still call the other callbacks."""
     try:
         waiting(outcome)
     except Exception:

@@ -1,1 +1,4 @@
-"""The handlers of all APIs; each file begins with the supported versions and KIPs."""
+"""The handlers of all APIs.
+
+Each file begins with the supported versions and KIPs.
+"""

@@ -67,7 +67,7 @@ def completing(
 ) -> Callable[[Any], None]:
     """Return a function that completes a waiting request with its argument.
 
-    broken: the answer to send if that argument cannot be encoded. If this answer cannot be encoded
+    broken: the answer to send if the argument cannot be encoded. If `broken` cannot be encoded
     either, the connection is closed.
     """
 

@@ -62,15 +62,18 @@ class ClientQuotas:
         state.on_change(self._look)
 
     def produced(self, connection: ThrottledClient, client_id: str | None, size_bytes: int) -> int:
-        """Record produced bytes; return the throttle time in milliseconds."""
+        """Record produced bytes, and return the throttle time in milliseconds."""
         return self._record(PRODUCER_BYTE_RATE, connection, client_id, size_bytes)
 
     def fetched(self, connection: ThrottledClient, client_id: str | None, size_bytes: int) -> int:
-        """Record fetched bytes; return the throttle time in milliseconds."""
+        """Record fetched bytes, and return the throttle time in milliseconds."""
         return self._record(CONSUMER_BYTE_RATE, connection, client_id, size_bytes)
 
     def requested(self, connection: ThrottledClient, client_id: str | None, seconds: float) -> int:
-        """Record the time of a request; return the throttle time, which is at most one window."""
+        """Record the time of a request.
+
+        Returns the throttle time, which is at most one window.
+        """
         percent = seconds * 100
         return self._record(REQUEST_PERCENTAGE, connection, client_id, percent, self._window_ms)
 
@@ -108,7 +111,7 @@ class ClientQuotas:
         return self._state.quotas.limit(key, connection.principal.name, name)
 
     def _rate(self, key: str, shared_by: QuotaEntity) -> QuotaRate:
-        """Return the rate of an entity; a new rate replaces the least recently used one."""
+        """Return the rate of an entity, where a new rate replaces the least recently used rate."""
         name = (key, shared_by)
         rate = self._rates.get(name)
         if rate is not None:

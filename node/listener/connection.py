@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def eof_received(self) -> bool:
-        """Note that the client sends nothing more; return whether the connection stays open."""
+        """Note that the client sends nothing more, and return whether the connection stays open."""
         self._has_ended = True
         self.partial_since_s = None
         self._server.budget.finished_request(self)
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def stop_reading(self) -> None:
-        """Read no more requests, since the server stops; received requests are still answered."""
+        """Read no more requests during a stop of the server, but answer all received requests."""
         self._steer_reading()
 
     def is_late(self, now_s: float, receive_timeout_s: float) -> bool:

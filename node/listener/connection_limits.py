@@ -26,7 +26,7 @@ class ConnectionLimits:
         state.on_change(self._changed)
 
     def of_address(self, host: str) -> int | None:
-        """Return the limit of one address; None for loopback without a limit of its own."""
+        """Return the limit of one address, or None for loopback without a limit of its own."""
         own = self._of_hosts.get(plain_address(host)) if self._of_hosts else None
         return own if own is not None or is_loopback(host) else self._of_any
 

@@ -27,6 +27,6 @@ class CreationRate:
 
 
 def wait_ms(rates: "list[CreationRate]", now_ms: float) -> float | None:
-    """Return a connection's wait by all these rates; None if the connection must be closed."""
+    """Return a connection's wait by all these rates, or None if the connection must be closed."""
     longest_ms = max((rate.wait_ms(now_ms) for rate in rates), default=0.0)
     return None if longest_ms > WAIT_MAX_MS else longest_ms

@@ -180,9 +180,9 @@ def waiting_api(
     *,
     rights: Rights,
 ) -> Api:
-    """Return a row for an API whose decision encodes the answer itself, at once or later.
+    """Return a row for an API with a decision that encodes the answer itself, now or later.
 
-    rights: those that refuse a whole request, or nothing of it.
+    rights: the rights whose lack refuses a whole request.
     """
 
     async def proceed(
@@ -197,7 +197,7 @@ def waiting_api(
 
 
 class Decoding(Generic[Request]):
-    """The decoding of the requests of one API; a large request has its turn."""
+    """The decoding of the requests of one API, in which large requests wait for their turn."""
 
     def __init__(self, key: "api_keys.ApiKey[Request, Any]") -> None:
         self._key = key
@@ -210,7 +210,7 @@ class Decoding(Generic[Request]):
         header: RequestHeader,
         body: memoryview,
     ) -> Any:
-        """Decode a request and proceed with it; return what `Handler` says."""
+        """Decode a request, handle the decoded request, and return the result of the handler."""
         if len(body) > BODY_AT_ONCE_BYTES_MAX:
             return self._in_turn(proceed, context, header, body)
         request = control.decode_request(self._key, header.api_version, body)
@@ -266,7 +266,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, frame: memoryview) -> Api | None:
-        """Return the API of a request; None for an unknown version of ApiVersions.
+        """Return the API of a request, or None for an unknown version of ApiVersions.
 
         Raises UnservedRequest for any other unsupported API or version.
         """
@@ -281,7 +281,7 @@ class Dispatcher:
     def dispatch(
         self, context: RequestContext, api: Api | None, frame: memoryview
     ) -> list[Buffer] | PendingAnswer | None:
-        """Handle a request; return the encoded answer, a pending answer, or None for no answer.
+        """Handle a request, and return the encoded answer, a pending answer, or None for no answer.
 
         Raises CloseConnection.
         """

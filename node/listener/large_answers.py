@@ -40,7 +40,7 @@ class LargeAnswers:
     async def turn(
         self, client: RequestConnection, budget: MemoryBudget, size_bytes: int
     ) -> AsyncIterator[None]:
-        """Wait for the turn of an answer, and charge its memory meanwhile; raise ClientGone."""
+        """Wait for the turn of an answer, and charge its memory meanwhile, or raise ClientGone."""
         if size_bytes <= WAITS_BEYOND_BYTES:
             yield
             return

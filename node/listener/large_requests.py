@@ -70,7 +70,7 @@ class LargeRequests:
 
     @asynccontextmanager
     async def turn(self, client: RequestConnection, size_bytes: int) -> AsyncIterator[Place]:
-        """Wait for the turn of a request, and hold its place; raise ClientGone."""
+        """Wait for the turn of a request, and hold its place, or raise ClientGone."""
         if client.is_closed:
             raise ClientGone
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -1,9 +1,10 @@
 """The memory budget of all connections, for requests and unsent answers.
 
 Above the limit, a connection that holds more than a small allowance is not read until other
-connections release memory. If all held bytes are incomplete requests, none of them can. In that
-case the connection that waited longest may finish its request, one at a time. So the held bytes
-stay below limit + connections * allowance + one request, and there is no deadlock.
+connections release memory. If all held bytes belong to incomplete requests, no connection can
+release memory. In that case the connection that waited longest may finish its request, one at a
+time. So the held bytes stay below limit + connections * allowance + one request, and there is no
+deadlock.
 """
 
 from typing import Protocol
@@ -58,7 +59,7 @@ class MemoryBudget:
         self.held_bytes += count
 
     def release(self, count: int) -> None:
-        """Subtract held bytes; wake the waiting connections when the limit allows."""
+        """Subtract held bytes, and wake the waiting connections when the limit allows."""
         self.held_bytes -= count
         if self._waiting and self.held_bytes <= self.limit_bytes:
             waiting, self._waiting = self._waiting, {}

@@ -100,17 +100,17 @@ class PendingAnswer:
             self.complete(body)
 
     def bind(self, response_header: bytes) -> None:
-        """Set the header of the answer; called by the dispatcher."""
+        """Set the header of the answer, as the dispatcher requests."""
         self._response_header = response_header
         if self.is_done:
             self._frame()
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """Set the callback of completion; called by the connection."""
+        """Set the callback of completion, as the connection requests."""
         self._on_done = on_done
 
     def abandon(self, share: TurnShare | None = None) -> None:
-        """Abandon the answer; `on_abandon` is called within the time budget of a turn."""
+        """Abandon the answer, and call `on_abandon` within the time budget of a turn."""
         self._on_done = None
         if self.is_done:
             return

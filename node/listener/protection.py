@@ -15,7 +15,7 @@ from .tls.credentials import TlsCredentials, tls_credentials
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The protection of listeners by name; a PLAINTEXT listener has no entry."""
+    """The protection of listeners by name, without an entry for PLAINTEXT listeners."""
 
     tls: Mapping[str, TlsCredentials] = field(default_factory=dict)
     mechanisms: Mapping[str, Mechanisms] = field(default_factory=dict)
@@ -25,13 +25,13 @@ class Protection:
     def of(
         cls, config: BrokerConfig, tables: ClusterTables, random_bytes: Callable[[int], bytes]
     ) -> "Protection":
-        """Return the protection by a configuration; raise InvalidConfig."""
+        """Return the protection by a configuration, or raise InvalidConfig."""
         log = logging.getLogger("oncelog.server")
         tokens = token_verifiers(config, time.time, log)
         mechanisms = sasl_mechanisms(config, tables, random_bytes, tokens)
         return cls(tls_credentials(config, log), mechanisms, tokens)
 
     def refresh(self) -> None:
-        """Reload changed files; call it in a thread, since it reads from the disk."""
+        """Reload changed files from the disk, so the caller should be a thread."""
         for each in (*self.tls.values(), *self.tokens.values()):
             each.refresh()

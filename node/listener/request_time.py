@@ -34,12 +34,12 @@ class RequestTime(SpentTime):
         self._is_recorded = False
 
     def throttle_ms(self) -> int:
-        """Record the time of the request; return the throttle time."""
+        """Record the time of the request, and return the throttle time."""
         self._is_recorded, client_id = True, self._header.client_id
         return self._quotas.requested(self._connection, client_id, self.seconds)
 
     def finish(self, body: list[Buffer]) -> list[Buffer]:
-        """Record the time of the request; return the answer with the throttle time.
+        """Record the time of the request, and return the answer with the throttle time.
 
         An operation that appends records sets its own throttle time.
         """

@@ -101,7 +101,7 @@ class KafkaServer:
         return next(iter(self.ports.values()), 0)
 
     async def start(self, listeners: Sequence[Listener]) -> None:
-        """Listen on all listeners, and set `ports`; the kernel chooses a port for 0.
+        """Listen on all listeners, and set `ports`, in which the kernel's choice replaces port 0.
 
         Raises OSError with a sentence when an address cannot be bound.
         """

@@ -76,7 +76,7 @@ class Liveness:
         self._task: asyncio.Task[None] | None = None
 
     async def register(self, port: int) -> int:
-        """Register, even if the controller's election takes long; return the broker epoch.
+        """Register, even if the controller's election takes long, and return the broker epoch.
 
         If this node's metadata is older than the controller's, the refusal names the broker epoch
         to replace. If two processes have the same node id, the last registration wins.
@@ -114,7 +114,7 @@ class Liveness:
         return result.broker_epoch
 
     async def until_voter(self, raft_groups: Collection[RaftGroup], timeout_s: float) -> bool:
-        """Wait until this node votes in these Raft groups; return False after the timeout.
+        """Wait until this node votes in these Raft groups, or return False after the timeout.
 
         A new cluster elects a leader as soon as two nodes vote. If one of these died before the
         third node votes, no leader could be elected. So this node is ready only when it votes.
@@ -151,7 +151,7 @@ class Liveness:
             await asyncio.sleep(0.005)
 
     async def shut_down(self, timeout_s: float) -> bool:
-        """Hand over the leaderships of this broker; return False after the timeout."""
+        """Transfer the leaderships of this broker, or return False after the timeout."""
         self._wants_shutdown = True
         self._beat_now.set()
         try:

@@ -15,7 +15,10 @@ LISTED_MS = 15_000
 
 
 class RecentlyFencedBrokers:
-    """The ids of fenced brokers that are still listed; `revision` counts changes."""
+    """The ids of fenced brokers that are still listed.
+
+    `revision` counts changes.
+    """
 
     def __init__(self) -> None:
         self.revision = 0

@@ -1,7 +1,7 @@
 """The OpenMetrics text of the metrics, built with prometheus_client in steps of the event loop.
 
 The text of 3,000 partitions takes 0.15 s. A thread would hold the interpreter lock for all of this
-time, also while it waits for a processor, and would block the event loop.
+time, even while it waits for a processor, and would block the event loop.
 
 Only this file of a broker needs the extra `metrics`.
 """

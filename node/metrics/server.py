@@ -1,8 +1,8 @@
-"""The metrics page of one broker, on loopback: `GET /metrics`.
+"""The metrics page of one broker at the path /metrics, on loopback.
 
-A connection serves one request. Its bytes, its duration and the number of connections are limited,
+A connection serves one request. The bytes, the duration and the number of connections are limited,
 so that scrapers cannot block the broker. One page is built at a time, in steps on the event loop.
-Scrapers that connect meanwhile, or shortly after, share the page.
+Scrapers that connect during these steps, or shortly after, share the page.
 """
 
 import asyncio
@@ -41,7 +41,10 @@ class MetricsPage:
         self._made_s = float("-inf")
 
     async def start(self) -> None:
-        """Listen; raise OSError if the port is in use, ValueError without the extra `metrics`."""
+        """Listen.
+
+        Raises OSError if the port is in use, and ValueError without the extra `metrics`.
+        """
         loop = asyncio.get_running_loop()
         self._page_of, self._type = await loop.run_in_executor(self._executor, _renderer)
         self._server = await asyncio.start_server(
@@ -83,7 +86,7 @@ class MetricsPage:
             writer.transport.abort()
 
     async def _answer(self, lines: list[str]) -> bytes:
-        """Answer a request for this page; refuse a request with another Host header."""
+        """Answer a request for the metrics page, and refuse a request with another Host header."""
         hosts = {line[5:].strip().lower() for line in lines if line.lower().startswith("host:")}
         if not hosts or not hosts <= {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
             return _plain("403 Forbidden")

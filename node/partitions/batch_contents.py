@@ -34,7 +34,10 @@ def contents_at_once(batch: memoryview, header: BatchHeader) -> bytes | None:
 
 
 async def contents(batch: memoryview, header: BatchHeader) -> bytes:
-    """Return the decompressed records of any batch, in a thread if needed; raise InvalidRecord."""
+    """Return the decompressed records of any batch, in a thread if needed.
+
+    Raises InvalidRecord.
+    """
     at_once = contents_at_once(batch, header)
     if at_once is not None:
         return at_once

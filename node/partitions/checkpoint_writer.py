@@ -39,9 +39,9 @@ class CheckpointWriter:
         self._lowering = Counter[TopicPartition]()  # writes that wait with a limit of the log
 
     async def write_now_and_then(self) -> None:
-        """Write the checkpoint without upper bounds but those still awaited; called periodically.
+        """Write the checkpoint with only the upper bounds that are still awaited.
 
-        Raises KafkaStorageError.
+        Periodic maintenance calls this method. Raises KafkaStorageError.
         """
         self._limits = {key: self._limits[key] for key in self._lowering}
         await self.write()
@@ -94,7 +94,7 @@ class CheckpointWriter:
                 del self._lowering[key]
 
     async def reach(self, key: TopicPartition, offset: int) -> bool:
-        """Write the checkpoint with at least `offset` for a log; return False if that fails."""
+        """Write the checkpoint with at least `offset` for a log, or return False on failure."""
         if self._on_disk(key) < offset:
             await self.write()
         return self._on_disk(key) >= offset

@@ -57,7 +57,10 @@ class DamagedLogs:
         return True
 
     def not_repaired(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Keep a stopped log whose repair failed, so that the next opening repairs it first."""
+        """Keep a stopped log after a failed repair.
+
+        The next opening repairs the log first.
+        """
         self.stopped_logs[key] = log
 
     def give_back(self, key: TopicPartition) -> PartitionLog | None:
@@ -78,7 +81,7 @@ class DamagedLogs:
             logger.warning("%s-%d is repaired and in sync", *key)
 
     def repaired(self, opening: LogOpening, broken: PartitionLog | bool) -> LogOpening:
-        """Repair a damaged log before it is opened (blocks); raise KafkaStorageError."""
+        """Repair a damaged log before it is opened (blocks), or raise KafkaStorageError."""
         name = opening.directory.name
         problem = "it cannot be opened"
         if isinstance(broken, PartitionLog) and broken.damage.is_in_batches:

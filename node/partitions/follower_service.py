@@ -47,7 +47,10 @@ class FollowerService(Followers):
         transport.on_peer_change(self._peer_changed)
 
     def stop(self) -> None:
-        """Cancel the timer; the polls end with the transport."""
+        """Cancel the timer.
+
+        The polls end with the transport.
+        """
         self._timer.cancel()
         self._released_timer.cancel()
 
@@ -98,7 +101,10 @@ class FollowerService(Followers):
             self._timer.set(deadline_ms)
 
     def _release(self) -> None:
-        """Release the throttled partitions; those above the rate will be held again."""
+        """Release the throttled partitions.
+
+        Partitions above the rate will be held again.
+        """
         for key in self._throttle.released():
             self._server.appended(key)
         self._respond(self._clock.monotonic_ms())

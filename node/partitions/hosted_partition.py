@@ -83,7 +83,7 @@ class HostedPartition:
         now_ms: int,
         lag_time_max_ms: int,
     ) -> None:
-        """Start to lead the partition; raise KafkaStorageError.
+        """Start to lead the partition, or raise KafkaStorageError.
 
         now_ms is monotonic. It must not be called before a truncation of the log is synced
         (`log.flushing.is_cut_unsynced`).
@@ -141,7 +141,10 @@ class HostedPartition:
     # -- for clients
 
     def leading(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLeader:
-        """Return this replica's leadership; raise an error for another leader epoch (KIP-320)."""
+        """Return this replica's leadership.
+
+        Raises an error for another leader epoch (KIP-320).
+        """
         if self.log.is_failed:
             raise KafkaStorageError(f"the log of {self} failed on this broker's disk")
         if current_leader_epoch != ANY_EPOCH:
@@ -188,7 +191,10 @@ class HostedPartition:
         return self.log.last_stable_offset
 
     def latest_offset(self, is_read_committed: bool, current_leader_epoch: int) -> int:
-        """Return the latest offset for ListOffsets; raise an error if it is unknown (KIP-207)."""
+        """Return the latest offset for ListOffsets.
+
+        Raises an error for an unknown offset (KIP-207).
+        """
         leader = self.leading(current_leader_epoch)
         if self.log.high_watermark < leader.epoch_start_offset:
             raise OffsetNotAvailable

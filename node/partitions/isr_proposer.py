@@ -63,7 +63,7 @@ class IsrProposer(InSyncReplicas):
         self._wake.set()
 
     async def stop(self) -> None:
-        """Stop; the outcome of a proposal in flight is ignored."""
+        """Stop, and ignore the outcome of a proposal in flight."""
         await end_tasks(*self._tasks)
 
     def look_at_unsettled(self) -> None:
@@ -109,7 +109,7 @@ class IsrProposer(InSyncReplicas):
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def _ask(self, pending: list[Pending]) -> list[Pending]:
-        """Propose the changes; return those to propose again."""
+        """Propose the changes, and return those to propose again."""
         changes = tuple(
             IsrProposal(
                 partition.topic_id,
@@ -130,7 +130,7 @@ class IsrProposer(InSyncReplicas):
         return await self._replicas.work.run("ISR changes", self._taking(pending, result))
 
     def _taking(self, pending: list[Pending], result: Result) -> Steps[list[Pending]]:
-        """Apply the decisions; return the changes to propose again.
+        """Apply the decisions, and return the changes to propose again.
 
         A leadership may end between two steps, so each change is checked in its own step.
         """

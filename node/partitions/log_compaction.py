@@ -48,7 +48,10 @@ class LogCompaction:
         self._task = background_task("log compaction", self._run())
 
     async def stop(self) -> None:
-        """Stop; the files of an interrupted compaction are removed at the next start."""
+        """Stop.
+
+        The next start removes the files of an interrupted compaction.
+        """
         await end_tasks(self._task)
 
     async def _run(self) -> None:
@@ -71,7 +74,7 @@ class LogCompaction:
                 logs = [log for log in logs if (log.topic, log.partition) != partition]
 
     async def _clean(self, cleaning: Cleaning) -> bool:
-        """Compact one log; return whether it succeeded."""
+        """Compact one log, and return whether it succeeded."""
         loop = asyncio.get_running_loop()
         steps = iter(cleaning.steps())
         try:

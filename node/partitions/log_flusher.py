@@ -1,9 +1,10 @@
 """The flushes of logs to the disk, off the event loop, with callbacks.
 
 A requested flush begins at the end of the turn, so that all batches of a turn share it. Requests
-during a flush share the next flush of that log. So the number of syncs depends on the speed of the
-disk, not on the number of batches (group commit). Jobs are created and their results applied on the
-event loop. The executor only waits for the disk, and its number of threads limits concurrent syncs.
+during a flush share the next flush of that log. The number of syncs therefore depends on the speed
+of the disk, not on the number of batches (group commit). Jobs are created and their results applied
+on the event loop. The executor only waits for the disk, and its number of threads limits concurrent
+syncs.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ Synced = Callable[[], object]
 
 
 class LogFlusher:
-    """The flushes of one broker's logs; without an executor the loop's default executor is used."""
+    """The flushes of one broker's logs, by default in the executor of the loop."""
 
     def __init__(self, *, flushed: PartitionCallback, failed: PartitionCallback) -> None:
         self.executor: Executor | None = None
@@ -33,11 +34,14 @@ class LogFlusher:
         self._next: dict[HostedPartition, list[Synced]] = {}
 
     def start(self, executor: Callable[[int, str], Executor]) -> None:
-        """Create the threads of the flusher; `executor` gets their number and name."""
+        """Create the threads of the flusher by calling `executor` with their number and name."""
         self.executor = executor(FLUSHES_AT_ONCE, "flushes")
 
     def stop(self) -> None:
-        """Stop the threads after the running syncs; closing the logs syncs all later records."""
+        """Stop the threads after the running syncs.
+
+        The close of the logs syncs all later records.
+        """
         self._is_stopped = True
         if self.executor is not None:
             self.executor.shutdown()

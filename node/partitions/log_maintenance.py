@@ -108,7 +108,7 @@ class LogMaintenance:
         await end_tasks(*self._tasks)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        """Run the work periodically; log failures at most once a minute, and retry."""
+        """Run the work periodically, retry after failures, and log these at most once a minute."""
         silent_until_ms = 0
         while True:
             await asyncio.sleep(until_tenth_s(self._loop.time(), interval_ms / 1000))
@@ -147,9 +147,10 @@ class LogMaintenance:
             await self._write_back(next(iter(self._dirty)))
 
     def _noting(self, written: Iterable[HostedPartition]) -> Steps[list[HostedPartition]]:
-        """Start flushes and count dirty bytes; return the logs that lack an index or a snapshot.
+        """Start flushes and count dirty bytes.
 
-        Logs that are written during these steps are handled in the next run.
+        Returns the logs that lack an index or a snapshot. Logs that are written during these steps
+        are handled in the next run.
         """
         found: list[HostedPartition] = []
         now_ms = self._replicas.clock.wall_ms()
@@ -190,7 +191,10 @@ class LogMaintenance:
             self._replicas.fail(partition)
 
     async def _mend(self, partition: HostedPartition) -> None:
-        """Rebuild a damaged index; after an error the next read reports the damage again."""
+        """Rebuild a damaged index.
+
+        After an error the next read reports the damage again.
+        """
         log, segment = partition.log, partition.log.aborted_transactions.damaged
         assert segment is not None
         path = segment.transaction_index.path

@@ -151,7 +151,7 @@ class Logs:
         self.directory.opened(log)
 
     def remove_partition(self, key: TopicPartition) -> None:
-        """Stop serving a log; a job will remove its directory."""
+        """Stop serving a log, and create a job that will remove its directory."""
         self.directory.remove_partition(*key)
 
     def metrics(self) -> dict[str, dict[str, str]]:
@@ -170,7 +170,7 @@ class Logs:
     async def close(
         self, cleaner: Executor, syncs: Executor | None, directories: Executor, *, broker_epoch: int
     ) -> None:
-        """Sync all logs, and close the directory; raise KafkaStorageError if a log fails.
+        """Sync all logs and close the directory, or raise KafkaStorageError if a log fails.
 
         `syncs` syncs several logs at the same time, which share one commit of the file system. The
         running jobs of `cleaner` and `directories` must end first, so that no checkpoint is written

@@ -243,7 +243,7 @@ class ReplicaFetcher:
         task.add_done_callback(self._tasks.discard)
 
     def _taking(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> Steps[None]:
-        """Execute answers; a slot enters the next poll when its answer is executed."""
+        """Execute answers, and add each slot to the next poll when its answer is executed."""
         counter = StepCounter(ANSWERS_A_STEP)
         for slot, answer in answers:
             if counter.ends_step():
@@ -289,7 +289,7 @@ class ReplicaFetcher:
             self._failed(slot, partition, error)
 
     def _failed(self, slot: FollowerSlot, partition: HostedPartition, error: Exception) -> None:
-        """Handle an answer that failed; the other partitions of this leader continue."""
+        """Handle an answer that failed, while the other partitions of this leader continue."""
         if isinstance(error, KafkaStorageError):
             self._replicas.disk.note(error)
             if partition.log.is_failed:
@@ -383,7 +383,7 @@ class ReplicaFetcher:
             self._pump_soon()
 
     def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
-        """Return whether the log may be truncated at `bound`; else lower the checkpoints first.
+        """Return whether the log may be truncated at `bound`, and otherwise lower the checkpoints.
 
         With checkpoints above the truncation, a restart would treat new records as synced,
         committed, cleaned, or deleted.
@@ -398,7 +398,7 @@ class ReplicaFetcher:
     def _cut(
         self, slot: FollowerSlot, partition: HostedPartition, bound: int, steps: Steps[None]
     ) -> Steps[bool]:
-        """Truncate the log in steps; return whether to continue following.
+        """Truncate the log in steps, and return whether to continue following.
 
         Between two steps another leader may have learned the log's end, a checkpoint may have been
         written, or a compaction may have begun.
@@ -450,7 +450,7 @@ class ReplicaFetcher:
 
 
 def _raise_limits(log: PartitionLog, high_watermark: int, log_start_offset: int) -> bool:
-    """Apply the leader's high watermark and log start; return whether the log start rises."""
+    """Apply the leader's high watermark and log start, and return whether the log start rises."""
     if high_watermark > log.high_watermark:
         log.advance_high_watermark(high_watermark)
     if log_start_offset <= log.log_start_offset:

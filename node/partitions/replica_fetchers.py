@@ -1,4 +1,4 @@
-"""The replica fetchers of one broker: a `ReplicaFetcher` for each leader."""
+"""The replica fetchers of one broker, with a `ReplicaFetcher` for each leader."""
 
 from functools import partial
 

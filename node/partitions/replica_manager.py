@@ -120,7 +120,7 @@ class ReplicaManager:
         self.written.add(partition)  # the log may have many unflushed records
 
     def remove(self, partition: HostedPartition) -> None:
-        """Stop hosting a replica; the caller must call `release_waiters`."""
+        """Stop hosting a replica, after which the caller must call `release_waiters`."""
         self._by_name.pop((partition.topic, partition.index), None)
         self._by_id.pop(partition.key, None)
         indexes = self._by_topic.get(partition.topic_id, set())
@@ -131,7 +131,7 @@ class ReplicaManager:
         self.let_go(partition)
 
     def remove_topic(self, topic_id: bytes) -> list[HostedPartition]:
-        """Stop hosting the partitions of a topic; return those that were hosted.
+        """Stop hosting the partitions of a topic, and return those that were hosted.
 
         Lookups no longer find the partitions. The caller releases each of them later, since there
         may be thousands.
@@ -154,7 +154,10 @@ class ReplicaManager:
         partition.log.segments.recent = NO_RECENT_WRITES
 
     def partition(self, topic: str, index: int) -> HostedPartition:
-        """Return the replica for a request by topic name; raise Kafka's error if there is none."""
+        """Return the replica for a request by topic name.
+
+        Raises Kafka's error if there is none.
+        """
         hosted = self._by_name.get((topic, index))
         if hosted is None:
             if self.partition_exists(topic, index):
@@ -295,7 +298,10 @@ class ReplicaManager:
             listener(partition)
 
     def note_stalled(self, stalled: frozenset[HostedPartition]) -> None:
-        """Set the partitions that accept no writes now; report those that accept writes again."""
+        """Set the partitions that accept no writes now.
+
+        Partitions that accept writes again are reported.
+        """
         before, self.stalled = self.stalled, stalled
         for partition in before - stalled:
             for listener in self.role_listeners:
@@ -312,7 +318,7 @@ class ReplicaManager:
             partition.observer(partition)
 
     def fail(self, partition: HostedPartition) -> None:
-        """Stop acknowledging after a disk failure; report that another replica must lead."""
+        """Stop acknowledging after a disk failure, and report that another replica must lead."""
         if not partition.log.is_failed or partition.leader_id == -2:
             return
         if self._by_id.get(partition.key) is not partition:
@@ -356,13 +362,13 @@ class ReplicaManager:
         return None if is_flushed else partition.flushed_key
 
     def wait_produce(self, operation: DelayedProduce) -> None:
-        """Let a produce request wait for the high watermark; its callback is called at the end."""
+        """Let a produce request wait for the high watermark, and call its callback at the end."""
         self.purgatory.watch_produce(operation)
         if operation.deadline_ms < self._expiry.at_ms:
             self._expiry.set(operation.deadline_ms)
 
     def wait_fetch(self, operation: DelayedFetch) -> None:
-        """Let a fetch wait for bytes; its callback is called at the end."""
+        """Let a fetch wait for bytes, and call its callback at the end."""
         self.purgatory.watch_fetch(operation)
         self._expiry.set(operation.deadline_ms)
 

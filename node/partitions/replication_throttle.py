@@ -54,7 +54,7 @@ class ReplicationThrottle(SendingThrottle):
         return is_held
 
     def released(self) -> list[TopicIdPartition]:
-        """Clear `held`; return the partitions that were held."""
+        """Clear `held`, and return the partitions that were held."""
         keys = list(self.held)
         self.held.clear()
         return keys
@@ -68,7 +68,7 @@ class ReplicationThrottle(SendingThrottle):
         return replica not in topic.partitions[index].isr and self._lists(topic.name, index)
 
     def note(self, key: TopicIdPartition, size_bytes: int) -> None:
-        """Count bytes of a partition if it is throttled on this broker."""
+        """Count bytes of a partition that is throttled on this broker."""
         topic = self._state.topic_by_id(key[0])
         if topic is not None and self._lists(topic.name, key[1]):
             self._count(size_bytes)
@@ -99,7 +99,7 @@ class ReplicationThrottle(SendingThrottle):
         return listed is None or index in listed
 
     def _parsed(self, text: str) -> frozenset[int] | None:
-        """Parse the partitions that have a listed replica on this broker; None for all."""
+        """Parse the partitions that have a listed replica on this broker, or None for all."""
         if text.strip() == EVERY_PARTITION:
             return None
         pairs = (LISTED.fullmatch(each.strip()) for each in text.split(","))

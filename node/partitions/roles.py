@@ -77,7 +77,7 @@ class PartitionRoles:
         self._awaited.is_awaited = self._is_awaited
 
     async def start(self, broker_epoch: int) -> None:
-        """Host every replica that the metadata assigns to this broker; return when all are served.
+        """Host every replica that the metadata assigns to this broker, until all are served.
 
         Call it when this broker is registered and has applied the metadata up to its registration.
         """
@@ -101,7 +101,7 @@ class PartitionRoles:
         ]
 
     async def stop(self) -> None:
-        """Stop following the metadata; finish removals and running jobs of the thread."""
+        """Stop following the metadata, and finish removals and running jobs of the thread."""
         self._is_stopping = True
         self._awaited.close()
         self._is_waiting.set()
@@ -111,7 +111,7 @@ class PartitionRoles:
     # -- changes
 
     def apply(self, changes: Changes) -> None:
-        """Apply one change of the metadata; before `start` only collect deleted topics."""
+        """Apply one change of the metadata, but before `start` only collect deleted topics."""
         own_configs_changed = self._node_id in changes.broker_configs_changed
         all_logs_changed = changes.cluster_configs_changed or own_configs_changed
         self._logs.configs_changed(None if all_logs_changed else _names_in(changes))
@@ -225,7 +225,7 @@ class PartitionRoles:
                     asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
 
     def _revived(self, hosted: HostedPartition, record: PartitionRegistration) -> bool:
-        """Handle a failed log; return whether it is served again unchanged."""
+        """Handle a failed log, and return whether it is served again unchanged."""
         failure = hosted.log.disk_failure
         # The leader epoch is newer than the replica's.
         is_unknown = record.leader_epoch > hosted.leader_epoch

@@ -84,7 +84,7 @@ class Access:
     def refusal(
         self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
     ) -> KafkaError:
-        """Return the error of a denied operation; log the ACL that would allow it."""
+        """Return the error of a denied operation, and log the ACL that would allow it."""
         option = _OPTIONS.get(resource_type)
         resource = "--cluster" if option is None else f"{option} {shlex.quote(name)}"
         self._log.log(
@@ -105,7 +105,7 @@ class Access:
 
 
 def authorizer_of(config: BrokerConfig, state: ClusterState) -> AclAuthorizer | None:
-    """Return the authorizer with the ACLs of the metadata; None without authorization."""
+    """Return the authorizer with the ACLs of the metadata, or None without authorization."""
     if not config.authorizer_class_name:
         return None
     return AclAuthorizer(

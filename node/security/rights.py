@@ -99,7 +99,7 @@ class RightsVerdict:
 
 
 def judge(rights: Rights, access: Access, state: Any, request: Any) -> Steps[RightsVerdict]:
-    """Apply the rules in their order; raise the error if the whole request is refused."""
+    """Apply the rules in their order, or raise the error if the whole request is refused."""
     verdict = RightsVerdict(request)
     counter = StepCounter()
     for rule in rights:

@@ -158,7 +158,7 @@ class Transactions:
         services.verifier = self.verifier
 
     async def start(self) -> None:
-        """Wait until the cluster confirms the number of shards; raise ShardCountMismatch."""
+        """Wait until the cluster confirms the number of shards, or raise ShardCountMismatch."""
         await self.leaders.confirm_shard_count()
         write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
         for raft_group in self._raft_groups:

@@ -71,7 +71,10 @@ class JointAdditions:
     async def _join(
         self, transactional_id: str, addition: Addition, ports: AdditionPorts
     ) -> ErrorCode | None:
-        """Join the next write; return its answer, or None to retry after a change."""
+        """Join the next write.
+
+        Returns its answer, or None to retry after a change.
+        """
         entry = self._pending.obtain(transactional_id)
         answer: asyncio.Future[ErrorCode | None] = self._loop.create_future()
         if entry.joined is None:

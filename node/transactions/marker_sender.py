@@ -126,7 +126,7 @@ class MarkerSender:
         self._take(_Item(task, partition) for partition in partitions)
 
     def stop(self) -> None:
-        """Stop sending markers; the next coordinator sends them again."""
+        """Stop sending markers, which the next coordinator sends again."""
         self._is_stopped = True
         self._tasks.cancel()
 
@@ -150,7 +150,7 @@ class MarkerSender:
             self._is_routing = False
 
     def _attempt(self, action: Callable[..., None], item: _Item, *arguments: object) -> None:
-        """Run an action for one marker; after an exception retry the marker later."""
+        """Run an action for one marker, and retry the marker later after an exception."""
         try:
             action(item, *arguments)
         except Exception:
@@ -253,7 +253,7 @@ class MarkerSender:
         await self._work.finish("transaction markers", self._answering(groups, errors))
 
     async def _write(self, node: int, groups: list[list[_Item]]) -> list[tuple[int, ...]]:
-        """Send markers to a node; return an error for each, also after a network failure."""
+        """Send markers to a node, and return an error for each, also after a network failure."""
         failed = [(int(ErrorCode.NETWORK_EXCEPTION),) * len(group) for group in groups]
         try:
             request = WriteMarkers(tuple(_marker(group) for group in groups))

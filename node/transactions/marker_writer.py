@@ -81,7 +81,7 @@ class MarkerWriter:
     async def write_txn_markers(
         self, request: WriteMarkers, *, wait_ms: int = COMMIT_WAIT_MS
     ) -> WriteMarkersReply:
-        """Write markers; return an ErrorCode number for each marker and partition.
+        """Write markers, and return an ErrorCode number for each marker and partition.
 
         NONE means that the marker is committed; the wait for replicas is at most `wait_ms`. After
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and TRANSACTION_COORDINATOR_FENCED the marker must
@@ -99,7 +99,10 @@ class MarkerWriter:
     def _appending(
         self, request: WriteMarkers, written: dict[HostedPartition, _Written]
     ) -> Steps[list[list[_Written | int]]]:
-        """Append markers; return the results, and store each partition's last one in `written`."""
+        """Append markers.
+
+        Returns the results, and stores each partition's last result in `written`.
+        """
         outcomes: list[list[_Written | int]] = []
         counter = StepCounter(APPENDS_A_STEP)
         for marker in request.markers:
@@ -144,7 +147,7 @@ class MarkerWriter:
         return _Written(partition, leader, offset)
 
     def _write(self, partition: HostedPartition, marker: TransactionMarker) -> int:
-        """Append one marker; return its offset."""
+        """Append one marker, and return its offset."""
         batch = memoryview(
             bytearray(
                 encode_marker(

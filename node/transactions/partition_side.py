@@ -53,7 +53,10 @@ class PartitionTransactions:
         await self._expiry.expire()
 
     async def stop(self) -> None:
-        """Stop all parts; coordinators send markers again, to another broker."""
+        """Stop all parts.
+
+        Coordinators will send their markers again, to another broker.
+        """
         await self._reaper.stop()
         await self._expiry.stop()
         await self.markers.stop()

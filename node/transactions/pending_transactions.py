@@ -81,7 +81,7 @@ class PendingTransactions:
         return self._by_id.get(transactional_id)
 
     def obtain(self, transactional_id: str) -> PendingTransaction:
-        """Return the entry of an id, or create it; call `tidy` when it may be idle again."""
+        """Return or create the entry of an id, for which the caller later calls `tidy`."""
         entry = self._by_id.get(transactional_id)
         if entry is None:
             entry = self._by_id[transactional_id] = PendingTransaction()
@@ -115,7 +115,7 @@ class PendingTransactions:
         return found
 
     def clearing(self) -> Steps[None]:
-        """Drop all entries; the woken requests find that the term has ended."""
+        """Drop all entries, and wake their requests, which find that the term has ended."""
         entries, self._by_id = self._by_id, {}
         self._completed.clear()
         count = 0

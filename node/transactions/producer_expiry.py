@@ -42,7 +42,7 @@ class ProducerExpiry:
         await end_tasks(self._task)
 
     async def expire(self) -> int:
-        """Expire silent producers once; return their number over all partitions."""
+        """Expire silent producers once, and return their number over all partitions."""
         clock = self._replicas.clock
         count = await self._expire(self._expiration_ms)
         for fence in self._fences:
@@ -51,7 +51,7 @@ class ProducerExpiry:
         return count
 
     async def make_room(self) -> int:
-        """Expire more producers when there are too many; return their number.
+        """Expire more producers when there are too many, and return their number.
 
         The limit of silence is halved until enough producers have expired, down to RETRIES_END_MS.
         """

@@ -66,7 +66,10 @@ class TransactionCoordinators:
         links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
 
     async def stop(self) -> None:
-        """Stop; requests in flight are answered with NOT_COORDINATOR, and retried elsewhere."""
+        """Stop, and answer requests in flight with NOT_COORDINATOR.
+
+        Clients then retry elsewhere.
+        """
         await self.leaders.stop()
         await self._questions.stop()
 
@@ -77,11 +80,17 @@ class TransactionCoordinators:
         return shard_for(transactional_id, len(self.leaders.shards))
 
     def leader_of(self, transactional_id: str) -> int | None:
-        """Return the node that coordinates this id, for FindCoordinator; None without a leader."""
+        """Return the node that coordinates this id, or None without a leader.
+
+        FindCoordinator answers with this node.
+        """
         return self.leaders.raft_groups[self.shard_of(transactional_id)].leader_id
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        """Describe a transaction; `error` is TRANSACTIONAL_ID_NOT_FOUND or a coordinator error."""
+        """Describe a transaction.
+
+        `error` is TRANSACTIONAL_ID_NOT_FOUND or a coordinator error.
+        """
         leader = self._leader(transactional_id)
         if isinstance(leader, ShardLeader):
             return _description(leader, transactional_id)

@@ -39,7 +39,7 @@ class UnreadableJournal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One record; `value` is None if the id was removed, and `note` is a remark."""
+    """One record, with `value` None if the id was removed, and a remark in `note`."""
 
     index: int
     term: int  # -1 for a record of the snapshot, which does not store it
@@ -67,12 +67,12 @@ class ShardJournal:
         return self.terms.get(last, 0), last
 
     def has(self, index: int, term: int) -> bool:
-        """Return whether this copy has the entry, or a snapshot that includes it."""
+        """Return whether this copy has the entry, or a snapshot that includes the entry."""
         return index <= self.snapshot_index or self.terms.get(index) == term
 
 
 def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: int) -> ShardJournal:
-    """Read a shard's copy from the `raft` directory of a node; raise UnreadableJournal."""
+    """Read a shard's copy from the `raft` directory of a node, or raise UnreadableJournal."""
     group_id = FIRST_RAFT_GROUP + shard
     group, data = _read(_ReadOnlyDisk(directory), node_id, voters, group_id)
     if group is None:
@@ -86,7 +86,10 @@ def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: i
 def _read(
     disk: DirectoryDisk, node_id: int, voters: Sequence[int], group_id: int
 ) -> tuple[RecoveredGroup | None, bytes | None]:
-    """Return the group's journal, and its snapshot, which is read last, so it is never too old."""
+    """Return the group's journal and its snapshot.
+
+    The snapshot is read last, so it is never too old.
+    """
     for _ in range(ATTEMPTS_MAX):
         try:
             group = recover(disk, node_id=node_id, voters=voters).groups.get(group_id)

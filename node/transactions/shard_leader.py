@@ -106,7 +106,7 @@ Decide = Callable[[TransactionRecord | None, DecisionContext], Decision]
 
 
 class ShardLeader:
-    """The leader of a shard; after `resign` its requests are answered with NOT_COORDINATOR."""
+    """The leader of a shard, which after `resign` answers requests with NOT_COORDINATOR."""
 
     def __init__(
         self,
@@ -345,7 +345,7 @@ class ShardLeader:
         self._pending.tidy(name)
 
     def _attempt(self, action: Callable[[str], None], name: str) -> None:
-        """Run an action for one id; after an exception run it again later."""
+        """Run an action for one id, and run the action again later after an exception."""
         try:
             if self.is_current:
                 action(name)
@@ -356,7 +356,10 @@ class ShardLeader:
             self._loop.call_later(RETRY_PAUSE_MS / 1_000, self._attempt, action, name)
 
     def _refresh(self, transactional_id: str) -> TransactionRecord | None:
-        """Update an id's entry from its durable record; return the record if it needs markers."""
+        """Update an id's entry from its durable record.
+
+        Returns the record if it needs markers.
+        """
         record = self.shard.get(transactional_id)
         entry = self._pending.obtain(transactional_id)
         if record is None or record.state not in PREPARED:

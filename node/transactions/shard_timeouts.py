@@ -84,7 +84,10 @@ class ShardLeaders:
             self._tasks.spawn(self._repeat(name, interval_ms, walk))
 
     async def stop(self) -> None:
-        """Stop; requests in flight are answered with NOT_COORDINATOR, and retried elsewhere."""
+        """Stop, and answer requests in flight with NOT_COORDINATOR.
+
+        Clients then retry elsewhere.
+        """
         self._is_stopped = True
         for number in list(self._leaders):
             self._resigned(number)
@@ -92,7 +95,7 @@ class ShardLeaders:
         await self._tasks.stop()
 
     def find(self, number: int) -> ShardLeader | ErrorCode:
-        """Return the leader of a shard if this node leads it and it is ready, else an error."""
+        """Return the leader of a shard if this node leads the ready shard, or else an error."""
         leader = self._leaders.get(number)
         if leader is not None:
             return leader
@@ -112,7 +115,7 @@ class ShardLeaders:
         return any(map(self._is_loading, range(len(self.raft_groups))))
 
     async def confirm_shard_count(self) -> None:
-        """Wait until the cluster's number of shards is known; raise ShardCountMismatch.
+        """Wait until the cluster's number of shards is known, or raise ShardCountMismatch.
 
         With different numbers a transactional id would have two coordinators.
         """
@@ -189,7 +192,7 @@ class ShardLeaders:
     # -- time
 
     async def look(self) -> None:
-        """Check timeouts and expiries once; on return aborts have begun and ids are removed."""
+        """Check timeouts and expiries once, then return with aborts begun and ids removed."""
         await self._ports.work.run("transaction timeouts", self._find_timed_out())
         removing: list[asyncio.Task[None]] = []
         await self._ports.work.run("expiry of transactional ids", self._find_expired(removing))
@@ -230,7 +233,7 @@ class ShardLeaders:
             self._tasks.spawn(self._abort_each(found))
 
     def _holds(self, question: Callable[..., bool], *about: Any) -> bool:
-        """Check one id; after an exception return False, so that the id is skipped."""
+        """Check one id, or return False after an exception, so that the id is skipped."""
         try:
             return question(*about)
         except Exception:

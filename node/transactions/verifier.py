@@ -134,7 +134,7 @@ class TransactionVerifier:
         return question
 
     async def _run(self, transactional_id: str, questions: list[_Question]) -> None:
-        """Send the questions about an id, one after the other, until none is left."""
+        """Send the questions about an id one after the other, until no question waits."""
         asked: _Question | None = None
         try:
             while questions:

@@ -109,7 +109,7 @@ def _check_asker(request: FetchRequest) -> None:
 
 
 class _WaitingFetch:
-    """A fetch that waits for more bytes; it reads again when there are more, or at its deadline.
+    """A fetch that waits for more bytes, and reads again when bytes arrive or at its deadline.
 
     A short fetch is answered in the call that ends its wait. The coroutine of long ones
     (`_wait_in_slices`) would do the same in a task. A fetch that waits for one produce, and that

@@ -64,7 +64,7 @@ def list_offsets(
 
 
 def _has_search(topic: "requests.ListOffsetsRequest.ListOffsetsTopic") -> bool:
-    """Return whether a topic may need a search; if it has many partitions, assume that it does."""
+    """Return whether a topic may need a search, which is assumed for one with many partitions."""
     partitions = topic.partitions
     return len(partitions) > ENTRIES_PER_STEP or any(_is_searched(p.timestamp) for p in partitions)
 

@@ -73,7 +73,10 @@ def _move_all(
 
 
 def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
-    """Return the partitions that have a replica with an old log start offset; answer the others."""
+    """Return the partitions with a replica that has an old log start offset.
+
+    All other partitions are answered.
+    """
     left = []
     for number, entry in enumerate(waiting, 1):
         if not _is_settled(*entry):

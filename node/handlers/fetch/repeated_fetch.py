@@ -3,8 +3,8 @@
 librdkafka has no fetch sessions. Without new records each of its fetches equals the previous one,
 except for the order of the partitions. Each fetch would cost a decoding and two reads of every
 partition. So a large fetch that is repeated and finds nothing gets an internal session, which its
-client does not see. If the fetch is repeated again and its partitions have not changed, it waits,
-and gets the previous answer.
+client does not see. If the fetch is repeated again and its partitions have not changed, the fetch
+waits and gets the previous answer.
 """
 
 import asyncio
@@ -34,7 +34,10 @@ class KeptFetch(SessionFetch):
 
 
 class RepeatedFetch:
-    """The last large fetch of a connection; `answer` is sent again if no partition changed."""
+    """The last large fetch of a connection.
+
+    `answer` is sent again if no partition changed.
+    """
 
     __slots__ = ("_context", "_rows", "_version", "answer", "kept", "request")
 
@@ -57,7 +60,7 @@ class RepeatedFetch:
         return not (session.is_closed or session.changed or session.ready)
 
     def keep(self, request: FetchRequest) -> Steps[KeptFetch | None]:
-        """Open a session that tracks changes of the partitions; None if the cache is full."""
+        """Open a session that tracks changes of the partitions, or None if the cache is full."""
         if self._context.is_closed:
             return None
         if self.kept is not None and not self.kept.session.is_closed:
@@ -79,7 +82,7 @@ class RepeatedFetch:
         self.answer = answer if is_nothing and self.kept is not None else None
 
     async def wait(self) -> int:
-        """Wait for a change or the deadline of the fetch; return the deadline in ms."""
+        """Wait for a change or the deadline of the fetch, and return the deadline in ms."""
         request, kept = self.request, self.kept
         assert request is not None and kept is not None
         replicas = self._context.broker.replicas
@@ -108,7 +111,7 @@ class RepeatedFetch:
 
 
 def note(context: RequestContext, version: int, body: memoryview) -> Steps[RepeatedFetch | None]:
-    """Return the last large fetch if this fetch repeats it; otherwise store this fetch."""
+    """Return the last large fetch if this fetch repeats it, and otherwise store this fetch."""
     rows = None
     if len(body) <= BODY_BYTES_MAX:
         rows = yield from fetch_rows(body, version)

@@ -59,11 +59,11 @@ class SessionFetch:
 
     @property
     def size(self) -> int:
-        """The number of partitions that the first read must include; 0 stands for any number."""
+        """The number of partitions that the first read must include, or 0 for any number."""
         return len(self.session.partitions) if self.is_opening else 0
 
     def update(self) -> "Steps[SessionFetch | None]":
-        """Update the session from the request; return None if the session has ended.
+        """Update the session from the request, and return None if the session has ended.
 
         Raises FETCH_SESSION_ID_NOT_FOUND, or INVALID_FETCH_SESSION_EPOCH if another request has
         continued the session.
@@ -103,7 +103,7 @@ class SessionFetch:
 
 
 class SessionRead(PartitionReader):
-    """One read of a session's changed partitions, or of all partitions when it is opened.
+    """One read of a session's changed partitions, or of all partitions when the session is opened.
 
     Partitions that exceed the limit of one read are left for the next fetch.
     """
@@ -203,7 +203,7 @@ class SessionRead(PartitionReader):
 
 
 def begin(context: RequestContext, request: FetchRequest, version: int) -> SessionFetch | None:
-    """Return the session that a request continues or opens; None for a request without a session.
+    """Return the session that a request continues or opens, or None without a session.
 
     Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
     """
@@ -236,7 +236,7 @@ def begin(context: RequestContext, request: FetchRequest, version: int) -> Sessi
 def open_session(
     broker: BrokerServices, request: FetchRequest, version: int
 ) -> FetchSession | None:
-    """Return a new, empty session for the partitions of a request; None if the cache is full."""
+    """Return a new, empty session for the requested partitions, or None if the cache is full."""
     if _has_overlong_name(request):
         return None
     size = sum(len(topic.partitions) for topic in request.topics)
@@ -250,7 +250,10 @@ def open_session(
 
 
 def _has_overlong_name(request: FetchRequest) -> bool:
-    """Return whether a topic name exceeds the limit; the cache would keep up to 32 kB for each."""
+    """Return whether a topic name exceeds the limit of the cache.
+
+    The cache would keep up to 32 kB for each long name.
+    """
     return any(len(topic.name or "") > NAME_CHARS_MAX for topic in request.topics)
 
 

@@ -173,7 +173,7 @@ def _filter(text: str) -> str:
 async def delete_groups(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteGroupsRequest"
 ) -> "responses.DeleteGroups.Response":
-    """Delete each group with all its offsets; return the error of each group."""
+    """Delete each group with all its offsets, and return the error of each group."""
     group_ids = list(dict.fromkeys(request.groups_names))
     results: list[responses.DeleteGroups.DeletableGroupResult] = []
     for start in range(0, len(group_ids), DELETED_AT_ONCE):

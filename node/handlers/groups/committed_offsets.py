@@ -60,7 +60,7 @@ async def offset_fetch(
 
 
 async def _settle(broker: BrokerServices, group_id: str) -> int:
-    """Wait until a group's pending commits are settled; return the error if this fails."""
+    """Wait until a group's pending commits are settled, and return the error if this fails."""
     try:
         await broker.groups.until_settled(broker.groups.shard_for(group_id))
     except KafkaError as error:
@@ -95,7 +95,10 @@ def _offsets(
 
 
 def _offsets_bytes(context: RequestContext, request: "requests.OffsetFetchRequest") -> Steps[int]:
-    """Return the memory of answers for all topics; other answers are as long as their request."""
+    """Return the memory of answers for all topics.
+
+    All other answers are as long as their request.
+    """
 
     def count(
         group: "requests.OffsetFetchRequest | requests.OffsetFetchRequest.OffsetFetchRequestGroup",
@@ -186,7 +189,10 @@ class _Group(NamedTuple):
         return {"name": name, "topic_id": topic_id, "partitions": partitions}, partitions
 
     def all_topics(self) -> "Steps[list[_Topic]]":
-        """Return all committed offsets; from version 10 on, without those of deleted topics."""
+        """Return all committed offsets.
+
+        From version 10 on, offsets of deleted topics are omitted.
+        """
         answers: list[_Topic] = []
         # The key has the topic id, because a new topic may have the name of a deleted one.
         by_topic: dict[tuple[str, bytes], list[_Partition]] = {}
@@ -324,7 +330,7 @@ def _judge(
     topic: "requests.OffsetDeleteRequest.OffsetDeleteRequestTopic",
     wanted: "requests.OffsetDeleteRequest.OffsetDeleteRequestPartition",
 ) -> "responses.OffsetDelete.OffsetDeleteResponsePartition":
-    """Return the answer for one partition; add its key to `keys` if it has a committed offset."""
+    """Return the answer for one partition, and add its key to `keys` if an offset is committed."""
     name, index, error = topic.name, wanted.partition_index, ErrorCode.NONE
     if state.partition(name, index) is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -344,7 +350,10 @@ def _delete_refusal(
 def _show_topics(
     access: Access, state: ClusterState, request: "requests.OffsetFetchRequest", values: Any
 ) -> Steps[Any]:
-    """Refuse topics that the client may not describe; omit them from an answer for all topics."""
+    """Refuse topics that the client may not describe.
+
+    An answer for all topics omits these topics.
+    """
     counter = StepCounter(OFFSETS_A_STEP)
 
     def shown(topics: Any, asks_for_all: bool) -> Steps[list[Any]]:

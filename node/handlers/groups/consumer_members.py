@@ -4,7 +4,7 @@ ConsumerGroupHeartbeat 0-1   v1 regular expressions, and the member creates its 
 ConsumerGroupDescribe 0-1    v1 types of members.
 
 A heartbeat is answered when its changes are committed, and a description waits for pending changes.
-So no answer contains a state that may still be lost.
+No answer contains a state that may still be lost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -119,7 +119,7 @@ def _heartbeat(
     header: RequestHeader,
     request: "requests.ConsumerGroupHeartbeatRequest",
 ) -> ConsumerHeartbeat:
-    """Decode a request; raise InvalidRequest or UnsupportedAssignor."""
+    """Decode a request, or raise InvalidRequest or UnsupportedAssignor."""
     _check(request, header.api_version, context.broker.config.group_consumer_assignors)
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return ConsumerHeartbeat(
@@ -211,7 +211,10 @@ def _heartbeat_answer(answer: ConsumerHeartbeatAnswer, version: int) -> Buffer:
 
 
 def _short_answer(answer: ConsumerHeartbeatAnswer) -> bytes:
-    """Encode an answer without error and assignment; its bytes are equal in all versions."""
+    """Encode an answer without error and assignment.
+
+    The bytes of such an answer are equal in all versions.
+    """
     who = encode_string(answer.member_id, True)
     told = _EPOCH_AND_INTERVAL.pack(answer.member_epoch, answer.heartbeat_interval_ms)
     return b"".join((_NO_ERROR, who, told, _NO_ASSIGNMENT))
@@ -340,7 +343,7 @@ def _member(state: ClusterState, group: _Seen, member_id: str, member: ConsumerM
 
 
 def _named(state: ClusterState, partitions: "Mapping[bytes, Iterable[int]]") -> "list[_Assigned]":
-    """Return partitions with the names of their topics; omit deleted topics."""
+    """Return partitions with the names of their topics, and omit deleted topics."""
     return [
         {"topic_id": topic_id, "topic_name": topic.name, "partitions": sorted(indexes)}
         for topic_id, indexes in partitions.items()

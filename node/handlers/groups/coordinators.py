@@ -43,7 +43,7 @@ NOBODY: CoordinatorAddress = {"node_id": -1, "host": "", "port": -1}
 
 
 class CoordinatorSearch:
-    """The answers to FindCoordinator; one for each broker."""
+    """The answers to FindCoordinator of one broker."""
 
     def __init__(self, creation: AutoCreation) -> None:
         self._creation = creation
@@ -133,7 +133,7 @@ def _refusal(
 
 
 def _of_kind(key_type: int, key: str) -> Resource | None:
-    """Return the resource of a key; None for an unknown key type, which the handler refuses."""
+    """Return the resource of a key, or None for an unknown key type, which the handler refuses."""
     kinds = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
     return (kinds[key_type], key) if key_type in kinds else None
 

@@ -206,7 +206,7 @@ def _sync_error(
 def heartbeat(
     context: RequestContext, header: RequestHeader, request: "requests.HeartbeatRequest"
 ) -> "responses.Heartbeat.Response":
-    """Renew a member's session; the answer reports a rebalance."""
+    """Renew a member's session, and report a rebalance in the answer."""
     _check_group_id(request.group_id)
     groups = context.broker.groups
     try:
@@ -230,7 +230,7 @@ def heartbeat(
 def leave_group(
     context: RequestContext, header: RequestHeader, request: "requests.LeaveGroupRequest"
 ) -> Any:
-    """Remove members, each with its own answer; return a coroutine for a consumer group."""
+    """Remove members, each with its own answer, and return a coroutine for a consumer group."""
     _check_group_id(request.group_id)
     shard = context.broker.groups.shard_for(request.group_id)
     if isinstance(shard.groups.get(request.group_id), ConsumerGroup):

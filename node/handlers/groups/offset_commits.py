@@ -111,7 +111,7 @@ class SortedCommit:
             self._expire_ms = min(self.now_ms + retention_ms, TIMESTAMP_MAX)
 
     def sorting(self, state: ClusterState, request: "_Request") -> Steps[None]:
-        """Check each topic and partition of the request; this is the first step."""
+        """Check each topic and partition of the request, which is the first step of a commit."""
         counter = StepCounter(OFFSETS_A_STEP)
         for asked in request.topics:
             yield from self._sorting(state, asked, counter)
@@ -165,7 +165,7 @@ class SortedCommit:
         key: Callable[[str, str, int], bytes] = encode_offset_key,
         **producer: Any,
     ) -> Steps[bytes]:
-        """Return the batch to append, or empty bytes; refuse offsets with too much metadata."""
+        """Return the batch to append, or empty bytes, and refuse offsets with too much metadata."""
         records: list[Record] = []
         for number, (answer, topic, partition, value) in enumerate(self.offsets, 1):
             if number % OFFSETS_A_STEP == 0:
@@ -213,7 +213,7 @@ class SortedCommit:
 async def txn_offset_commit(
     context: RequestContext, header: RequestHeader, request: "requests.TxnOffsetCommitRequest"
 ) -> "responses.TxnOffsetCommit.Response":
-    """Commit offsets of a group in a transaction; its commit marker makes them effective."""
+    """Commit offsets of a group in a transaction, which its commit marker makes effective."""
     broker = context.broker
     version = header.api_version
     _check_connection(context, request, version)
@@ -262,7 +262,7 @@ def _transactional(answer: "_Response") -> "responses.TxnOffsetCommit.Response":
 
 
 def _generation(request: "requests.TxnOffsetCommitRequest", version: int) -> int:
-    """Return the generation or the member epoch; version 6 renamed the field."""
+    """Return the generation or the member epoch, which version 6 renamed."""
     if version >= TOPIC_IDS_FROM:
         return request.generation_id_or_member_epoch
     return getattr(request, "generation_id", NO_EPOCH)
@@ -332,8 +332,8 @@ async def _verified(
 def transactional_error(error: KafkaError, version: int) -> int:
     """Return an error that the producer's version knows, and never PRODUCER_FENCED.
 
-    librdkafka treats error 90 (PRODUCER_FENCED) in this answer as an error of this transaction
-    only.
+    librdkafka treats PRODUCER_FENCED (error 90) in the answer to an offset commit as an error of
+    one transaction.
     """
     if error.number == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

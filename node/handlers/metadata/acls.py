@@ -95,7 +95,7 @@ def _described_bytes(
 async def create_acls(
     context: RequestContext, header: RequestHeader, request: "requests.CreateAclsRequest"
 ) -> "responses.CreateAcls.Response":
-    """Create ACLs; return the result for each."""
+    """Create ACLs, and return the result for each."""
     broker = context.broker
     _check_configured(broker, "No Authorizer is configured.")
     asked = await broker.work.finish("CreateAcls", made(_creation, request.creations))
@@ -131,7 +131,7 @@ def _creation(asked: "requests.CreateAclsRequest.AclCreation") -> AclBinding | K
 async def delete_acls(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteAclsRequest"
 ) -> "responses.DeleteAcls.Response":
-    """Delete the ACLs that match filters; return the deleted ACLs of each filter."""
+    """Delete the ACLs that match filters, and return the deleted ACLs of each filter."""
     broker = context.broker
     _check_configured(broker, "No Authorizer is configured.")
     steps = finding(broker.state.acls, request.filters)
@@ -187,7 +187,7 @@ def _matching(acl: AclBinding) -> "responses.DeleteAcls.DeleteAclsMatchingAcl":
 
 
 async def _decided(broker: BrokerServices, command: CreateAcls | DeleteAcls) -> Result:
-    """Submit a command; return its result when all live brokers have applied it."""
+    """Submit a command, and return its result when all live brokers have applied it."""
     if not command.acls:
         return Result()
     timeout_ms = broker.config.request_timeout_ms

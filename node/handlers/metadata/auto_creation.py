@@ -39,9 +39,10 @@ class AutoCreation:
         return why_invalid(name) is None and name not in NEVER_AUTOMATIC
 
     async def create(self, broker: BrokerServices, names: Sequence[str]) -> dict[str, int]:
-        """Create topics; wait for them, or for a running request that creates them, within a bound.
+        """Create topics, and wait a limited time for the new topics.
 
-        Returns the error for each topic that is still missing.
+        A running request for a topic is shared. Returns the error for each topic that is still
+        missing.
         """
         new = [name for name in names if name not in self._under_way]
         if new:

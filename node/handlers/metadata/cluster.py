@@ -53,7 +53,8 @@ class Address(TypedDict):
 def api_versions() -> Api:
     """Return the row of ApiVersions, which answers with the table of APIs.
 
-    The answer depends only on the version and the levels of features, so it is cached by them.
+    The answer depends only on the version and the levels of features, so the answer is cached by
+    version and levels.
     """
     encoded: dict[int, tuple[int, bytes]] = {}
 
@@ -146,7 +147,7 @@ def describe_cluster(
 
 
 def cluster_operations(context: RequestContext) -> int:
-    """Return the client's operations on the cluster as bits (KIP-430); 0 if it lacks DESCRIBE."""
+    """Return the client's operations on the cluster as bits (KIP-430), 0 without DESCRIBE."""
     if context.broker.authorizer is None:
         return ALL_OPERATIONS[ResourceType.CLUSTER]
     access = context.access

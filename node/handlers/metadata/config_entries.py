@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 
 
 def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) -> list[Entry]:
-    """Return all configs of a topic that has these values of its own, by name."""
+    """Return all configs of a topic by name, given the configs set on the topic itself."""
     dynamic = {**broker.state.broker_configs, WHOLE_CLUSTER: _cluster_configs(broker)}
     defaults = topic_defaults_in_force(broker.config, dynamic)
     return [
@@ -142,7 +142,7 @@ def logger_entries() -> list[Entry]:
 
 
 def node_id_of(resource_name: str) -> int:
-    """Return the broker id in a resource's name; raise InvalidRequest if it is not a number."""
+    """Return the broker id in a resource's name, or raise InvalidRequest if it is not a number."""
     is_number = resource_name.isascii() and resource_name.isdigit()
     if not is_number or len(resource_name) > NODE_ID_DIGITS_MAX:
         raise InvalidRequest(f"Node id must be an integer, but it is: {resource_name}")
@@ -171,8 +171,9 @@ def _topic_entry(
 def _cluster_configs(broker: BrokerServices) -> dict[str, str]:
     """Return the dynamic configs of the whole cluster.
 
-    They always have min.insync.replicas, which the metadata keeps for elections. Kafka keeps it as
-    a dynamic config while ELR is enabled (KIP-966), so that it is one value for all brokers.
+    The configs always include min.insync.replicas, which the metadata keeps for elections. Kafka
+    keeps min.insync.replicas as a dynamic config while ELR is enabled (KIP-966), as one value for
+    all brokers.
     """
     state = broker.state
     kept = {key: text for key, text in state.defaults.items() if key == MIN_IN_SYNC}
@@ -180,7 +181,10 @@ def _cluster_configs(broker: BrokerServices) -> dict[str, str]:
 
 
 def _stand_ins() -> dict[str, tuple[str, ...]]:
-    """Return the keys of one setting by each of them. The first that is set is in force."""
+    """Return, for each key of one setting, all keys of the setting.
+
+    The first key that is set is effective.
+    """
     found = {FLUSH_MS: [FLUSH_MS, "log.flush.scheduler.interval.ms"]}
     for coarser, (finer, _, _) in COARSER_UNITS.items():
         found.setdefault(finer, [finer]).append(coarser)
@@ -191,7 +195,7 @@ _STAND_INS = _stand_ins()
 
 
 def _broker_synonyms(broker: BrokerServices, name: str) -> list[Synonym]:
-    """Return the sources of a key. Those before the first source of this name are left out."""
+    """Return the sources of a key, without sources before the first source of this name."""
     names = _STAND_INS.get(name, (name,))
     defaults = {each: _default(broker, each) for each in names}
     found = [

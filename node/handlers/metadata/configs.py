@@ -308,7 +308,7 @@ def _checked(
     *,
     replaces_all: bool = False,
 ) -> ResourceConfigs:
-    """Check a resource's changes before they are submitted; return them."""
+    """Check a resource's changes before they are submitted, and return them."""
     _check_keys(operations)
     name = resource.resource_name
     if resource.resource_type == BROKER_RESOURCE:

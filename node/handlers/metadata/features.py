@@ -23,7 +23,7 @@ UPDATES_MAX = 100
 
 
 def shown_features(broker: BrokerServices, version: int) -> "responses.ApiVersions.Response":
-    """Return the features in an ApiVersions answer; a feature of level 0 is not finalized."""
+    """Return the features in an ApiVersions answer, in which level 0 means not finalized."""
     if version < SHOWN_FROM:
         return {}
     supported: list[responses.ApiVersions.SupportedFeatureKey] = [
@@ -46,7 +46,7 @@ def shown_features(broker: BrokerServices, version: int) -> "responses.ApiVersio
 async def update_features(
     context: RequestContext, header: RequestHeader, request: "requests.UpdateFeaturesRequest"
 ) -> "responses.UpdateFeatures.Response":
-    """Update all features or none, in every version; Kafka does so since version 2."""
+    """Update all features or none, in every version, as Kafka does since version 2."""
     broker = context.broker
     if len(request.feature_updates) > UPDATES_MAX:
         raise InvalidRequest(f"At most {UPDATES_MAX} features are updated at once.")

@@ -101,7 +101,7 @@ def _voter_change(what: str) -> Callable[[RequestContext, RequestHeader, Any], A
 async def unregister_controller(
     context: RequestContext, header: RequestHeader, request: "requests.UnregisterControllerRequest"
 ) -> "responses.UnregisterController.Response":
-    """Refuse an unknown or active controller; a live voter would register again."""
+    """Refuse an unknown or active controller, and a live voter, which would register again."""
     broker, number = context.broker, request.controller_id
     timeout_ms = broker.config.request_timeout_ms
     quorum = await broker.controller.describe_quorum(timeout_ms=timeout_ms)

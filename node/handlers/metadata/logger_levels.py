@@ -38,7 +38,10 @@ def _name_of(level: int) -> str:
 
 
 def alter_logger_levels(operations: Sequence[ConfigOperation], *, validate_only: bool) -> None:
-    """Set the levels of loggers, or let them inherit their parents' levels; change all or none."""
+    """Set the levels of loggers or remove them, so that the parents' levels apply.
+
+    A request changes all of its loggers or none.
+    """
     loggers = [(_checked(each), each) for each in operations]
     if validate_only:
         return

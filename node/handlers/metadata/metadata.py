@@ -55,7 +55,7 @@ Key = tuple[int, bytes, str, object]  # version, request, listener, principal an
 
 
 class MetadataAnswers:
-    """The answers to Metadata, with a cache; one for each broker."""
+    """The answers to Metadata of one broker, with a cache."""
 
     def __init__(self, creation: AutoCreation) -> None:
         self._creation = creation
@@ -105,8 +105,8 @@ class MetadataAnswers:
     ) -> list[Any]:
         """Answer a decoded request.
 
-        A question holds names and ids, which are looked up again in each step, and the answer is
-        kept only if nothing has changed since it began.
+        A question holds names and ids, which each step looks up again. The answer is cached only if
+        the metadata has not changed since the first step.
         """
         broker, version, began_at = context.broker, header.api_version, self._cached_at
         try:
@@ -129,7 +129,7 @@ class MetadataAnswers:
         return [answer]
 
     async def _share_answer(self, question: "_Question", key: Key) -> bytes:
-        """Return one answer for all equal requests; it does not depend on their connections."""
+        """Return one answer for all equal requests, which does not depend on their connections."""
         broker = question.context.broker
         if self._shared is None:
             self._shared = SharedAnswers(lambda: _moment(broker))
@@ -272,7 +272,10 @@ async def _build_in_turn(
 
 
 async def _build(question: _Question, errors: Mapping[str, int] = NO_ERRORS) -> bytes:
-    """Build an answer, with the state of each partition in its step; a topic may be deleted."""
+    """Build an answer that contains the state of each partition at its step.
+
+    A topic may be deleted between two steps.
+    """
     context = question.context
     values = await context.broker.work.finish("Metadata", _values(question, errors))
     return await encoded(context, api_keys.METADATA, question.version, values)

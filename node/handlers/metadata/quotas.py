@@ -56,7 +56,10 @@ def describe_client_quotas(
 
 
 def _wanted(request: "requests.DescribeClientQuotasRequest") -> dict[str, str | None]:
-    """Return the required name of each part; DEFAULT for the default, None for any name."""
+    """Return the required name of each part.
+
+    DEFAULT stands for the default, and None for any name.
+    """
     wanted: dict[str, str | None] = {}
     for component in request.components:
         kind, match = component.entity_type, component.match
@@ -106,7 +109,7 @@ def _described_bytes(
 async def alter_client_quotas(
     context: RequestContext, header: RequestHeader, request: "requests.AlterClientQuotasRequest"
 ) -> "responses.AlterClientQuotas.Response":
-    """Alter the quotas of entities; return the outcome of each."""
+    """Alter the quotas of entities, and return the outcome of each."""
     broker = context.broker
     asked = await broker.work.finish("AlterClientQuotas", made(_change, request.entries))
     changes: dict[QuotaEntity, QuotaChange] = {}

@@ -55,7 +55,10 @@ METADATA_TOPIC = "__cluster_metadata"
 async def elect_leaders(
     context: RequestContext, header: RequestHeader, request: "requests.ElectLeadersRequest"
 ) -> "responses.ElectLeaders.Response":
-    """Elect leaders; return for each partition the result, ELECTION_NOT_NEEDED, or an error."""
+    """Elect leaders.
+
+    Returns for each partition the result, ELECTION_NOT_NEEDED, or an error.
+    """
     election_type = getattr(request, "election_type", PREFERRED)
     if election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequest(f"Unknown election type {election_type}")
@@ -126,7 +129,7 @@ async def alter_partition_reassignments(
     header: RequestHeader,
     request: "requests.AlterPartitionReassignmentsRequest",
 ) -> "responses.AlterPartitionReassignments.Response":
-    """Begin or cancel the reassignment of each partition; return the error of each."""
+    """Begin or cancel the reassignment of each partition, and return the error of each."""
     making = made(_reassignment, ((t.name, p) for t in request.topics for p in t.partitions))
     wanted = await context.broker.work.finish("AlterPartitionReassignments", making)
     items: Iterable[Item] = ()
@@ -197,7 +200,7 @@ def list_partition_reassignments(
 def _by_topic(
     found: Iterable[tuple[str, dict[str, Any]]], topics: Iterable[tuple[str, Iterable[int]]] | None
 ) -> Steps[list[Any]]:
-    """Return the entries of the requested partitions by topic; None requests all."""
+    """Return the entries of the requested partitions by topic, or of all partitions for None."""
     asked: dict[str, set[int]] = defaultdict(set)
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     counter = StepCounter(PARTITIONS_A_STEP)

@@ -1,7 +1,7 @@
 """One computation for all requests with the same key.
 
 A request joins the newest computation of its key if that computation has not begun, or if the state
-has not changed since it began. So no request gets an answer from a state older than itself.
+has not changed since it began. No request gets an answer from a state older than the request.
 Otherwise a further computation begins when the newest one has ended. A key therefore has at most
 one running and one waiting computation, however often requests arrive and the state changes. A
 computation is dropped if all its clients have disconnected before it begins.
@@ -59,7 +59,10 @@ class SharedAnswers(Generic[Answer]):
         self._newest: dict[Hashable, Computation[Answer]] = {}
 
     async def get(self, key: Hashable, asker: RequestConnection, make: Make[Answer]) -> Answer:
-        """Return the answer to a new request; a disconnect does not cancel it for others."""
+        """Return the answer to a new request.
+
+        A disconnected client does not cancel the answer for other clients.
+        """
         newest = self._newest.get(key)
         if newest is None or not newest.may_be_joined:
             before = None if newest is None else newest.task

@@ -62,7 +62,7 @@ def bounded_timeout_ms(timeout_ms: int) -> int:
 async def create_topics(
     context: RequestContext, header: RequestHeader, request: "requests.CreateTopicsRequest"
 ) -> "responses.CreateTopics.Response":
-    """Create topics; return the result for each."""
+    """Create topics, and return the result for each."""
 
     broker = context.broker
 
@@ -182,7 +182,7 @@ def _refused_topic(
 async def delete_topics(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteTopicsRequest"
 ) -> "responses.DeleteTopics.Response":
-    """Delete the topics that the client may delete; return the result for each.
+    """Delete the topics that the client may delete, and return the result for each.
 
     In Kafka the controller authorizes by topic id. This broker may not know such a topic yet.
     """

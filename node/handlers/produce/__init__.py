@@ -1,1 +1,1 @@
-"""The API Produce; begin with produce.py."""
+"""The API Produce, of which produce.py is the first file to read."""

@@ -126,7 +126,10 @@ class ProduceOperation:
             self._led_by_ms = replicas.awaited.deadline_ms(self.timeout_ms)
 
     def look_up(self) -> None:
-        """Look up the replicas again after a wait; an unknown topic id may be known by now."""
+        """Look up the replicas again after a wait.
+
+        An unknown topic id may be known by then.
+        """
         broker = self.context.broker
         access = None if broker.authorizer is None else self.context.access
         for append in self.appends:
@@ -196,7 +199,7 @@ class ProduceOperation:
     def append(
         self, verifications: Mapping[HostedPartition, Verification] = _UNVERIFIED
     ) -> Outcome:
-        """Append every batch; return the answer, a pending answer, or None for acks=0."""
+        """Append every batch, and return the answer, a pending answer, or None for acks=0."""
         replicas, refused = self.context.broker.replicas, self.context.broker.refused_batches
         if self.pending is not None:
             self.look_up()
@@ -362,7 +365,7 @@ class ProduceOperation:
     # -- the answer
 
     def refuse(self, error: KafkaError) -> list[Buffer] | PendingAnswer:
-        """Answer with one error for every partition; with acks=0 close the connection."""
+        """Answer with one error for every partition, or with acks=0 close the connection."""
         if self.acks == 0:
             return self._close_silently()
         for topic in self.response.topics:

@@ -57,13 +57,13 @@ class ProduceQueue:
         return any(waiting.acks == 0 for waiting in self._waiting)
 
     def put(self, operation: ProduceOperation) -> PendingAnswer:
-        """Queue a request; return its pending answer."""
+        """Queue a request, and return its pending answer."""
         pending = operation.queue()
         self._put(operation)
         return pending
 
     def put_large(self, body: memoryview, version: int, throttle_ms: int) -> PendingAnswer:
-        """Queue a request of many partitions; return its pending answer."""
+        """Queue a request of many partitions, and return its pending answer."""
         large = LargeProduce(self._context, body, version, throttle_ms)
         self._put(large)
         return large.pending
@@ -201,7 +201,10 @@ class ProduceQueue:
     async def _append_part(
         self, operation: ProduceOperation, verifications: _Verifications
     ) -> None:
-        """Append a part in its own slice; verify it again if a marker was written meanwhile."""
+        """Append a part in its own slice.
+
+        If a marker was written since the verification, the part is verified again.
+        """
         for _ in range(QUESTIONS_MAX):
             trying = made(partial(self._try_to_append, verifications), [operation])
             try:

@@ -42,7 +42,10 @@ _BATCH, _SKELETON = RecordCheck.BATCH, RecordCheck.SKELETON
 
 
 def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
-    """Check the records of each batch that needs a check; return False if this would take long."""
+    """Check the records of each batch that needs a check.
+
+    Returns False if this would take long.
+    """
     skeletons = items = size_bytes = 0
     for append in appends:
         check, header = _needed_check(append), append.header
@@ -114,7 +117,7 @@ async def check_in_slices(
 
 
 def _needed_check(append: LeaderAppend) -> RecordCheck:
-    """Return the required level of the check; none for bytes that are refused for their header."""
+    """Return the required level of the check, which is none for bytes with a refused header."""
     header, partition = append.header, append.partition
     if header is None or header.batch_length + LENGTH_COUNTS_FROM != len(append.records or b""):
         return _BATCH

@@ -48,7 +48,7 @@ def _handshake(version: int, error: int, mechanisms: list[str]) -> bytes:
 def authenticate(
     context: RequestContext, header: RequestHeader, body: memoryview
 ) -> list[Buffer] | PendingAnswer:
-    """Process a token of the client; the last token gives the connection its principal."""
+    """Process a token of the client, of which the last gives the connection its principal."""
     version, login = header.api_version, context.login
     request = control.decode_request(api_keys.SASL_AUTHENTICATE, version, body)
     error: KafkaError

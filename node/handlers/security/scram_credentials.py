@@ -82,7 +82,7 @@ async def alter(
     header: RequestHeader,
     request: "requests.AlterUserScramCredentialsRequest",
 ) -> "responses.AlterUserScramCredentials.Response":
-    """Set or delete credentials of users; return the outcome of each user."""
+    """Set or delete credentials of users, and return the outcome of each user."""
     work = context.broker.work
     errors, changes = await work.finish("AlterUserScramCredentials", _judged(request))
     if changes:

@@ -98,7 +98,7 @@ def _listed_bytes(
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """Compile an expression that cannot take long; raise InvalidRegularExpression otherwise."""
+    """Compile an expression that cannot take long, or raise InvalidRegularExpression."""
     bare = _LITERAL.sub("x", text)
     if (
         len(text) > PATTERN_LENGTH_MAX

@@ -36,7 +36,7 @@ _Answers = dict[int, dict[str, dict[int, int]]]
 async def write_txn_markers(
     context: RequestContext, header: RequestHeader, request: "requests.WriteTxnMarkersRequest"
 ) -> "responses.WriteTxnMarkers.Response":
-    """Write each marker; answer when all of them are committed or have failed."""
+    """Write each marker, and answer when all markers are committed or have failed."""
     broker = context.broker
     assert broker.markers is not None
     work = broker.work
@@ -78,7 +78,7 @@ def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[Transacti
 def _outcomes(
     markers: Sequence[TransactionMarker], errors: Iterable[Sequence[int]]
 ) -> "Steps[responses.WriteTxnMarkers.Response]":
-    """Return the answer; `errors` belong to the markers with a producer."""
+    """Return the answer, in which `errors` belong to the markers with a producer."""
     written = iter(errors)
     answers: _Answers = {}
     counter = StepCounter()

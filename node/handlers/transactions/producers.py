@@ -134,7 +134,7 @@ async def add_offsets(
 def end_transaction(
     context: RequestContext, header: RequestHeader, request: "requests.EndTxnRequest"
 ) -> "Coroutine[Any, Any, responses.EndTxn.Response]":
-    """Commit or abort; answer when the decision is durable.
+    """Commit or abort, and answer when the decision is durable.
 
     The request's age is read before the coroutine begins, because a closed socket reports 0.
     """
@@ -177,7 +177,10 @@ async def _errors_for_broker(
     header: RequestHeader,
     transaction: "requests.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction",
 ) -> list[int]:
-    """Return the errors for a request of Kafka's brokers; ours use `TransactionVerifier`."""
+    """Return the errors for a request of Kafka's brokers.
+
+    Brokers of this project use `TransactionVerifier` instead.
+    """
     work, name = context.broker.work, "AddPartitionsToTxn"
     partitions = await work.finish(name, _partitions(transaction.topics))
     keeping_out = _kept_out(context, partitions, is_client=False)

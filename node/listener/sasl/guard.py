@@ -19,7 +19,7 @@ class GuardedDispatcher:
         self._dispatcher, self._login, self._now_ms = dispatcher, login, now_ms
 
     def find(self, frame: memoryview) -> Api | None:
-        """Return the API of a frame, as `Dispatcher.find`; raise CloseConnection."""
+        """Return the API of a frame, as `Dispatcher.find`, or raise CloseConnection."""
         api, login = self._dispatcher.find(frame), self._login
         if api is None or api.key in _OPEN:
             return api

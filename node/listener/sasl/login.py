@@ -43,7 +43,7 @@ ALLOWED: Mapping[LoginState, frozenset[LoginState]] = {
 
 
 class Login:
-    """The login of one connection; `principal` is set when the login is complete."""
+    """The login of one connection, with its `principal` once the login is complete."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Login:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the client has logged in; this stays true during a repeated login."""
+        """Return whether the client has logged in, also during a repeated login."""
         return self.principal is not None and self.state is not LoginState.FAILED
 
     def is_over(self, now_ms: int) -> bool:
@@ -81,7 +81,7 @@ class Login:
         return 0 < self._ends_ms <= now_ms
 
     def choose(self, mechanism: str, now_ms: int) -> None:
-        """Begin with a mechanism (SaslHandshake); raise the error for the client."""
+        """Begin with a mechanism (SaslHandshake), or raise the error for the client."""
         if self.state is LoginState.COMPLETE and now_ms - self._begun_ms >= AGAIN_AFTER_MS:
             state = LoginState.AWAITS_TOKEN_AGAIN
         elif self.state is LoginState.AWAITS_HANDSHAKE:
@@ -102,7 +102,9 @@ class Login:
         self._server = self._mechanisms[mechanism]()
 
     def take(self, token: bytes, now_ms: int) -> tuple[bytes, int]:
-        """Process a token; return the next token and the session's lifetime in ms, 0 if unlimited.
+        """Process a token.
+
+        Returns the next token and the session's lifetime in ms, 0 if unlimited.
 
         Raises the error for the client; after SaslAuthenticationFailed the connection is closed.
         """

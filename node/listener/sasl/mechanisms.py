@@ -27,7 +27,7 @@ def sasl_mechanisms(
     random_bytes: Callable[[int], bytes],
     tokens: Mapping[str, TokenVerifier],
 ) -> dict[str, Mechanisms]:
-    """Return the mechanisms of each listener with SASL by its name; raise InvalidConfig."""
+    """Return the mechanisms of each listener with SASL by its name, or raise InvalidConfig."""
     secret = random_bytes(32)
     found: dict[str, Mechanisms] = {}
     for listener in config.endpoints:
@@ -50,7 +50,7 @@ def sasl_mechanisms(
 def token_verifiers(
     config: BrokerConfig, now_s: Callable[[], float], log: logging.Logger
 ) -> dict[str, TokenVerifier]:
-    """Return the token verifier of each listener with OAUTHBEARER; raise InvalidConfig."""
+    """Return the token verifier of each listener with OAUTHBEARER, or raise InvalidConfig."""
     return {
         listener.name: TokenVerifier(settings, now_s, log)
         for listener in config.endpoints
@@ -81,7 +81,7 @@ def _mechanism(
 
 
 def plain_users(jaas: Secret) -> Mapping[str, Secret]:
-    """Return the users and passwords in a JAAS configuration; raise InvalidConfig."""
+    """Return the users and passwords in a JAAS configuration, or raise InvalidConfig."""
     if not jaas:
         raise InvalidConfig(
             "PLAIN needs listener.name.NAME.plain.sasl.jaas.config, with an option user_NAME for "

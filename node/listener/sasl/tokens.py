@@ -69,7 +69,7 @@ class TokenVerifier:
             self._keys = read_keys(self._read())
 
     def refresh(self) -> None:
-        """Read the keys if they may have changed; call it in a thread, since it takes long."""
+        """Read the keys if they may have changed, which takes long and belongs in a thread."""
         due, now_s = self._due(), time.monotonic()
         if due == self._read_at:
             if not self._misses_key or now_s < self._expedited_s:
@@ -88,7 +88,7 @@ class TokenVerifier:
         self._read_at = due
 
     def verify(self, token: str) -> TokenIdentity:
-        """Return the identity in a token; raise FailedLogin and log the reason."""
+        """Return the identity in a token, or raise FailedLogin and log the reason."""
         try:
             return self._verified(token)
         except FailedLogin as problem:
@@ -182,14 +182,14 @@ class TokenVerifier:
 
 
 def _time_s(claim: object) -> float:
-    """Return a time in a token; JSON may have infinity, and integers of any length."""
+    """Return a time in a token, which may be infinity in JSON or an integer of any length."""
     if not isinstance(claim, int | float) or not -TIME_MAX_S <= claim <= TIME_MAX_S:
         raise FailedLogin("a time in it is none")
     return claim
 
 
 def read_keys(data: bytes) -> dict[str, Any]:
-    """Parse the keys of a JWKS by their ids; raise InvalidConfig."""
+    """Parse the keys of a JWKS by their ids, or raise InvalidConfig."""
     try:
         import jwt
     except ImportError:

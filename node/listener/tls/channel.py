@@ -58,7 +58,7 @@ class TlsChannel:
     # -- from the peer
 
     def receive(self, data: Buffer) -> None:
-        """Pass received bytes to TLS; raise NotTls when the first byte begins no handshake."""
+        """Pass received bytes to TLS, or raise NotTls when the first byte begins no handshake."""
         if self._is_first and len(data):
             self._is_first = False
             if data[0] != _HANDSHAKE_RECORD:
@@ -75,7 +75,7 @@ class TlsChannel:
         return self._incoming.pending + len(self._later) + plain
 
     def shake_hands(self) -> bool:
-        """Continue the handshake with the received bytes; return whether it is complete."""
+        """Continue the handshake with the received bytes, and return whether it is complete."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -85,7 +85,7 @@ class TlsChannel:
         return True
 
     def read_into(self, buffer: memoryview) -> int:
-        """Read available plain text into a buffer; return the number of bytes."""
+        """Read available plain text into a buffer, and return the number of bytes."""
         filled, tls = 0, self._tls
         try:
             while filled < len(buffer):
@@ -103,7 +103,7 @@ class TlsChannel:
         return filled
 
     def certificate(self) -> dict[str, Any] | None:
-        """Return the peer's certificate as Python's ssl decodes it, None without one."""
+        """Return the peer's certificate in the form of Python's ssl module, or None."""
         return self._tls.getpeercert() or None
 
     def _give_more(self) -> None:
@@ -111,7 +111,7 @@ class TlsChannel:
         self.has_more = bool(later) and self._give(memoryview(later))
 
     def _give(self, data: memoryview) -> bool:
-        """Give OpenSSL at most RECORDS_AT_ONCE records; return whether it got any byte.
+        """Give OpenSSL at most RECORDS_AT_ONCE records, and return whether it got any byte.
 
         OpenSSL processes records until it finds plain text, and a client may send thousands of key
         updates in a row.
@@ -131,14 +131,14 @@ class TlsChannel:
     # -- to the peer
 
     def queue(self, buffers: Iterable[Buffer]) -> None:
-        """Queue plain text to be sent; the buffers must not change until then."""
+        """Queue plain text to be sent, in buffers that must not change until then."""
         for buffer in buffers:
             if len(buffer):
                 self._unsent.append(memoryview(buffer))
                 self.unsent_bytes += len(buffer)
 
     def encrypt_slice(self) -> bytes:
-        """Encrypt at most SLICE_BYTES of the queue; return the bytes to send."""
+        """Encrypt at most SLICE_BYTES of the queue, and return the bytes to send."""
         part = self._next_slice()
         self.unsent_bytes -= len(part)
         while len(part):
@@ -146,11 +146,11 @@ class TlsChannel:
         return self._outgoing.read()
 
     def outgoing(self) -> bytes:
-        """Return the bytes that OpenSSL itself sends: handshake, alerts, key updates."""
+        """Return the bytes that OpenSSL itself sends, such as handshake, alerts and key updates."""
         return self._outgoing.read()
 
     def end(self) -> bytes:
-        """Close this side; return the bytes to send."""
+        """Close this side, and return the bytes to send."""
         if self.is_established:
             with contextlib.suppress(ssl.SSLError):  # the peer has not closed its side yet
                 self._tls.unwrap()
@@ -162,7 +162,7 @@ class TlsChannel:
         self.unsent_bytes = 0
 
     def _next_slice(self) -> memoryview:
-        """Take a slice from the queue; join short buffers, since each write makes a record."""
+        """Take a slice from the queue, and join short buffers, since each write makes a record."""
         unsent = self._unsent
         first = unsent.popleft()
         if len(first) >= SLICE_BYTES or not unsent:

@@ -49,7 +49,7 @@ class TlsCredentials:
         self.context = make_context(settings, f"listener {listener}")
 
     def refresh(self) -> None:
-        """Reload changed files; call it in a thread, since it reads from the disk."""
+        """Reload changed files from the disk, so the caller should be a thread."""
         stamp = self._look()
         if stamp == self._stamp:
             return
@@ -62,7 +62,7 @@ class TlsCredentials:
             self._log.info("listener %s uses its new certificates", self._listener)
 
     def principal_of(self, certificate: dict[str, Any] | None) -> Principal:
-        """Return the principal of a client's certificate; ANONYMOUS without one."""
+        """Return the principal of a client's certificate, or ANONYMOUS without a certificate."""
         if certificate is None:
             return ANONYMOUS
         name = distinguished_name(certificate.get("subject", ()))
@@ -83,7 +83,7 @@ class TlsCredentials:
 
 
 def tls_credentials(config: BrokerConfig, log: logging.Logger) -> dict[str, TlsCredentials]:
-    """Return the certificates of each listener with TLS by its name; raise InvalidConfig.
+    """Return the certificates of each listener with TLS by its name, or raise InvalidConfig.
 
     As in Kafka, ssl.client.auth applies to a listener with SASL only as a key of that listener.
     """
@@ -98,7 +98,7 @@ def tls_credentials(config: BrokerConfig, log: logging.Logger) -> dict[str, TlsC
 
 
 def make_context(settings: ListenerSettings, where: str) -> ssl.SSLContext:
-    """Return the SSL context of a listener; raise InvalidConfig with the reason."""
+    """Return the SSL context of a listener, or raise InvalidConfig with the reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     chosen = sorted(VERSIONS[version] for version in settings.ssl_enabled_protocols)
     context.minimum_version, context.maximum_version = chosen[0], chosen[-1]

@@ -73,7 +73,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._received
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Process encrypted bytes; ignore bytes after the client has closed its side."""
+        """Process encrypted bytes, and ignore bytes after the client has closed its side."""
         if self._has_ended:
             return
         try:
@@ -84,7 +84,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._read()
 
     def eof_received(self) -> bool:
-        """Note that the client has closed its side; stay open until the answers are sent."""
+        """Note that the client has closed its side, and stay open until the answers are sent."""
         self._end_reading()
         return True
 
