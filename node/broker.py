@@ -295,6 +295,7 @@ class Broker:
                 rebalance_interval_ms=config.leader_imbalance_check_interval_seconds * 1000,
             ),
             now_ms=self._clock.monotonic_ms,
+            work=self._work,
             fault_point=self._fault_point,
         )
         self._controller = ControllerClient(

@@ -27,9 +27,9 @@ from .commands import (
     RegisterBroker,
     UnregisterBroker,
     UpdateFeatures,
-    decode_command,
+    decoding_of,
 )
-from .results import Result, decode_result, encode_result
+from .results import Result, decode_result, encoding_of
 from .rules import (
     acls,
     brokers,
@@ -153,8 +153,9 @@ class ClusterState(ClusterTables):
             yield
 
     def _decide(self, data: bytes, index: int) -> Steps[Result]:
-        command, operation_id = decode_command(data)
+        command, operation_id = yield from decoding_of(data)
         if known := self._outcomes.get(operation_id):
+            yield  # a long result takes longer to decode than its command
             return decode_result(known)
         try:
             result = yield from self._execute(command, index)
@@ -162,7 +163,7 @@ class ClusterState(ClusterTables):
             result = Result(error=error.code, message=str(error))
         result = replace(result, index=index)
         if operation_id:
-            self._remember(operation_id, encode_result(result))
+            self._remember(operation_id, (yield from encoding_of(result)))
         return result
 
     def _execute(self, command: Command, index: int) -> Steps[Result]:

@@ -25,6 +25,7 @@ from ..security.scram_changes import ScramChange
 COMMAND_BYTES_MAX = 60_000
 # The limit of one command, which is encoded and decoded with its result in about 2 ms each.
 ITEMS_MAX = 256
+BYTES_AT_ONCE_MAX = 500  # a longer command is decoded in a step of its own
 NO_OPERATION = b""
 _AN_ID = bytes(16)
 PREFERRED, UNCLEAN = 0, 1  # election types of KIP-460
@@ -386,6 +387,13 @@ def decode_command(data: bytes) -> tuple[Command, bytes]:
         raise
     except (InvalidRequest, ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise MalformedCommand(f"not a command of the metadata log: {error}") from error
+
+
+def decoding_of(data: bytes) -> Steps[tuple[Command, bytes]]:
+    """Decode a command, with a step before the decoding of a long one."""
+    if len(data) > BYTES_AT_ONCE_MAX:
+        yield
+    return decode_command(data)
 
 
 def has_items(command: Command) -> bool:

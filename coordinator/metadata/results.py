@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from ...replication.peer.codec import decode_message, encode_message
+from ...runtime.steps import Steps
 from ...wire.errors import ErrorCode, KafkaError
+
+ITEMS_AT_ONCE_MAX = 32  # a result with more of them is encoded in a step of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,13 @@ class Result:
 def encode_result(result: Result) -> bytes:
     """Encode a result for a peer or a snapshot."""
     return encode_message(result)
+
+
+def encoding_of(result: Result) -> Steps[bytes]:
+    """Encode a result, with a step before the encoding of a long one."""
+    if len(result.items) > ITEMS_AT_ONCE_MAX:
+        yield
+    return encode_result(result)
 
 
 def decode_result(data: bytes) -> Result:

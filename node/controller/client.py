@@ -133,12 +133,14 @@ class ControllerClient:
         # Attempts are not too short for a slow link, since a late answer is dropped.
         attempt_ms = max(1, timeout_ms // HEARTBEAT_ATTEMPTS)
         answer = await self._request(PeerMessage.HEARTBEAT, payload, deadline_ms, attempt_ms)
+        assert isinstance(answer, bytes)
         return decode_message(HeartbeatReply, answer)
 
     async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
         """Return the state of the metadata group from its leader, or raise RequestTimedOut."""
         deadline_ms = self.now_ms() + timeout_ms
         answer = await self._request(PeerMessage.DESCRIBE_QUORUM, b"", deadline_ms)
+        assert isinstance(answer, bytes)
         return decode_message(Quorum, answer)
 
     async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int = 5_000) -> int:
@@ -194,7 +196,7 @@ class ControllerClient:
 
     async def _request(
         self, kind: int, payload: bytes, deadline_ms: int, attempt_ms: int = ATTEMPT_MS
-    ) -> bytes:
+    ) -> bytes | Result:
         backoff_ms = BACKOFF_MS_FIRST
         leader = self._raft_group.leader_id
         reason = "the cluster has no controller"
@@ -202,6 +204,8 @@ class ControllerClient:
             redirect = -1
             if leader is not None:
                 reply = await self._ask(leader, kind, payload, min(remaining_ms, attempt_ms))
+                if isinstance(reply, Result):
+                    return reply
                 if reply.status == ReplyStatus.DONE:
                     return reply.payload
                 reason = reply.reason or f"node {leader} is not the controller"
@@ -228,11 +232,11 @@ class ControllerClient:
         answer = await self._request(MESSAGE_OF[type(command)], payload, deadline_ms)
         if is_of_client:
             await self._work.share.room()
-        return decode_result(answer)
+        return answer if isinstance(answer, Result) else decode_result(answer)
 
     async def _ask(
         self, leader: int, kind: int, payload: bytes, timeout_ms: int
-    ) -> ControllerReply:
+    ) -> ControllerReply | Result:
         try:
             if leader == self.node_id:
                 # wait_for may swallow a cancellation

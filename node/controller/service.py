@@ -14,8 +14,8 @@ from ...coordinator.controller.controller import Controller, ControllerSettings,
 from ...coordinator.controller.messages import MESSAGE_OF, ControllerReply, ReplyStatus, may_ask
 from ...coordinator.controller.quorum import quorum_of
 from ...coordinator.metadata.cluster_state import ClusterState
-from ...coordinator.metadata.commands import Command, decode_command, encode_command
-from ...coordinator.metadata.results import Result, encode_result
+from ...coordinator.metadata.commands import Command, decoding_of, encode_command
+from ...coordinator.metadata.results import Result, encode_result, encoding_of
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
 from ...replication.messages import PeerMessage
@@ -25,6 +25,7 @@ from ...replication.peer.transport import PeerTransport
 from ...runtime.background_task import TaskSet
 from ...runtime.fault_point import FaultPoint, no_fault_point
 from ...runtime.rate_limited_log import LimitedLog
+from ...runtime.sliced_work import SlicedWork
 from ...wire.errors import InvalidRequest, KafkaError
 from ..clock import until_tenth_s
 
@@ -51,11 +52,13 @@ class ControllerService:
         links: PeerTransport,
         settings: ControllerSettings,
         now_ms: Callable[[], int],
+        work: SlicedWork,
         fault_point: FaultPoint = no_fault_point,
     ) -> None:
         self.controller = Controller(state, settings)
         self._raft_group = raft_group
         self._now_ms = now_ms
+        self._work = work
         self._tick_ms = min(TICK_MS, settings.clock_step_ms_max // 2)
         self._fault_point = fault_point
         self._links_down: set[int] = set()
@@ -83,8 +86,11 @@ class ControllerService:
         self._resigned()
         await self._tasks.stop()
 
-    async def serve(self, kind: int, payload: bytes) -> ControllerReply:
-        """Answer one request of a broker, including this node's own requests."""
+    async def serve(self, kind: int, payload: bytes) -> ControllerReply | Result:
+        """Answer one request of a broker, including this node's own requests.
+
+        The result of a command is not encoded, since this node's own requests need no bytes.
+        """
         if not self._raft_group.is_leader or self._is_stopped:
             leader = self._raft_group.leader_id
             return ControllerReply(
@@ -101,19 +107,22 @@ class ControllerService:
         if kind == PeerMessage.DESCRIBE_QUORUM:
             quorum = quorum_of(self._raft_group.status(), self._now_ms())
             return ControllerReply(ReplyStatus.DONE, encode_message(quorum))
-        command, _ = decode_command(payload)
+        # Many brokers may send a long command, and one write may commit them all. So such commands
+        # and their results are decoded and encoded as jobs of their own.
+        command, _ = await self._work.finish("commands", decoding_of(payload))
+        if self._is_stopped:
+            return ControllerReply(ReplyStatus.RETRY, reason="The controller stops.")
         if not may_ask(kind, command):
             raise InvalidRequest(f"A broker does not propose {type(command).__name__}.")
         if self._asked >= PROPOSALS_MAX:
             return ControllerReply(ReplyStatus.RETRY, reason="The controller is overloaded.")
         self._asked += 1
         try:
-            result = await self._submit(payload)
+            return await self._submit(payload)
         except (DefinitelyNot, OutcomeUnknown) as error:
             return ControllerReply(ReplyStatus.RETRY, reason=str(error))
         finally:
             self._asked -= 1
-        return ControllerReply(ReplyStatus.DONE, encode_result(result))
 
     # -- events
 
@@ -186,6 +195,10 @@ class ControllerService:
     async def _answer(self, peer: int, kind: PeerMessage, header: bytes, reply: Reply) -> None:
         try:
             answer = await self.serve(kind, header)
+            if isinstance(answer, Result):
+                encoding = encoding_of(answer)
+                result = await self._work.finish("results of commands", encoding)
+                answer = ControllerReply(ReplyStatus.DONE, result)
         except InvalidRequest as error:
             self._limited_log.log(
                 logging.WARNING,

@@ -1,4 +1,7 @@
-"""A whole broker in this process, alone in its cluster. A test may stop its directory thread."""
+"""A whole broker in this process, alone in its cluster.
+
+A test may stop the thread of its directories, and the one of its journal.
+"""
 
 import shutil
 import tempfile
@@ -68,7 +71,7 @@ class OwnBroker(Broker):
         settings: Mapping[str, str] = MappingProxyType({}),
         **surroundings: Any,
     ) -> None:
-        self.directories = HeldExecutor()
+        self.directories, self.journal = HeldExecutor(), HeldExecutor()
         self.root = root
         config = BrokerConfig.from_properties(
             {
@@ -84,7 +87,8 @@ class OwnBroker(Broker):
         super().__init__(config, surroundings=Surroundings(executor=self._executor, **surroundings))
 
     def _executor(self, threads: int, name: str) -> Executor:
-        return self.directories if name == "directories" else ThreadPoolExecutor(threads, name)
+        held = {"directories": self.directories, "raft-journal": self.journal}
+        return held.get(name) or ThreadPoolExecutor(threads, name)
 
     async def create(
         self, name: str, partitions: int = 2, *, topic_id: bytes | None = None

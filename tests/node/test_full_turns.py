@@ -1,8 +1,8 @@
 """Test short requests of many clients at once, which are handled in many turns.
 
 Requests of every API, each as long as one that is handled at once may be, become readable in one
-turn of the loop. One append completes many waiting fetches. Time is counted in lines, as in
-test_large_requests.
+turn of the loop. One append completes many waiting fetches, and one write of the journal commits
+many commands. Time is counted in lines, as in test_large_requests.
 """
 
 import asyncio
@@ -121,6 +121,30 @@ def test_requests_of_many_clients_are_handled_over_many_loop_turns(
         return found
 
     assert served.runner.run(test()) == {}
+
+
+@pytest.mark.parametrize("name", ["DeleteTopics", "ElectLeaders"])
+def test_commands_that_one_write_commits_are_answered_over_many_loop_turns(
+    served: Served, name: str
+) -> None:
+    """Each client's command is long, and all of them wait for the same write of the journal."""
+    (api,) = [api for api in APIS if API_NAMES[api.key] == name]
+    requests = _longest_at_once(api.key, api.max_version, served.names).values()
+    request = max(requests, key=lambda request: len(request.body))
+    broker = served.broker
+
+    async def test() -> list[tuple[str, int]]:
+        async with served.clients(CLIENTS) as clients:
+            broker.journal.hold()
+            try:
+                for client in clients:
+                    client.sendall(_frame(api.key, api.max_version, request.body))
+                await until(lambda: len(broker.metadata_group._proposals) >= CLIENTS)
+            finally:
+                broker.journal.release()
+            return await served.too_long(clients)
+
+    assert served.runner.run(test()) == []
 
 
 def test_append_that_completes_many_fetches_takes_many_loop_turns(served: Served) -> None:

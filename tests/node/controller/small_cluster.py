@@ -124,6 +124,7 @@ class SmallCluster:
         *,
         validators: ConfigValidators | None = None,
         session_timeout_ms: int = 60_000,  # few scenarios send heartbeats all along
+        work: Callable[[], SlicedWork] = SlicedWork,
     ) -> None:
         self.log: list[bytes] = []
         self.leader_id: int | None = None
@@ -149,6 +150,7 @@ class SmallCluster:
                 links=cast(PeerTransport, links),
                 settings=settings,
                 now_ms=lambda: int(loop.time() * 1000),
+                work=work(),
             )
             service.start()
             self.clients[node] = ControllerClient(
@@ -158,7 +160,7 @@ class SmallCluster:
                 links=cast(PeerTransport, links),
                 service=service,
                 now_ms=lambda: int(loop.time() * 1000),
-                work=SlicedWork(),
+                work=work(),
                 validators=validators,
             )
         self.elect(1)

@@ -57,6 +57,7 @@ class RaftNode:
             links=self.transport,
             settings=ControllerSettings(cluster_id="real", defaults={"min.insync.replicas": "2"}),
             now_ms=now_ms,
+            work=SlicedWork(),
         )
         self.client = ControllerClient(
             node_id=node_id,

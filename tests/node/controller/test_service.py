@@ -9,6 +9,7 @@ from oncelog.coordinator.controller.controller import Heartbeat
 from oncelog.coordinator.controller.messages import ControllerReply
 from oncelog.coordinator.metadata.cluster_model import BrokerRegistration
 from oncelog.coordinator.metadata.commands import (
+    ITEMS_MAX,
     AlterConfigs,
     ConfigOperation,
     CreateTopics,
@@ -21,9 +22,10 @@ from oncelog.coordinator.metadata.commands import (
     encode_command,
 )
 from oncelog.coordinator.metadata.config_checks import ConfigValidators
-from oncelog.coordinator.metadata.results import Result, decode_result
+from oncelog.coordinator.metadata.results import Item, Result, decode_result
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.codec import decode_message
+from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.wire.errors import (
     ErrorCode,
     InvalidConfig,
@@ -34,6 +36,7 @@ from oncelog.wire.errors import (
 
 from ...awaiting import settle, until
 from ...coordinator.metadata.metadata_cluster import topic_id
+from ..counted_lines import LINES_A_SLICE, CountingLoop, Lines
 from .small_cluster import SmallCluster, running_cluster
 
 
@@ -272,6 +275,36 @@ async def test_controller_request_that_is_long_is_split_and_its_results_joined(
     with pytest.raises(PolicyViolation):
         topic = NewTopic("huge", topic_id("huge"), assignments=huge)
         await cluster.clients[2].submit(CreateTopics((topic,)))
+
+
+def test_results_that_are_due_at_once_are_encoded_for_peers_over_many_loop_turns() -> None:
+    """One write of the journal may commit the long commands of many brokers."""
+    lines = Lines()
+
+    async def test() -> None:
+        committed = asyncio.Event()
+
+        async def submit(command: bytes, *, timeout_ms: float = 0) -> Result:
+            await committed.wait()
+            return Result(items=(Item(name="unknown"),) * ITEMS_MAX)
+
+        command = encode_command(DeleteTopics((TopicReference("unknown"),) * ITEMS_MAX))
+        replies: list[bytes] = []
+        async with running_cluster(work=lambda: SlicedWork(lines.clock)) as cluster:
+            cluster.groups[1].submit = submit
+            with lines.counted():
+                for peer in range(50):
+                    handle = cluster.links[1].handlers[PeerMessage.ADMIN]
+                    handle(peer, command, [], lambda header, _: replies.append(header))
+                await until(lambda: cluster.services[1]._asked == 50)
+                committed.set()
+                await until(lambda: len(replies) == 50)
+        results = [decode_result(decode_message(ControllerReply, each).payload) for each in replies]
+        assert all(len(result.items) == ITEMS_MAX for result in results)
+
+    with asyncio.Runner(loop_factory=lambda: CountingLoop(lines)) as runner:
+        runner.run(test())
+    assert lines.longest < 20 * LINES_A_SLICE, lines.busiest
 
 
 async def test_controller_service_that_is_stopped_forwards_requests_and_proposes_nothing(

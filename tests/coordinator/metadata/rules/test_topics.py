@@ -3,7 +3,9 @@
 import pytest
 
 from oncelog.coordinator.metadata.commands import (
+    ITEMS_MAX,
     BeginControlledShutdown,
+    Command,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -12,11 +14,14 @@ from oncelog.coordinator.metadata.commands import (
     TopicReference,
     encode_command,
 )
-from oncelog.coordinator.metadata.results import Item
+from oncelog.coordinator.metadata.results import Item, Result
+from oncelog.runtime.steps import Steps
 from oncelog.wire.errors import ErrorCode
 
 from ....node.counted_calls import calls_of
 from ..metadata_cluster import MetadataCluster, topic_id
+
+ID = bytes(16)
 
 
 @pytest.fixture
@@ -243,6 +248,32 @@ def test_topic_with_600_partitions_is_created_by_one_small_command(
     calls = calls_of(lambda: cluster.state.apply(command, 100, 1))
     assert len(cluster.state.topics["t"].partitions) == 600
     assert calls < 600 * 40
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        CreateTopics(tuple(NewTopic(f"?{n}", topic_id(f"?{n}"), 1, 1) for n in range(ITEMS_MAX))),
+        CreatePartitions(tuple(MorePartitions(f"unknown-{n}", 2, None) for n in range(ITEMS_MAX))),
+        DeleteTopics(tuple(TopicReference(f"unknown-{n}") for n in range(ITEMS_MAX))),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_refused_topics_of_one_command_are_applied_in_short_steps(
+    cluster: MetadataCluster, command: Command
+) -> None:
+    results: list[Result] = []
+
+    def apply() -> Steps[None]:
+        results.append((yield from cluster.state.apply_steps(encode_command(command, ID), 100)))
+        yield
+
+    steps, calls = apply(), list[int]()
+    while not results:
+        calls.append(calls_of(lambda: next(steps)))
+    (result,) = results
+    assert len(result.items) == ITEMS_MAX and all(item.error for item in result.items)
+    assert max(calls) < 25 * ITEMS_MAX, calls
 
 
 def extend(cluster: MetadataCluster, wanted: MorePartitions) -> Item:
