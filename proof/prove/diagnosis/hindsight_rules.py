@@ -134,35 +134,36 @@ class PassedOver(FindingRule):
 
 
 class OffsetsApart(FindingRule):
-    """The rule offsets-outside-transaction, for an application without transactions.
+    """The rule offsets-outside-transaction, where no offsets are sent to a transaction.
 
-    The rule is violated if outputs are wrong, the application writes to Kafka, and each of its
-    groups commits by plain OffsetCommits.
+    The rule is violated if outputs are wrong, the application writes to Kafka, and its groups send
+    plain OffsetCommits. One commit is enough then, while `PlainCommits` waits for a habit.
     """
 
     def __init__(self) -> None:
         self._groups = dict[str, None]()
-        self._writes = self._has_transactions = False
+        self._writes = self._has_transactions = self._sends_offsets = False
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
             self._writes = True
             self._has_transactions |= any(batch.is_transactional for batch in seen.batches)
         elif isinstance(seen, SeenTxnOffsetCommit):
-            self._has_transactions = True
+            self._sends_offsets = True
         elif isinstance(seen, SeenOffsetCommit):
             self._groups[seen.group] = None
         elif isinstance(seen, SeenVerdict) and (seen.doubled or seen.lost or seen.wrong_finals):
-            if self._has_transactions or not self._writes or seen.is_sink:
+            if self._sends_offsets or not self._writes or seen.is_sink:
                 return
+            beside = (
+                "no transaction that writes the output got offsets"
+                if self._has_transactions
+                else "the output is written without transactions; idempotence alone does not mend "
+                "this"
+            )
             for group in self._groups:
-                tell(
-                    "offsets-outside-transaction",
-                    seen,
-                    group,
-                    f"group {group}: OffsetCommit, and the output is written without "
-                    "transactions; idempotence alone does not mend this",
-                )
+                evidence = f"group {group}: OffsetCommit, and {beside}"
+                tell("offsets-outside-transaction", seen, group, evidence)
 
 
 class SinkNotAtomic(FindingRule):

@@ -378,6 +378,19 @@ def new_id_after_a_slow_commit() -> History:
     yield app.produce(app.offset)
 
 
+def offsets_outside_in_a_short_run() -> History:
+    """Too few commits for a habit, but one of two instances was killed before its commit."""
+    app = yield from started()
+    other = replace(
+        app, instance="instance-2", name="billing-2", connections=(next(IDS), next(IDS))
+    )
+    yield from other.start()
+    yield from other.transaction(with_offsets=False)
+    yield from app.transaction(with_offsets=False)
+    yield app.commit(app.offset)
+    yield s.SeenVerdict(**app.at(0), doubled=3)
+
+
 def plain_output_that_is_doubled() -> History:
     app = Application(name="", producer_id=-1)
     yield from app.start()
@@ -483,6 +496,7 @@ def min_insync_1() -> History:
 
 WRONG: list[tuple[object, set[str]]] = [
     (offsets_outside, {"offsets-outside-transaction"}),
+    (offsets_outside_in_a_short_run, {"offsets-outside-transaction"}),
     (auto_commit_beside_transactions, {"auto-commit", "offsets-outside-transaction"}),
     (auto_commit_of_a_plain_producer, {"auto-commit"}),
     (commit_before_output, {"commit-before-output"}),
@@ -542,6 +556,16 @@ def test_diagnosis_of_each_mistake_names_exactly_that_mistake(history, names) ->
     for found in diagnosis.findings:
         assert found.evidence
         assert any(found.kind.section in line for line in found.lines())
+
+
+def test_diagnosis_of_doubled_output_with_offsets_in_transactions_names_no_plain_commit() -> None:
+    """A group of another purpose commits, and the doubled records have another cause."""
+    diagnosis, app = Diagnosis(), Application()
+    for seen in (*app.start(), *app.run(3)):
+        diagnosis.see(seen)
+    diagnosis.see(replace(app.commit(1), group="reads-settings"))
+    diagnosis.see(s.SeenVerdict(**app.at(0), doubled=3))
+    assert diagnosis.names == set()
 
 
 def test_diagnosis_finding_of_every_kind_has_a_wrong_history() -> None:
