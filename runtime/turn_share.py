@@ -12,7 +12,8 @@ advance, by an estimate. Jobs in slices have their own share (`sliced_work`). Me
 brokers are never queued here.
 
 A callback in each turn costs two microseconds, so the callback is registered only while something
-waits. Otherwise a new turn is assumed if no request has run for IDLE_S.
+waits. Otherwise a new turn is assumed if no request has run for IDLE_S. A running request also asks
+for the share of its answer, which never begins a new turn.
 """
 
 import asyncio
@@ -35,14 +36,18 @@ class TurnShare:
         self._deadline = 0.0
         self.began_s = 0.0  # the time of the last `is_spent`
         self._ended_s = -inf  # the time at which the last action ended
+        self._running = 0  # actions that have begun and not ended; the inner ones are of the outer
         self._is_counting = False  # True if `_next_turn` will be called
 
     def is_spent(self) -> bool:
         """Return whether new work must wait for a later turn; call `ended` after work."""
         now = self.began_s = self.clock()
-        if not self._is_counting and now > self._ended_s + IDLE_S:
+        if not self._running and not self._is_counting and now > self._ended_s + IDLE_S:
             self._deadline = now + SHARE_S
-        return now >= self._deadline
+        if now >= self._deadline:
+            return True
+        self._running += 1
+        return False
 
     def has_room(self) -> bool:
         """Return whether a long piece of work has time left; otherwise it must run elsewhere."""
@@ -52,6 +57,8 @@ class TurnShare:
     def ended(self) -> None:
         """Record the end of an action, which is complete or continues by itself."""
         self._ended_s = self.clock()
+        if self._running:
+            self._running -= 1
 
     def put(self, action: Callable[[], object], *, is_early: bool = False) -> None:
         """Run an action in a later turn, after all waiting actions or only after the early ones."""
@@ -93,14 +100,18 @@ class TurnShare:
     def _next_turn(self) -> None:
         """Begin a turn; the loop calls this before it polls its sockets again."""
         self._is_counting = False
+        self._running = 0  # also if a caller found room and had nothing to do
         self._deadline = self.clock() + SHARE_S
         if self._waiting or self._early:
             self._count()
+            kept_s = 0.0
             if self._early:
                 self._serve(self._early, SHARE_S / 2)
-                if self._waiting:  # the others get their half, however much was charged
-                    self._deadline = max(self._deadline, self.clock() + SHARE_S / 2)
+                # the others, and nothing else, get their half, however much was charged
+                kept_s = max(0.0, self.clock() + SHARE_S / 2 - self._deadline)
+            self._deadline += kept_s
             self._serve(self._waiting)
+            self._deadline -= kept_s
             self._serve(self._early)
 
     def _serve(self, line: deque[Callable[[], object]], kept_s: float = 0.0) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from oncelog.node.groups.shard import ShardState
 from oncelog.node.handlers.api_table import served_apis
+from oncelog.node.handlers.metadata.auto_creation import OFFSETS_TOPIC
 from oncelog.node.listener.dispatch import BODY_AT_ONCE_BYTES_MAX
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import fetch as fetch_messages
@@ -56,6 +58,12 @@ class Served(CountedBroker):
                 client.close()
         await until(lambda: not server.connection_count)
 
+    async def coordinate(self) -> None:
+        """Lead the groups, so that their requests get farther than to NOT_COORDINATOR."""
+        await self.broker.create(OFFSETS_TOPIC, 1, topic_id=b"offsets".ljust(16))
+        groups = self.broker.services.groups
+        await until(lambda: [s.state for s in groups.shards] == [ShardState.SERVING])
+
     async def too_long(self, clients: list[socket.socket]) -> list[tuple[str, int]]:
         """Await an answer for each client, and return the busiest functions of a too long turn."""
         with self.lines.counted():
@@ -84,6 +92,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         unknown_topics=ITEMS[0],
         lines_a_slice=LINES_A_SLICE,
     )
+    served.runner.run(served.coordinate())
     yield served
     served.stop()
 
@@ -148,14 +157,15 @@ def test_commands_that_one_write_commits_are_answered_over_many_loop_turns(
 
 
 def test_append_that_completes_many_fetches_takes_many_loop_turns(served: Served) -> None:
-    wanted = [FetchPartition(index, 0, 1 << 20) for index in range(PARTITIONS)]
-    waiting = FetchRequest(20_000, 1, [FetchTopic("topic-0", None, wanted)])
     record = encode_batch([Record(0, 0, None, b"value")])
     appended = ProduceRequest(
         None, 1, 1_000, [ProduceTopic("topic-0", None, [ProducePartition(0, record)])]
     )
 
     async def test() -> list[tuple[str, int]]:
+        logs = (served.broker.replicas.partition("topic-0", i).log for i in range(PARTITIONS))
+        ends = [FetchPartition(i, log.log_end_offset, 1 << 20) for i, log in enumerate(logs)]
+        waiting = FetchRequest(20_000, 1, [FetchTopic("topic-0", None, ends)])
         async with served.clients(READERS + 1) as (writer, *readers):
             for reader in readers:
                 body = b"".join(fetch_messages.encode_request(waiting, FETCH_VERSION))

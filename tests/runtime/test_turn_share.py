@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -143,6 +144,62 @@ async def test_turn_share_early_actions_that_charge_whole_turns_leave_turns_to_o
     names = [name for name, _ in counted.done]
     assert names[0] == "new"
     assert "old" in names
+
+
+async def test_turn_share_time_kept_for_waiting_actions_is_not_left_to_early_ones() -> None:
+    """The answer of each long first request waits, and takes no time."""
+    counted = Counted()
+    share = counted.share
+
+    def begin() -> None:
+        counted.act("new")
+        counted.act("new")
+        share.do(lambda: counted.done.append(("answer", counted.turn)))
+
+    for _ in range(4):
+        share.put(begin, is_early=True)
+    await counted.turns(8)
+    turns = [turn for name, turn in counted.done if name == "new"]
+    assert len(turns) == 8 and max(map(turns.count, turns)) == 2
+    assert [name for name, _ in counted.done].count("answer") == 4
+
+
+@pytest.mark.parametrize("inner", ["do", "has_room", "room"])
+async def test_turn_share_asked_within_a_long_action_does_not_begin_anew(inner: str) -> None:
+    """A request asks for the share of its answer when it has run for a while."""
+    counted = Counted()
+    share = counted.share
+
+    def act(name: str) -> None:
+        counted.act(name)
+        if inner == "do":
+            share.do(lambda: None)
+            counted.clock.now_s += 2 * IDLE_S
+            share.do(lambda: None)
+        elif inner == "has_room":
+            share.has_room()
+        else:
+            with suppress(StopIteration):
+                share.room().send(None)
+
+    for name in "abcd":
+        share.do(partial(act, name))
+    assert [name for name, _ in counted.done] == ["a", "b"]
+    await counted.turns(3)
+    assert [name for name, _ in counted.done] == ["a", "b", "c", "d"]
+
+
+async def test_turn_share_asked_without_an_action_is_renewed_in_the_next_turn() -> None:
+    """A caller that found room may have nothing to do."""
+    counted = Counted()
+    for _ in range(3):
+        assert counted.share.has_room()
+    counted.do("a")
+    counted.do("b")
+    await counted.turns(1)
+    counted.clock.now_s += 2 * IDLE_S
+    counted.do("c")
+    assert counted.done == [("a", 0), ("b", 0), ("c", 1)]
 
 
 async def test_turn_share_actions_during_long_work_belong_to_the_running_share() -> None:
