@@ -38,7 +38,7 @@ def end_all_of_user(purge: bool) -> int:
             told = told_by_system(problem) if isinstance(problem, OSError) else None
             say(f"not ended: {found.data}: {told or problem}")
     if orphans := end_orphans():
-        say(f"ended: {orphans} processes whose command had been killed")
+        say(f"ended: {orphans} processes of killed commands")
     if not clusters and not orphans:
         say("nothing of this user runs")
     return 1 if problems else 0

@@ -40,7 +40,7 @@ def _print(status: "ClockStatus", format: str) -> None:
     shown = datetime.fromtimestamp(status.now_ms / 1000, UTC).isoformat(" ", "milliseconds")
     ahead = timedelta(milliseconds=status.advanced_ms)
     lines = [f"the cluster's clock shows {shown}: it was advanced by {ahead} in all"]
-    lines += [f"node {i} has not looked yet for what is over" for i in status.behind]
+    lines += [f"node {i} has not yet checked for expired items" for i in status.behind]
     fields = {
         "now": shown,
         "now_ms": status.now_ms,

@@ -373,7 +373,7 @@ def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
 def heal(*, data: Data = DEFAULT_DATA) -> None:
     """Restore all links, resume paused nodes, and start stopped nodes."""
     open_cluster(data).heal()
-    tell("all nodes run, all links are whole")
+    tell("all nodes run, and all links work")
 
 
 def node(
@@ -475,4 +475,4 @@ def _successor(cluster: "Cluster", role: str, old: int, killed_at: float) -> str
             if (new := cluster.resolve(role)) != old:
                 return f" -> {new} in {(time.monotonic() - killed_at) * 1000:.0f} ms"
         time.sleep(0.01)
-    return ", and nobody took over in 15 s"
+    return ", and no node took over in 15 s"

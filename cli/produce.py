@@ -94,7 +94,7 @@ async def produce(
 
     name, where = _place(topic, partition)
     if sum((json, whole, key_separator is not None)) > 1:
-        raise Failure("--json, --whole and --key-separator are three ways to read.", exit_code=2)
+        raise Failure("--json, --whole and --key-separator cannot be combined.", exit_code=2)
     if key is not None and key_separator is not None:
         raise Failure("--key is the key of all; --key-separator finds one a line.", exit_code=2)
     sources = _sources(files)

@@ -62,7 +62,7 @@ def _brokers(before: ClusterFacts, after: ClusterFacts, at_ms: int) -> Iterator[
     for node in sorted(old.keys() | new.keys()):
         was, is_now = old.get(node, True), new.get(node, True)
         if was != is_now:
-            words = "is fenced or gone: it serves nobody" if is_now else "serves"
+            words = "is fenced or stopped, and serves no client" if is_now else "serves"
             yield ClusterEvent(at_ms, "broker", f"node {node}", f"node {node} {words}", "/")
 
 

@@ -60,7 +60,7 @@ async def _follow(query: Query, watched: "WatchedCluster", seconds: float | None
     end_s = None if seconds is None else time.monotonic() + seconds
     try:
         if query.format != "json":
-            how = "looks every 2 s" if watched.own is None else "reads the logs of the nodes"
+            how = "checks every 2 s" if watched.own is None else "reads the logs of the nodes"
             say(f"{how}; Ctrl-C ends it")
         while end_s is None or time.monotonic() < end_s:
             left_s = 3600.0 if end_s is None else end_s - time.monotonic()

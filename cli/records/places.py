@@ -83,7 +83,7 @@ def start_of(place: LogPlace, start: int, end: int, at_time: int | None) -> int:
 
 def _range(start: int, end: int) -> str:
     if start == end:
-        return f"it is empty, and goes on at offset {end}"
+        return f"it is empty, and its next offset is {end}"
     return f"it has offsets {start} to {end - 1}"
 
 

@@ -215,7 +215,9 @@ def _open_lock(data: Path) -> int:
         require_ours(data)
         return opener(str(data / LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     except (FileExistsError, NotADirectoryError):
-        raise Failure(f"{data} is a file or lies in one; --data wants a directory.") from None
+        raise Failure(
+            f"{data} is a file, or is inside of one. Give a directory with --data."
+        ) from None
     except OSError as problem:
         if problem.errno == errno.ELOOP:
             raise Failure(f"{data / LOCK_FILE} cannot be opened: it is a link.") from None

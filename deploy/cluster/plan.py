@@ -93,8 +93,8 @@ class ClusterPlan:
             )
         if len(known.nodes) != self.nodes:
             raise Failure(
-                f"{data} holds a cluster of {len(known.nodes)} nodes, not {self.nodes}; the number "
-                "of voters is fixed for a cluster's life. Leave --nodes out to start it as it is, "
+                f"{data} holds a cluster of {len(known.nodes)} nodes, not {self.nodes}; the "
+                f"number of voters cannot change. Leave --nodes out to start it as it is, "
                 "or choose another --data."
             )
         layout.require_same_cluster(data, known)

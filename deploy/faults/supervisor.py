@@ -209,7 +209,7 @@ class Supervisor:
         with contextlib.suppress(FileNotFoundError):  # the logs were removed meanwhile
             lines = self.log(name).read_text(errors="replace").strip().splitlines()
         return (
-            f"its last words: {lines[-1] if lines else '(none)'}. The whole log: {self.log(name)}"
+            f"its last output: {lines[-1] if lines else '(none)'}. The whole log: {self.log(name)}"
         )
 
     # --- threads

@@ -118,8 +118,8 @@ def why(facts: PartitionFacts) -> Explanation:
         heading = f"{facts.name}: nothing is open; everything up to offset {high} can be read."
     else:
         heading = (
-            f"{facts.name}: readers of committed data stop at offset {stable}; "
-            f"the log goes on to {high}."
+            f"{facts.name}: readers of committed data stop at offset {stable}. The high "
+            f"watermark is {high}."
         )
         if facts.holders:
             first = facts.holders[0]
@@ -262,7 +262,10 @@ def _end_of_decided(
 
 def _end_of_hanging(producer: PartitionProducer, partition: TopicPartition) -> list[Line]:
     return [
-        ("will end", "when the partition's leader detects it, if it looks for hanging ones"),
+        (
+            "will end",
+            "when the partition's leader detects it, if it searches for hanging transactions",
+        ),
         (
             "to end it",
             shell_command(
@@ -345,7 +348,7 @@ def _progress(facts: PartitionFacts, group: GroupFacts) -> str:
     if behind <= 0:
         return f"{done}: all that is committed has been read"
     if facts.log_start is not None and group.committed < facts.log_start:
-        return f"{done}, and the log begins at {facts.log_start}: its reader starts anew"
+        return f"{done}, and the log begins at {facts.log_start}, so its reader starts again"
     return f"{done}: {behind} offsets behind what can be read"
 
 

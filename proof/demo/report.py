@@ -140,7 +140,7 @@ def _faults(report: DemoReport) -> str:
     listed = ", ".join(f"{t:.0f}" for t in times)
     return (
         f"{len(report.faults)} faults hit {opened} open transactions and {unanswered} batches in "
-        f"flight, of which {again} were sent again\nafter kills it went on in (ms): {listed}"
+        f"flight, of which {again} were sent again\nwrites continued after kills in (ms): {listed}"
     )
 
 

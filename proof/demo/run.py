@@ -274,6 +274,6 @@ class Demo:
 
 def describe(report: FaultReport) -> str:
     effect = report.effect
-    took = f"; it went on after {effect.failover_ms:.0f} ms" if effect.failover_ms else ""
+    took = f"; writes continued after {effect.failover_ms:.0f} ms" if effect.failover_ms else ""
     hit = f"{effect.open_transactions} open transactions, {report.batches.unanswered} batches"
     return f"{effect.what}{took}; hit {hit} in flight"

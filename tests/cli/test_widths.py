@@ -208,7 +208,9 @@ def test_catalogue_table_on_a_narrow_terminal_fits(on_screen, width: int) -> Non
     assert not broken(on_screen(width, lambda: show(catalogue_rows(), "table")), width)
 
 
-SENTENCE = "readers of committed data stop at offset 200; the log goes on to 251, and so on and on."
+SENTENCE = (
+    "readers of committed data stop at offset 200. The high watermark is 251, and so on and on."
+)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

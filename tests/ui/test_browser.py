@@ -82,12 +82,12 @@ async def test_partition_view_that_is_open_shows_new_records_without_a_reload(
 ) -> None:
     async with browser(tmp_path) as (opened, chrome, producer):
         await asyncio.to_thread(chrome.go, "/topics/orders/0")
-        await asyncio.to_thread(chrome.shows, "stop at offset 0; the log goes on to 3.")
+        await asyncio.to_thread(chrome.shows, "stop at offset 0. The high watermark is 3.")
         await asyncio.to_thread(chrome.driver.execute_script, "window.here = 1")
         await producer.send("orders", value=b"more", partition=0)
         await producer.flush()
         end = (await opened.admin.list_offsets({("orders", 0): LATEST}))[("orders", 0)]
-        await asyncio.to_thread(chrome.shows, f"the log goes on to {end}.")
+        await asyncio.to_thread(chrome.shows, f"The high watermark is {end}.")
         await producer.commit_transaction()
         await asyncio.to_thread(chrome.shows, "nothing is open; everything up to offset 5")
         assert await asyncio.to_thread(chrome.driver.execute_script, "return window.here") == 1

@@ -114,7 +114,7 @@ def test_partition_document_has_both_lags_of_each_group() -> None:
     (reader,) = row["groups"]
     assert (reader["lag"], reader["lag_to_last_stable"]) == (20, 0)
     assert row["held_back"] == 20
-    assert "stop at offset 10; the log goes on to 30" in row["why"]["heading"]
+    assert "stop at offset 10. The high watermark is 30" in row["why"]["heading"]
 
 
 def test_open_transaction_unknown_to_all_coordinators_is_shown_as_hanging() -> None:

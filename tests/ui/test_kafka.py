@@ -26,7 +26,7 @@ async def test_stuck_reader_is_explained_and_its_transaction_aborted(kafka_as_it
         await until(lambda: (topic, 0) in facts.facts.holders, SEEN_S)
         await until(lambda: f"{topic}-readers" in facts.facts.groups, SEEN_S)
         page = (await opened.visitor.get(f"/topics/{topic}/0")).body
-        assert "readers of committed data stop at offset 0; the log goes on to 3." in page
+        assert "readers of committed data stop at offset 0. The high watermark is 3." in page
         assert f'href="/transactions/{quote(name)}"' in page
         assert "holds the rest open" in (await opened.visitor.get(f"/groups/{topic}-readers")).body
         body = urlencode({"transactional_id": name, "confirm": name})

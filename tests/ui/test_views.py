@@ -51,7 +51,7 @@ async def test_partition_view_with_an_open_transaction_equals_the_answers_of_the
         assert holder["first_offset"] == 3
         assert not holder["is_hanging"]
         page = (await opened.visitor.get("/topics/orders/0")).body
-        assert "readers of committed data stop at offset 3; the log goes on to 6." in page
+        assert "readers of committed data stop at offset 3. The high watermark is 6." in page
         assert 'href="/transactions/app-1"' in page
         await producer.abort_transaction()
         await producer.close()

@@ -23,7 +23,7 @@ def do_fault(cluster: Cluster, kind: str, target: str) -> str:
     """
     if kind == "heal":
         cluster.heal()
-        return "All nodes run, and all links are whole."
+        return "All nodes run, and all links work."
     act = KINDS.get(kind)
     if act is None:
         raise Failure(f"There is no fault of this kind. Kinds are {', '.join(KINDS)} and heal.")
@@ -57,7 +57,7 @@ def _pause(cluster: Cluster, target: str) -> str:
 
 
 def _resume(cluster: Cluster, target: str) -> str:
-    return f"Node {cluster.resume(target)} goes on: its process is in state T no more."
+    return f"Node {cluster.resume(target)} continues. Its process is no longer in state T."
 
 
 def _cut(cluster: Cluster, target: str) -> str:

@@ -146,7 +146,7 @@ def _members(group: Document) -> Html:
         for each in group["members"][:ROWS_MAX]
     ]
     headings = ("Member", "Instance", "Client", "Host", "Epoch", "Partitions", "Waits")
-    body = table("Members", headings, rows, numbers=(4, 5), empty="nobody reads for it")
+    body = table("Members", headings, rows, numbers=(4, 5), empty="no consumer reads for it")
     words = more(len(group["members"]) - ROWS_MAX, "/api/groups")
     return section("members", "Members", body, words)
 

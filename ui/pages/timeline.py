@@ -37,7 +37,7 @@ def timeline_page(
     about = (
         "Events come from the logs of the nodes."
         if has_logs
-        else "Events are told by the difference of two looks, every few seconds."
+        else "Events are found by comparing the state of the cluster every few seconds."
     )
     if window is None:
         ends = min(started_ms, found[-1]["at_ms"] if found else started_ms), frame.now_ms
@@ -82,7 +82,7 @@ def _where(window: TimeWindow | None, ends: tuple[int, int], now_ms: int) -> Htm
         method="get",
         class_="where",
     )
-    return element("section", form, _steps(window, now_ms), aria_label="Which time to look at")
+    return element("section", form, _steps(window, now_ms), aria_label="The shown period")
 
 
 def _steps(window: TimeWindow | None, now_ms: int) -> Html:

@@ -102,7 +102,7 @@ def topic_page(frame: PageFrame, topic: str, partitions: Document) -> str:
     body = table(f"Partitions of {topic}", headings, rows, numbers=(0, 3, 4, 5, 6, 7))
     words = more(len(found) - PARTITIONS_MAX, "/api/partitions")
     since = as_of(
-        "Log starts are asked for every 10 s; these are", partitions["log_starts_as_of_ms"]
+        "Log starts are requested every 10 s. These are", partitions["log_starts_as_of_ms"]
     )
     return page(frame, topic, section("partitions", "Partitions", body, words, since))
 
@@ -244,5 +244,5 @@ def _replicas_of(row: Document, as_of_ms: int) -> Html:
     ]
     headings = ("Replica", "Role", "ISR", "Offsets behind", "Size")
     body = table("Replicas", headings, rows, numbers=(3, 4))
-    since = as_of("Offsets behind and size are asked for every 10 s; these are", as_of_ms)
+    since = as_of("Offsets behind and sizes are requested every 10 s. These are", as_of_ms)
     return section("replicas", "Replicas", body, since)

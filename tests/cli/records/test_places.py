@@ -69,5 +69,5 @@ def test_consume_start_beyond_the_log_is_out_of_range(number: int) -> None:
 
 
 def test_consume_start_in_an_empty_log_is_out_of_range() -> None:
-    with pytest.raises(OutOfRange, match="empty, and goes on at offset 10"):
+    with pytest.raises(OutOfRange, match="empty, and its next offset is 10"):
         start_of(LogPlace("offset", 0), 10, 10, None)

@@ -69,7 +69,7 @@ def test_why_without_an_open_transaction_names_the_end_offset_of_readable_record
 def test_why_with_an_open_transaction_names_its_age_and_its_timeout():
     explanation = why(held(PartitionTransaction(PRODUCER, ONGOING)))
     assert explanation.heading == (
-        "orders/0: readers of committed data stop at offset 200; the log goes on to 1663."
+        "orders/0: readers of committed data stop at offset 200. The high watermark is 1663."
     )
     assert explanation.lines == (
         (
