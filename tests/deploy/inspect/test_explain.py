@@ -207,7 +207,7 @@ def test_why_of_a_group_at_the_last_stable_offset_reports_all_committed_records_
 
 
 def test_why_of_a_group_below_the_log_start_reports_that_offsets_are_reset():
-    assert "starts anew" in of_group(replace(CLEAN, log_start=1200))["group"]
+    assert "starts again" in of_group(replace(CLEAN, log_start=1200))["group"]
 
 
 def test_why_of_a_group_with_unstable_offsets_names_the_transaction_once():
