@@ -71,7 +71,7 @@ def index_by_path() -> AbstractContextManager[Any]:
 
     def job(self: Any, directory: Any, segments: Any, *given: Any, **kinds: Any) -> Any:
         made: Any = sound(self, directory, segments, *given, **kinds)
-        made._files += [
+        made.files += [
             _Tail(i) for i in (segments.active.offset_index, segments.active.time_index)
         ]
         return made
