@@ -20,10 +20,14 @@ from .patching import replaced, together
 
 def early_commits() -> AbstractContextManager[Any]:
     """An OffsetCommit is answered when the leader has it (KAFKA-20634)."""
+    sound = GroupCoordinator.append_then
 
-    def append_then(self: Any, shard: Any, batch: Any, replayed: Any) -> None:
-        self._append(shard, batch)
+    def append_then(self: Any, shard: Any, batch: Any, replayed: Any, **kinds: Any) -> int:
+        if kinds:  # records of a group
+            return sound(self, shard, batch, replayed, **kinds)
+        info = self._append(shard, batch)
         replayed(None)
+        return info.last_offset + 1
 
     return replaced(GroupCoordinator, "append_then", append_then)
 
