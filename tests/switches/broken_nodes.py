@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 from oncelog.coordinator.controller import controller
 from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
@@ -11,6 +11,7 @@ from oncelog.node.partitions.logs import DirectoryJob, Logs
 from oncelog.storage import disk_guard
 from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.disk_guard import DiskGuard
+from oncelog.storage.flush_job import FlushJob, OpenPath
 from oncelog.storage.log_durability import Durability
 from oncelog.storage.segments.entry_file import EntryFile
 
@@ -69,11 +70,10 @@ def index_by_path() -> AbstractContextManager[Any]:
     """A flush writes indexes by path, and a log truncated meanwhile grows again immediately."""
     sound = Durability.job
 
-    def job(self: Any, directory: Any, segments: Any, *given: Any, **kinds: Any) -> Any:
-        made: Any = sound(self, directory, segments, *given, **kinds)
-        made.files += [
-            _Tail(i) for i in (segments.active.offset_index, segments.active.time_index)
-        ]
+    def job(self: Any, directory: Any, segments: Any, *given: Any, **kinds: Any) -> FlushJob:
+        made = sound(self, directory, segments, *given, **kinds)
+        indexes = segments.active.offset_index, segments.active.time_index
+        made.files += cast("list[OpenPath]", [_Tail(index) for index in indexes])
         return made
 
     return together(
