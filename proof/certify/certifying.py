@@ -196,7 +196,9 @@ def _one(
         try:
             outcome = Run(settings, None, say).go()
         except Failure as problem:  # it never worked, or something of ours did not
-            why = str(problem).splitlines()[0].replace(str(name), "{state}")
+            why, *words = str(problem).replace(str(name), "{state}").splitlines()
+            for line in words:  # a verdict holds no output of programs, since it may hold paths
+                say(line)
             return CertifiedRun(
                 seed=seed,
                 cluster=cluster,

@@ -247,6 +247,15 @@ def test_certify_output_topic_named_after_its_input_follows_the_run(folder: Path
     assert values["outputs"] == ("mine-1-abc.mine-1-abc-in",)
 
 
+def test_certify_program_that_never_works_is_told_with_its_last_words(folder: Path) -> None:
+    (folder / "copier.py").write_text("raise SystemExit('no such broker setting')\n")
+    said: list[str] = []
+    fields = certify(read_recipe(folder), [1], folder / "out", say=said.append)
+    assert any("no such broker setting" in line for line in said), said
+    (run,) = fields["runs"]
+    assert run["verdict"] == "NO RUN" and "no such broker setting" not in run["why"]
+
+
 GO_PROGRAM = """package main
 
 import (
