@@ -249,7 +249,7 @@ def logs(
         Parameter(help="Set the log level of the node until it stops."),
     ] = None,
     logger: Annotated[
-        str, Parameter(help="Set --level for this logger and those below it.")
+        str, Parameter(help="Set the --level of this logger and of its child loggers.")
     ] = ALL_LOGGERS,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
@@ -347,7 +347,7 @@ def partition(
     /,
     *,
     one_way: Annotated[
-        bool, Parameter(help="Cut only messages from left to right.", negative=())
+        bool, Parameter(help="Cut only messages from the first group to the second.", negative=())
     ] = False,
     data: Data = DEFAULT_DATA,
 ) -> None:

@@ -145,7 +145,7 @@ The columns mean:
 - *seeds*: the number of seeds with which the bug was found, of all seeds. A scenario of Raft tries
   up to 60 histories for a seed.
 - *s*: the time of the longest run in seconds, including the verdict.
-- *without it*: the findings in the same scenario, with the same seeds, without the bug.
+- *without it*: the findings of the same scenario and seeds in the original code, without the bug.
 - *by chance*: the seed with which a random simulation finds the bug, and the CPU seconds until then
   (`--chance S`). The simulation was not tuned for these seeds. This column measures the simulation,
   not the judge.
