@@ -22,7 +22,7 @@ NOBODY = -1
 
 
 def first_marker_only() -> AbstractContextManager[Any]:
-    """The coordinator sends the marker to the first partition of a transaction only."""
+    """The coordinator sends the marker only to the first partition of a transaction."""
     sound = MarkerSender.send
 
     def send(self: Any, task: Any, partitions: Iterable[Any]) -> None:
@@ -49,7 +49,7 @@ def early_offsets() -> AbstractContextManager[Any]:
 
 
 def forgotten_vote() -> AbstractContextManager[Any]:
-    """A vote is given, and not written down."""
+    """A vote is sent, but not written to disk."""
 
     def remember(self: Any, term: int, votedForNodeId: int | None) -> None:
         self._term = term
@@ -60,7 +60,7 @@ def forgotten_vote() -> AbstractContextManager[Any]:
 
 
 def no_sync() -> AbstractContextManager[Any]:
-    """Decisions are written and not synced."""
+    """Decisions are written, but not synced."""
 
     def write(self: Any, batch: Any) -> None:
         for segment, position, number, records in batch.frames:
@@ -72,7 +72,7 @@ def no_sync() -> AbstractContextManager[Any]:
 
 
 def no_connection_fence() -> AbstractContextManager[Any]:
-    """An EndTxn is executed on any connection, also on an old one."""
+    """An EndTxn is executed on any connection, even on an old one."""
     return together(
         replaced(TransactionCoordinators, "_check_connection", lambda *_: None),
         replaced(TransactionCoordinators, "_refuse_connection", lambda *_: None),
@@ -80,7 +80,7 @@ def no_connection_fence() -> AbstractContextManager[Any]:
 
 
 def reused_producer_ids() -> AbstractContextManager[Any]:
-    """Every broker is given the same block of producer ids."""
+    """Every broker gets the same block of producer ids."""
 
     def take(self: Any, _count: int) -> int:
         self._changes.others_changed = True
@@ -90,7 +90,7 @@ def reused_producer_ids() -> AbstractContextManager[Any]:
 
 
 def same_epoch_after_timeout() -> AbstractContextManager[Any]:
-    """A transaction is aborted by its timeout, and its producer is not fenced."""
+    """A transaction is aborted at its timeout, but its producer is not fenced."""
     prepare: Callable[..., Any] = decisions._prepare
     sound = decisions.abort_transaction
 

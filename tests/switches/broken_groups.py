@@ -19,7 +19,7 @@ from .patching import replaced, together
 
 
 def early_commits() -> AbstractContextManager[Any]:
-    """An OffsetCommit is answered when the leader has it (KAFKA-20634)."""
+    """An OffsetCommit is answered when only the leader has it (KAFKA-20634)."""
     sound = GroupCoordinator.append_then
 
     def append_then(self: Any, shard: Any, batch: Any, replayed: Any, **kinds: Any) -> int:
@@ -95,7 +95,7 @@ def no_session_after_load() -> AbstractContextManager[Any]:
 
 
 def lost_replay() -> AbstractContextManager[Any]:
-    """A coordinator writes that a leaving member has nothing, and does not replay that record."""
+    """A coordinator does not replay the record that a leaving member has no partitions."""
     sound = ConsumerGroups.append
 
     def append(self: Any, group: Any, records: Any, settled: Any, turn: Any, **first: Any) -> None:
@@ -114,7 +114,7 @@ def lost_replay() -> AbstractContextManager[Any]:
 
 
 def old_pattern_result() -> AbstractContextManager[Any]:
-    """The topics matched once by a pattern are kept though new topics were created."""
+    """The topics of a pattern are not updated after new topics are created."""
     sound = heartbeats.patterns_are_due
 
     def are_due(group: Any, around: Any, new: str = "") -> bool:
@@ -125,7 +125,7 @@ def old_pattern_result() -> AbstractContextManager[Any]:
 
 
 def early_heartbeats() -> AbstractContextManager[Any]:
-    """A heartbeat of a consumer group is answered when the leader has its records."""
+    """A heartbeat of a consumer group is answered when only the leader has its records."""
     sound = TurnExecution._append_replayed
 
     def append_replayed(self: Any, shard: Any, append: Any) -> int:
@@ -144,7 +144,7 @@ def early_heartbeats() -> AbstractContextManager[Any]:
 
 
 def reused_generation() -> AbstractContextManager[Any]:
-    """A new coordinator counts the generations of a classic group from the beginning."""
+    """A new coordinator starts the generations of a classic group at the beginning."""
     sound = ClassicGroup.restored
 
     def restored(*given: Any) -> ClassicGroup:
@@ -178,7 +178,7 @@ def downgrade_in_two_batches() -> AbstractContextManager[Any]:
 
 
 def no_classic_generation() -> AbstractContextManager[Any]:
-    """The generation of a classic member is compared nowhere in a group of both protocols."""
+    """The generation of a classic member is never checked in a group with both protocols."""
     check_member, check_commit = classic_members.check_member, ConsumerGroup.check_offset_commit
 
     def epoch_of(group: Any, member_id: str, said: int) -> int:

@@ -36,7 +36,7 @@ CRC_END = 6  # of a producer snapshot: version and checksum
 
 
 def no_dedupe() -> AbstractContextManager[Any]:
-    """A batch that is sent again is appended again."""
+    """A repeated batch is appended again."""
     sound = ProducerStateTable.check
 
     def check(self: Any, header: Any, *, origin: Any = Origin.CLIENT, guard: Any = None) -> Any:
@@ -47,12 +47,12 @@ def no_dedupe() -> AbstractContextManager[Any]:
 
 
 def no_window() -> AbstractContextManager[Any]:
-    """A leader remembers a producer's next sequence, and none of its batches."""
+    """A leader keeps the next sequence number of a producer, but none of its batches."""
     return replaced(ProducerEntry, "find", lambda *_: None)
 
 
 def no_epoch_check() -> AbstractContextManager[Any]:
-    """The epoch of a producer is compared nowhere between its batch and the log."""
+    """The producer epoch of a batch is never checked."""
     sound = ProducerStateTable.check
 
     def check(self: Any, header: Any, *, origin: Any = Origin.CLIENT, guard: Any = None) -> Any:
@@ -73,7 +73,7 @@ def no_epoch_check() -> AbstractContextManager[Any]:
 
 
 def no_coordinator_epoch() -> AbstractContextManager[Any]:
-    """A marker of a former coordinator counts as one of the present coordinator."""
+    """A marker of an earlier coordinator counts like one of the current coordinator."""
 
     def judge(entry: Any, epoch: int, coordinator_epoch: int, version: int) -> Any:
         try:
@@ -85,7 +85,7 @@ def no_coordinator_epoch() -> AbstractContextManager[Any]:
 
 
 def no_prepare_index() -> AbstractContextManager[Any]:
-    """A marker of the same epochs counts whichever transaction it was decided for."""
+    """A marker with the right epochs ends any transaction, not only its own."""
     sound = MarkerWriter._append
 
     def append(self: Any, marker: Any, topic: str, index: int, _leader_epoch: int) -> Any:
@@ -104,7 +104,7 @@ def no_stable_offset() -> AbstractContextManager[Any]:
 
 
 def no_guard() -> AbstractContextManager[Any]:
-    """The coordinator is not asked whether a batch of a client before KIP-890 is awaited."""
+    """The coordinator does not verify a batch of a client without KIP-890."""
     sound = ProducerStateTable.begin_verification
 
     def begin(
@@ -121,12 +121,12 @@ def no_guard() -> AbstractContextManager[Any]:
 
 
 def early_acknowledgement() -> AbstractContextManager[Any]:
-    """acks=all is answered when the leader has the batch."""
+    """A Produce with acks=all is answered when only the leader has the batch."""
     return replaced(ReplicaManager, "wait_key", staticmethod(lambda *_: None))
 
 
 def lone_high_watermark() -> AbstractContextManager[Any]:
-    """The high watermark is the leader's log end, however far its followers are."""
+    """The high watermark is the leader's log end, even if its followers are behind."""
     sound = PartitionLeader.appended
 
     def raised(self: Any, _now_ms: int) -> int | None:
@@ -153,7 +153,7 @@ def no_truncation() -> AbstractContextManager[Any]:
 
 
 def no_flush() -> AbstractContextManager[Any]:
-    """A log with flush.messages=1 is not brought to the disk before it is acknowledged."""
+    """A record in a log with flush.messages=1 is acknowledged before it is synced."""
     sound = log_config._parsed
 
     def parsed(*configs: Any) -> Any:
@@ -173,7 +173,7 @@ def unchecked_snapshot() -> AbstractContextManager[Any]:
 
 
 def believed_time() -> AbstractContextManager[Any]:
-    """The age of a batch is taken from its header alone, and not from its records."""
+    """The age of a batch is read only from its header, not from its records."""
     sound = LeaderAppend.confirm
 
     def confirm(self: Any, header: Any, *given: Any) -> Any:
@@ -185,7 +185,7 @@ def believed_time() -> AbstractContextManager[Any]:
 
 
 def unchecked_reads() -> AbstractContextManager[Any]:
-    """Bytes of a log's files are handed out without a check."""
+    """Bytes from the files of a log are served without a check."""
     sound = log_read.check_batches
 
     def check(data: Any, from_offset: int, end_offset: int, epochs: Any, bytes_max: int) -> Any:

@@ -33,7 +33,7 @@ def shared_tables() -> AbstractContextManager[Any]:
 
 
 def latched_directory() -> AbstractContextManager[Any]:
-    """A disk that failed once for something small is never asked again."""
+    """A disk with one small failure is never used again."""
 
     def disk(self: Any) -> DiskGuard:
         return vars(self).setdefault("_guard", DiskGuard(str(self.path)))
@@ -42,7 +42,7 @@ def latched_directory() -> AbstractContextManager[Any]:
 
 
 def latched_log() -> AbstractContextManager[Any]:
-    """A log that had no room or no descriptor once has failed for good."""
+    """A log fails for good after a lack of space or file descriptors."""
     return replaced(disk_guard, "OUT_OF_RESOURCES", frozenset[int]())
 
 

@@ -43,7 +43,7 @@ def returning_group() -> AbstractContextManager[Any]:
 
 
 def believed_index() -> AbstractContextManager[Any]:
-    """An index entry is believed without a comparison with the log."""
+    """An index entry is used without a comparison with the log."""
 
     def headers_near(self: Segment, offset: int) -> Any:
         start = self.offset_index.lookup(offset)[1]
