@@ -1,7 +1,7 @@
-"""Compile modules before there are workers, each of which would compile them for itself.
+"""Compile modules before the workers start, each of which would otherwise compile them.
 
-pytest writes the asserts of a test file anew: half of what collecting costs. The next run finds
-all of it in __pycache__, also where Python is told to write no bytecode.
+pytest rewrites the asserts of a test file, which is half of the cost of its collection. The next
+run finds the results in __pycache__, even if Python is configured to write no bytecode.
 """
 
 import contextlib

@@ -68,7 +68,10 @@ def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """A Spark session of this process took SIGINT, and would call a JVM that may be gone."""
+    """Restore the SIGINT handler, which a Spark session of this process may have replaced.
+
+    The handler of Spark would call a JVM that may have ended.
+    """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -76,8 +79,8 @@ def pytest_runtest_setup() -> None:
 def _compile_plugins_once() -> None:
     """Leave the assert statements of plugin packages unchanged, since they have no tests.
 
-    pytest rewrites all modules of such a distribution, and that is the whole of ours. Where no
-    bytecode may be written, each worker would compile hundreds of them anew.
+    pytest rewrites all modules of such a distribution, which here is the whole project. If no
+    bytecode may be written, each worker would compile hundreds of modules again.
     """
     for finder in sys.meta_path:
         if isinstance(finder, AssertionRewritingHook):
@@ -86,12 +89,12 @@ def _compile_plugins_once() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests of Apache Kafka where none is wanted, and group the tests of a module.
+    """Skip unwanted tests of Apache Kafka, and group the tests of a module.
 
-    Keep the tests of a module with fixtures of its own together: else each worker sets them up.
+    The tests of a module with its own fixtures stay together, since otherwise each worker sets the
+    fixtures up. Most fixtures of a module or session are a cluster, a JVM or a large log.
 
-    A fixture of a module or session is a cluster, a JVM or a large log more often than not. A test
-    of a minute does not come last, where the other workers would wait for it.
+    A test of a minute does not run last, since the other workers would wait for its end.
     """
     if os.environ.get(_TAKES_TURNS):
         _take_turns(config, items)

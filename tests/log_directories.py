@@ -1,4 +1,4 @@
-"""Open and delete a partition in one call. Brokers do it in steps in another thread."""
+"""Open and delete a partition in one call, which brokers do stepwise in another thread."""
 
 from oncelog.runtime.steps import run_to_end
 from oncelog.storage.directory.log_directory import LogDirectory

@@ -1,8 +1,8 @@
-"""Event loops of tests, which close the transports that a test has left open and then warn.
+"""Event loops of tests, which close transports that a test has left open, and then warn.
 
-A transport that outlives its loop fails a later test, in which the garbage collector finds it. And
-where warnings are errors, `close` of a plain uvloop leaves such a transport open, and waits until
-its peer closes it.
+A transport that outlives its loop would fail a later test, in which the garbage collector finds the
+transport. If warnings are errors, `close` of a plain uvloop leaves such a transport open, and waits
+until its peer closes the connection.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _closing = threading.RLock()  # catch_warnings is for one thread at a time
 
 class UvLoop(uvloop.Loop):
     def close(self) -> None:
-        """Close the loop and all handles; warn of open ones."""
+        """Close the loop and all handles, with a warning for each open handle."""
         with _closing, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             super().close()
@@ -29,7 +29,7 @@ class UvLoop(uvloop.Loop):
 
 class SelectorLoop(asyncio.SelectorEventLoop):
     def close(self) -> None:
-        """Close the loop and all transports; warn of open ones."""
+        """Close the loop and all transports, with a warning for each open transport."""
         left: list[asyncio.Transport] = []
         if not self.is_closed():
             transports: Any = self._transports  # type: ignore[attr-defined]
@@ -44,7 +44,7 @@ class SelectorLoop(asyncio.SelectorEventLoop):
 
 
 def run_in_new_loop(work: Coroutine[Any, Any, None], *, is_uvloop: bool) -> None:
-    """Run a coroutine to its end in a loop of its own; warn of open transports if it succeeds."""
+    """Run a coroutine in a new loop, and warn of open transports after a success."""
     runner = asyncio.Runner(loop_factory=UvLoop if is_uvloop else SelectorLoop)
     try:
         runner.run(work)

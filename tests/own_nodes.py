@@ -1,7 +1,7 @@
 """Nodes that run a program of the tests, with a planted bug or a point at which they die.
 
-Only the program that Python runs differs. Environment, directory, log and pid file are a node's
-own.
+Only the program that Python runs differs from an ordinary node. Environment, directory, log and pid
+file are equal.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 def program(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of the tests as a node's program.
 
-    The last argument is the module that the node stands for, by which its process is known.
+    The last argument is the replaced module, by which the process of the node is recognized.
     """
     start = (
         f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); "

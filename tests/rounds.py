@@ -1,7 +1,7 @@
 """The cases of a large set that run in a build, a part each time and all in turn.
 
-The marks `chaos` and `soak` run whole sets. Of the tests that are marked `in_turn` the default run
-takes one in three, each day others; `-m in_turn`, a path or `-k` takes all that are asked for.
+The marks `chaos` and `soak` run whole sets. The default run takes one third of the tests marked
+`in_turn`, and each day another third. With `-m in_turn`, a path or `-k`, all selected tests run.
 """
 
 import datetime

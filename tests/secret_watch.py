@@ -1,9 +1,9 @@
 """Search for leaked secrets of secured clusters while something runs.
 
-The passwords and private keys of every cluster under some folders are looked for in the command
-lines and environments of all processes, and in all files that are there: logs, reports, histories,
-what nodes store. They belong into the files of their owner (`tls/`, `client/`) and into the nodes'
-server.properties. In the directory of a cluster everything must be its owner's alone.
+The search covers the command lines and environments of all processes, and all files, such as logs,
+reports, histories and data of nodes. It looks for the passwords and private keys of every cluster
+under some folders. Secrets may be only in the files of their owner (`tls/`, `client/`) and in the
+nodes' server.properties. All files in the directory of a cluster must belong to its owner alone.
 """
 
 import contextlib

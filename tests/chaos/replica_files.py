@@ -1,8 +1,8 @@
 """The invariants of the files of a cluster that was stopped cleanly.
 
-Replicas: byte for byte the same batches, from the highest log start to the end. Derived files:
-indexes and producer snapshots are functions of the batches, so they equal those that a replay of
-the bare .log files makes.
+All replicas have byte for byte the same batches, from the highest log start to the end. Indexes and
+producer snapshots are derived from the batches. They equal the files that a replay of the bare .log
+files makes.
 """
 
 import base64
@@ -57,8 +57,8 @@ def assert_replicas_equal(nodes: list[Path], topic: str) -> int:
 def assert_derived_files_follow(directory: Path, work: Path, config: LogConfig) -> int:
     """Replay the bare log of one replica, and return how many files were compared.
 
-    A recovery leaves a snapshot at the end it found, in the middle of a segment: that one is
-    compared with a replay up to there.
+    A recovery leaves a snapshot at the log end of that time, in the middle of a segment. This
+    snapshot is compared with a replay up to the same offset.
     """
     copy = _replayed(directory, work, config, up_to=None)
     compared = 0

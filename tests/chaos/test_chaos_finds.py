@@ -1,7 +1,7 @@
-"""Test the proof: undirected chaos finds the bugs of broken brokers.
+"""Test that undirected chaos finds the bugs of broken brokers.
 
-The directed runs of tests/switches meet each bug on purpose. Here the schedule and the load have to
-meet it by themselves within a minute.
+The directed runs of tests/switches trigger each bug deliberately. Here the random schedule and the
+load must trigger the bug within a minute.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A broker dies at a named moment of a transaction, and its client is gone.
+"""Test the death of a broker at a named moment of a transaction that its client abandons.
 
-A raw client sends each request once and never repeats any. The process that comes to the fault
+A raw client sends each request once and repeats no request. The process that comes to the fault
 point kills itself with -9. Afterwards a decided transaction is finished, in the same way in all
 partitions, and an undecided one is aborted at its timeout. No transaction stays open, and readers
 of committed data come to the end of the log. The coordinator epochs in the markers prove that the
@@ -43,8 +43,8 @@ BEFORE_MARKER, AFTER_MARKER = "partition.before-marker", "partition.after-marker
 class Moment(NamedTuple):
     """A moment of a transaction.
 
-    `during`: the client's last request. sent: markers of the dead coordinator, at least and at
-    most, where it is the coordinator that dies.
+    `during`: the client's last request. sent: the minimum and maximum number of markers of the dead
+    coordinator.
     """
 
     fault_point: str
@@ -93,9 +93,10 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Unattended:
-    """A client that has committed one transaction, and sends each request of the next one once.
+    """A client that commits one transaction, and then sends each request of a second one once.
 
-    version: of its transactions; see transaction.version. timeout_ms: of the second one.
+    version: the version of its transactions (transaction.version). timeout_ms: the timeout of the
+    second transaction.
     """
 
     def __init__(self, cluster: Cluster, name: str, version: int, timeout_ms: int) -> None:

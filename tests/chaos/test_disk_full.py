@@ -1,7 +1,7 @@
-"""Test that a full disk makes the broker give up the leadership, unnoticed by the client.
+"""Test that a broker with a full disk gives up the leadership, unnoticed by the client.
 
-The limit on the size of files is set from outside on the running process (prlimit), so every write
-beyond it fails as it does on a full disk, in the middle of a batch, too.
+The test limits the file size of the running process from outside (prlimit). Every write beyond the
+limit fails as on a full disk, also in the middle of a batch.
 """
 
 import errno

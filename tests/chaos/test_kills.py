@@ -1,7 +1,8 @@
-"""SIGKILLs under idempotent load of two client libraries lose, double and reorder nothing.
+"""Test that SIGKILLs under idempotent load lose, duplicate and reorder no record.
 
-The default run is short; `-m chaos` runs the two minutes of the README. The schedule comes from a
-seed that a failure prints: `ONCELOG_SEED=n` repeats it.
+Two client libraries produce the load. The default run is short, and `-m chaos` runs the two minutes
+of the README. The schedule comes from a seed. A failure prints the seed, and `ONCELOG_SEED=n`
+repeats the schedule.
 """
 
 import json

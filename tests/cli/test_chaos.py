@@ -1,4 +1,4 @@
-"""Test `oncelog chaos`: accepted and refused options, and a replay with the same settings."""
+"""Test the options of `oncelog chaos`, and a replay with the same settings."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Test `oncelog check` on a run's directory: sentences, evidence and exit codes."""
+"""Test the sentences, evidence and exit codes of `oncelog check` on the directory of a run."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Test `oncelog inject`: its options, its output and its exit codes."""
+"""Test the options, the output and the exit codes of `oncelog inject`."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Test `oncelog produce` and `oncelog consume`: offsets, groups, templates and JSON."""
+"""Test offsets, groups, templates and JSON of `oncelog produce` and `oncelog consume`."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Test arguments of `oncelog topic`: names, patterns, configurations."""
+"""Test topic names, patterns and configurations as arguments of `oncelog topic`."""
 
 from collections.abc import Iterator
 

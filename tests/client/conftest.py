@@ -1,4 +1,4 @@
-"""Fixtures for the tests of dual writes and outboxes: a cluster and both databases.
+"""Fixtures for the tests of dual writes and outboxes, with a cluster and both databases.
 
 The tests belong to one xdist group, so that one worker runs them.
 """

@@ -1,4 +1,4 @@
-"""Test connections of a view: callers that share one, and the order of brokers."""
+"""Test shared connections and the order of brokers in a view of the cluster."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""A client names the broker that it means, if brokers can check that (KIP-1242)."""
+"""Test that a client names the intended broker if brokers can check the name (KIP-1242)."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Test log lines of the client: the batch, the partitions, the new position."""
+"""Test that log lines of the client name the batch, the partitions and the new position."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test the pure parts of the client: partitioner, sequences, batches, addresses."""
+"""Test partitioner, sequences, batches and addresses of the client without a broker."""
 
 import pytest
 from hypothesis import given

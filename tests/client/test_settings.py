@@ -1,4 +1,4 @@
-"""Test settings: names, values, and combinations that are refused."""
+"""Test names and values of settings, and refused combinations."""
 
 import pytest
 

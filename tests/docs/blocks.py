@@ -50,7 +50,7 @@ def blocks_of(page: str) -> list[Block]:
 def block(page: str, has: str, instead: Mapping[str, str] | None = None) -> Block:
     """Return the one block of a page that has a text.
 
-    instead: what stands in the place of texts that mean something on that page only.
+    instead: replacements for texts that have a meaning on that page only.
     """
     (found,) = [each for each in blocks_of(page) if has in each.text]
     text = found.text
@@ -64,9 +64,9 @@ ZERO = re.compile(r"(?<![\d.,:])0(?= (lost|doubled|out of order|violations?|anom
 
 
 def masked(line: str) -> str:
-    """Return a line without the parts that differ from run to run: numbers, addresses, widths.
+    """Return a line without the parts that differ from run to run, such as numbers and addresses.
 
-    "0 lost" stays: it is what such a line is about.
+    "0 lost" stays, because such a line is about this number.
     """
     line = ZERO.sub("no", line)
     line = re.sub(r"\b[0-9a-f]{16,}\b", "#", line)
@@ -77,7 +77,8 @@ def masked(line: str) -> str:
 def differences(shown: Sequence[str], seen: Sequence[str]) -> Iterator[str]:
     """Yield the lines that are shown and not printed, or printed and not shown.
 
-    In any order, since several processes write them. A line `...` stands for any number of others.
+    The order is ignored, since several processes write the lines. A line `...` stands for any
+    number of other lines.
     """
     wanted = Counter(filter(None, map(masked, shown)))
     found = Counter(filter(None, map(masked, seen)))

@@ -1,4 +1,4 @@
-"""Test that the program fragments of pages do what the page says."""
+"""Test that the program fragments of pages behave as their page describes."""
 
 import ast
 import asyncio

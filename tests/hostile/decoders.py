@@ -1,4 +1,4 @@
-"""Decoders of bytes from clients and peers: requests, batches and messages of peers."""
+"""Decoders of bytes from clients and peers, for requests, batches and messages of peers."""
 
 import random
 from collections.abc import Callable
@@ -59,9 +59,9 @@ Errors = tuple[type[Exception], ...]
 
 
 class Core(Protocol):
-    """A core generates inputs and decodes them. An exception that is not in `errors` is a finding.
+    """A core generates inputs and decodes them.
 
-    share: its part of all inputs.
+    An exception outside `errors` is a finding. share: its part of all inputs.
     """
 
     name: str
@@ -186,7 +186,7 @@ def _refused(way: Callable[[], Any]) -> KafkaError | UnexpectedAppendOffset | No
 
 
 class PeerMessages:
-    """Messages from one broker to another: streams, replica fetches, small messages, commands."""
+    """Messages from one broker to another, such as streams, replica fetches and commands."""
 
     name, share = "peers", 0.15
     errors: Errors = (KafkaError, MalformedFrame)

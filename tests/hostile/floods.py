@@ -1,8 +1,8 @@
 """Floods against a listener with TLS, while administration has a listener of its own.
 
-Connections that ask once and stay, silent ones, handshakes that stop half-way, requests of a byte
-at a time, unread fetches of 55 MB. No broker may take more than 300 MB, none be fenced,
-and a new client on the reserved listener is answered within a second.
+The floods are idle and silent connections, incomplete handshakes, requests sent byte by byte, and
+unread fetches of 55 MB. No broker may take more than 300 MB or be fenced. A new client on the
+reserved listener must be answered within a second.
 """
 
 import argparse

@@ -102,7 +102,7 @@ class Logins:
 
 
 def _signed(rng: random.Random) -> bytes:
-    """Return a token with the right key and strange claims, or one built by hand."""
+    """Return a token with the right key and strange claims, or a hand-made token."""
     deep = rng.choice((1, 60, 3_000))
     claims: dict[str, Any] = {"sub": rng.choice(("a", "", 7, None, "\ud800")), "aud": "kafka"}
     claims |= {"exp": rng.choice((time.time() + 60, *NUMBERS)), "iss": rng.choice(("x", 1, None))}

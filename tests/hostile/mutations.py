@@ -1,4 +1,4 @@
-"""Damage to bytes: flipped bits, false counts and lengths, cuts and repeated pieces."""
+"""Damage to bytes by flipped bits, false counts and lengths, cuts and repeated pieces."""
 
 import random
 

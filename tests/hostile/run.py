@@ -1,11 +1,11 @@
 """Hostile frames for a real cluster, on each kind of listener, before and after the login.
 
-Frames of every served API and version, two of five damaged, in random sequences on connections that
-come and go; as a broker on the links between brokers, garbage of each kind of message. Batches that
-lie must get the code that stands beside them. Meanwhile connections that stay, and new ones, ask
-for ApiVersions. No broker may die, no traceback stand in a node.log, no ApiVersions be late, and
-memory not grow by much. Else the exit code is 1, and the frames that were sent last are printed:
-`--frame HEX` sends one again.
+Frames of every served API and version are sent in random sequences on short connections. Two of
+five frames are damaged. On the links between brokers the run sends garbage of each kind of message.
+Batches with false headers must get the expected error code. During the run old and new connections
+request ApiVersions. No broker may die, write a traceback to its node.log, or answer ApiVersions
+late, and memory must not grow by much. Else the exit code is 1, and the frames that were sent last
+are printed: `--frame HEX` sends one again.
 """
 
 import argparse
@@ -200,11 +200,11 @@ class Attack:
             writer.transport.abort()
 
     def _dealer(self, node_id: int) -> Any:
-        """Return the connection for state-changing requests, now and then a new one.
+        """Return the connection for state-changing requests, which is sometimes a new connection.
 
         A broker has one such connection. ZeroMQ (4.3) leaves some of several simultaneous
-        connections of one name open for ever, which costs the broker descriptors. Only the owner
-        can make such connections.
+        connections with the same name open forever, so that the broker loses descriptors. Only the
+        owner can make such connections.
         """
         dealer = self._dealers.pop(node_id, None)
         if dealer is not None and self.rng.random() < 0.02:

@@ -71,9 +71,9 @@ async def _least_led(admin: Admin, topic: str) -> int:
 async def read_to_end(
     bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float = TIMEOUT_S
 ) -> list[ConsumerRecord]:
-    """Read all records visible to such a reader. Fail when an end cannot be reached.
+    """Read all records visible to such a reader, and fail if an end is not reached.
 
-    committed: the end is that of the log only if no transaction is open.
+    committed: the end equals the log end only if no transaction is open.
     """
     isolation = "read_committed" if committed else "read_uncommitted"
     rows: list[ConsumerRecord] = []

@@ -14,8 +14,8 @@ MISSING = "(not there)"
 class Meant(NamedTuple):
     """An intended difference from Kafka, and its reason.
 
-    All but the reason are patterns. field is the path in the answer, such as topics[0].error_code;
-    kafka and ours are the values, as they would be printed.
+    All fields but the reason are patterns. field is the path in the answer, such as
+    topics[0].error_code. kafka and ours are the values as printed text.
     """
 
     api: str

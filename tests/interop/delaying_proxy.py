@@ -1,7 +1,7 @@
-"""A proxy to a broker that can hold back the bytes of clients.
+"""A proxy to a broker that can delay the bytes of clients.
 
-Held bytes travel on when they are released, whatever their client has done in the meantime: just
-as on a network that delivers late.
+Held bytes are forwarded at their release, even if their client has disconnected, as in a network
+that delivers late.
 """
 
 import threading
@@ -11,7 +11,7 @@ from ..loopback_proxy import LoopbackProxy
 
 
 class DelayingProxy(LoopbackProxy):
-    """A proxy that can hold bytes back. Use it as a context manager."""
+    """A proxy that can hold bytes, used as a context manager."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._open = threading.Event()
@@ -27,7 +27,7 @@ class DelayingProxy(LoopbackProxy):
         self._open.clear()
 
     def let_go(self) -> None:
-        """Release the held bytes, and hold no later ones."""
+        """Release the held bytes, and hold no later bytes."""
         self._open.set()
 
     def forward(self) -> Callable[[bytes], object]:

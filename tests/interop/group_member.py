@@ -1,6 +1,6 @@
-"""Members of one group in raw requests, each with a connection of its own.
+"""Members of one group in raw requests, each with its own connection.
 
-A member is known by a label. Its id, which the broker makes up, appears as that label.
+A member is identified by a label. The id that the broker assigns is shown as this label.
 """
 
 import re
@@ -68,7 +68,7 @@ class Group:
     ) -> Any:
         """Send one JoinGroup, and adopt the ids of its answer.
 
-        `beside`: another member's pending answer, with an id that this answer may show.
+        `beside` is another member's pending answer, with an id that this answer may show.
         """
         member = self.member(label)
         values = {

@@ -1,4 +1,4 @@
-"""Members of a consumer group, one of each client library, each polling in a thread of its own."""
+"""Members of a consumer group, one of each client library, each polling in its own thread."""
 
 import asyncio
 import threading
@@ -19,9 +19,10 @@ NEWER = {  # for brokers: sessions and heartbeats of the newer protocol
 
 
 class Member:
-    """A subscribed consumer. `history` lists its assignments, change by change.
+    """A subscribed consumer.
 
-    client: its client.id; the id of a classic member begins with it.
+    `history` lists its assignments in order. client: its client.id, with which the id of a classic
+    member begins.
     """
 
     def __init__(

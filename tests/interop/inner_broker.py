@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 class InnerBroker:
-    """A broker in this process. Use it as a context manager."""
+    """A broker in this process, used as a context manager."""
 
     def __init__(self, **settings: str) -> None:
         self._settings = SETTINGS | {k.replace("_", "."): v for k, v in settings.items()}

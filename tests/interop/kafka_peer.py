@@ -65,10 +65,10 @@ def _class_archive(jars: Path) -> Path:
 
 
 def archive_classes() -> None:
-    """Keep Kafka's classes as the JVM has them in memory (JEP 350), once for this machine.
+    """Archive Kafka's classes in the form of the JVM's memory (JEP 350), once for this machine.
 
-    A node then starts in half the time, a tool in two thirds. A JVM that cannot use the file, or
-    cannot make it, runs without.
+    A node then starts in half the time, and a tool in two thirds. A JVM that cannot use or create
+    the file runs without the archive.
     """
     archive = _class_archive(jar_folder())
     if archive.exists():
@@ -94,7 +94,7 @@ def java(
 
 
 def java_source(file: Path, *arguments: str) -> list[str]:
-    """Return the command for a program of one file, compiled once for this machine."""
+    """Return the command for a program of one file, which is compiled once for this machine."""
     jars = jar_folder()
     classes = jars.with_name(f"{jars.name}.{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
     if not classes.exists():
@@ -137,10 +137,10 @@ def _new_id() -> str:
 
 
 class KafkaPeer:
-    """A running Apache Kafka of `nodes` nodes. Use it as a context manager.
+    """A running Apache Kafka of `nodes` nodes, used as a context manager.
 
-    The first `voters` of them (all, where it is not given) are controllers too. `started`: how many
-    the context manager starts, for those who want to start the others later.
+    The first `voters` of the nodes are controllers, too. By default all are controllers. `started`:
+    the number of nodes that the context manager starts, if others are to start later.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class KafkaPeer:
             process.wait()
 
     def start(self, number: int) -> None:
-        """Start one more node, or a stopped one, and return when all serve."""
+        """Start one more node, or a stopped node, and return when all nodes serve."""
         self._start(number)
         self._wait_until_it_serves()
 

@@ -1,8 +1,8 @@
 """A broker that kills itself with SIGKILL at a fault point, once.
 
-The file `die-at` in the cluster's directory holds the point's name, and the process that removes
-the file dies. A released broker has no such point: this one passes it where a broker is put
-together.
+The file `die-at` in the cluster's directory contains the name of the point. The process that
+removes the file dies. A released broker has no such point. This program adds the point to the
+broker that it builds.
 """
 
 import os

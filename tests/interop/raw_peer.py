@@ -1,8 +1,8 @@
 """Raw requests to a broker, with answers made comparable with those of another broker.
 
-An answer becomes plain data: nested dicts and lists by the names of the schema. Values that must
-differ between two clusters (addresses, ids, present times, disk sizes, the words of an error
-message) are replaced by a word for their kind.
+An answer becomes plain data, in nested dicts and lists by the names of the schema. Values that
+differ between two clusters, such as addresses, ids and times, are replaced by a word for their
+kind.
 """
 
 import contextlib

@@ -54,9 +54,9 @@ def fill(
 def messages(
     bootstrap: str, topic: str, partitions: int, *, committed: bool = True
 ) -> list["Message"]:
-    """Read all records. Fail when a partition's end cannot be reached.
+    """Read all records, and fail if a partition's end is not reached.
 
-    committed: read_committed; its end is that of the log only if no transaction is open.
+    committed: read with read_committed, whose end is the log end only if no transaction is open.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 

@@ -1,4 +1,4 @@
-"""Test client libraries, unchanged, against three nodes: write, read, look up, administer.
+"""Test client libraries, unchanged, that write, read and administer three nodes.
 
 The consumers here assign partitions manually. Groups are in test_groups.py, kafkajs in
 test_kafkajs.py.

@@ -1,6 +1,6 @@
-"""Test committed offsets with client libraries, unchanged: commit, fetch, describe, reset, delete.
+"""Test commit, fetch, reset and deletion of offsets with unchanged client libraries.
 
-All offsets are still there after the group's coordinator was killed.
+All offsets still exist after the group's coordinator was killed.
 """
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false

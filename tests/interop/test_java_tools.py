@@ -1,4 +1,4 @@
-"""Test Apache Kafka's own tools, unchanged, against three nodes: clients, producer and admin."""
+"""Test Apache Kafka's own tools, unchanged, with three nodes."""
 
 import re
 from pathlib import Path

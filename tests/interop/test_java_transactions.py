@@ -1,7 +1,7 @@
-"""Test programs on Kafka's Java clients, which speak version 2 of transactions (KIP-890).
+"""Test programs on Kafka's Java clients, which use version 2 of transactions (KIP-890).
 
-Ours are in `java/`, one file each. Under the mark `soak` they run on Apache Kafka too, which shows
-that the programs are right.
+The programs are in `java/`, one file each. Under the mark `soak` they also run on Apache Kafka,
+which shows that the programs are correct.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""Test the Node.js client kafkajs: older versions of every API, and transactions V1.
+"""Test the Node.js client kafkajs, with older versions of every API and transactions V1.
 
-The programs are in `javascript/`, and npm fetches the library once for all tests of a run.
+The programs are in `javascript/`. npm fetches the library once for all tests of a run.
 """
 
 import json

@@ -1,10 +1,10 @@
 """Test KAFKA-17754: a delayed request ends, or joins, the producer's next transaction.
 
-Transactions of clients without KIP-890 share producer id and epoch, so nothing in a late request
-tells which transaction it belongs to. Here a proxy delays one request. The client abandons the
-connection, repeats the request on another, and continues. Then the late request arrives, at each
-critical moment. Without the fence of connections that goes wrong, which shows that the test can
-fail. With it no moment does.
+Transactions of clients without KIP-890 share producer id and epoch, so a late request does not show
+its transaction. Here a proxy delays one request. The client abandons the connection, repeats the
+request on another, and continues. Then the late request arrives, at each critical moment. Without
+the fence of connections the test fails, which shows that the test detects the problem. With the
+fence every moment passes.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ PARTITIONS = 2
 
 
 class Moment(IntEnum):
-    """The moment of the late request: a number of steps into the second transaction."""
+    """The moment of the late request, as a number of steps into the second transaction."""
 
     BEFORE = 0
     BEGUN = 1

@@ -223,7 +223,7 @@ def test_our_answers_to_malformed_frames_equal_the_answers_of_apache_kafka(kafka
 
 
 def test_listed_difference_from_apache_kafka_still_exists():
-    """This test runs last. It checks nothing when only some comparisons ran in this process."""
+    """This test runs last, and checks nothing if only some comparisons ran in this process."""
     if left_out or runs != {
         (key, other) for key in (FRAMES, *SCENARIOS) for other in (False, True)
     }:

@@ -1,7 +1,7 @@
 """Test requests about consumer groups with the coordinator killed between each two.
 
-The requests and the expected answers of Kafka are those of `test_same_answers`: a member's
-assignment is kept, and so are the partitions that it has yet to revoke.
+The requests and the expected answers of Kafka come from `test_same_answers`. A member keeps its
+assignment, and the partitions that it must still revoke.
 """
 
 from collections.abc import Callable, Iterator

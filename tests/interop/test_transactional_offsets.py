@@ -111,7 +111,7 @@ def test_pending_transactional_offsets_are_kept_when_the_group_coordinator_is_ki
 
 
 def test_transactional_offsets_of_a_replaced_member_are_refused(cluster: Cluster) -> None:
-    """KIP-447: the generation of the member is over, and the transaction fails."""
+    """The generation of the member has ended, and the transaction fails (KIP-447)."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "of generations"}

@@ -102,7 +102,10 @@ def test_read_committed_client_stops_at_the_first_open_transaction(
 def test_producer_fenced_by_a_new_session_cannot_commit(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """A new session aborts the old one's transaction. Later requests of the old one are refused."""
+    """A new session aborts the transaction of the old session.
+
+    Later requests of the old session are refused.
+    """
     topic = new_topic(cluster, f"fences-{library}", PARTITIONS)
     old = started(cluster, stack, library, topic)
     old.begin()
@@ -228,7 +231,10 @@ class Transformer:
         return {place.partition for place in self._consumer.assignment()}
 
     def begin(self, count: int) -> bool:
-        """Open a transaction with at most so many records. Return False when none are left."""
+        """Open a transaction with at most so many records.
+
+        Returns False if no record is left.
+        """
         records = [m for m in self._consumer.consume(count, 0.2) if not m.error()]
         if records:
             self._count = len(records)

@@ -1,7 +1,7 @@
-"""A node without a garbage collector, which reports its unreachable objects on request by a file.
+"""A node without a garbage collector, which reports its unreachable objects on request.
 
-The node removes the file `collect-ID` from the cluster's directory and writes `garbage-ID`: a JSON
-object with the number of unreachable objects by type.
+The node removes the file `collect-ID` from the cluster's directory and writes `garbage-ID`. This
+file has a JSON object with the number of unreachable objects by type.
 """
 
 import asyncio

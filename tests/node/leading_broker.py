@@ -201,7 +201,7 @@ class LeadingBroker:
     def put(
         self, batches: Any, *, connection: RequestContext | None = None, **options: Any
     ) -> Answer:
-        """Produce without a transactional id: one batch for `t-0`, or the batches of `produce`."""
+        """Produce one batch for `t-0`, or the batches of `produce`, without a transactional id."""
         if isinstance(batches, bytes | bytearray):
             batches = {0: batches}
         options = {"transactional_id": None} | options
@@ -273,7 +273,7 @@ class LeadingBroker:
         return asyncio.ensure_future(write())
 
     def contents(self, index: int = 0) -> list[tuple[Any, ...]]:
-        """Return the batches of the log: (offset, producer id, epoch, sequence or marker)."""
+        """Return the batches of the log as (offset, producer id, epoch, sequence or marker)."""
         log = self.log(index)
         data = (
             log.read(log.log_start_offset, 1 << 24, upper_offset=log.log_end_offset).data

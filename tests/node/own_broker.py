@@ -36,7 +36,7 @@ TIMEOUT_S = 20
 
 
 class HeldExecutor(ThreadPoolExecutor):
-    """An executor with one thread. While held, it keeps its jobs waiting."""
+    """An executor with one thread, which can keep its jobs waiting."""
 
     def __init__(self) -> None:
         super().__init__(1)

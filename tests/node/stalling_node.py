@@ -1,6 +1,7 @@
-"""A node that stalls its own event loop, or loses a background task, at a command in a file.
+"""A node that stalls its event loop, or loses a background task, at a command in a file.
 
-The file `order` of the cluster's directory holds one word. The node that removes it obeys.
+The file `order` of the cluster's directory contains one word. The node that removes the file
+executes the command.
 """
 
 import asyncio

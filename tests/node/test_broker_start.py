@@ -1,4 +1,4 @@
-"""Test the start of a broker: its snapshot of the cluster, and the decisions since."""
+"""Test the cluster snapshot at the start of a broker, and the decisions after it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Test the end of a broker: its report of disk errors, and the order of its writes."""
+"""Test that a stopping broker reports disk errors, and writes in the right order."""
 
 import asyncio
 import errno

@@ -1,8 +1,9 @@
-"""Test the cost of a batch in calls: a bound for the path of a record over three brokers.
+"""Test the bound of function calls for the path of a batch over three brokers.
 
-One record a batch, acks=all, two followers: the leader's dispatch, its answers to both followers,
-the two polls that come back and the two appends. Heartbeats and Raft are not counted. The bounds
-are a little above the current counts. A change that needs more calls for each batch needs a reason.
+A batch has one record, with acks=all and two followers. The calls include the leader's dispatch,
+its answers to both followers, the next two polls and the two appends. Heartbeats and Raft are not
+counted. The bounds are a little above the current counts. A change that needs more calls for each
+batch needs a reason.
 """
 
 import asyncio

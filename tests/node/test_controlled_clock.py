@@ -1,4 +1,4 @@
-"""Test the advanced clock of one broker: the answers of its admin socket, and its checks."""
+"""Test the admin socket's answers and the checks of one broker with an advanced clock."""
 
 import asyncio
 import json

@@ -1,8 +1,8 @@
-"""Test short requests of many clients at once, which are handled in many turns.
+"""Test that short requests of many clients at once are handled in many turns.
 
-Requests of every API, each as long as one that is handled at once may be, become readable in one
-turn of the loop. One append completes many waiting fetches, and one write of the journal commits
-many commands. Time is counted in lines, as in test_large_requests.
+Requests of every API become readable in one turn of the loop. Each is as long as a request that is
+handled immediately may be. One append completes many waiting fetches, and one write of the journal
+commits many commands. Time is counted in lines, as in test_large_requests.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Each line of node.log is one message of ours, whatever text a client puts into it."""
+"""Test that each line of node.log is one message of ours, whatever text a client sends."""
 
 import io
 import logging

@@ -1,7 +1,7 @@
-"""Spark's classes as the JVM has them in memory (JEP 350), for the session of the tests.
+"""Spark's classes in the form of the JVM's memory (JEP 350), for the session of the tests.
 
-Loading the classes is half the cost of a start. The JVM of a run without the file makes it when it
-ends. One that cannot use it does without.
+Loading the classes takes half the time of a start. A JVM without the file creates the file at its
+end. A JVM that cannot use the file runs without it.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """One JVM for all tests that use `spark`, in the pipeline and in the audit of proof/.
 
-Tests with Spark belong to one xdist group (tests/conftest.py), so that with --dist loadgroup one
-worker has the only JVM.
+Tests with Spark belong to one xdist group (tests/conftest.py). With --dist loadgroup, only one
+worker starts a JVM.
 """
 
 import os

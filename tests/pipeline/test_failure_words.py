@@ -1,4 +1,4 @@
-"""Test the sentence of a failure, whatever it is wrapped in."""
+"""Test the sentence of a failure in any wrapping exceptions."""
 
 import pytest
 

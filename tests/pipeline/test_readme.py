@@ -99,7 +99,7 @@ def test_readme_spark_program_runs_unchanged_on_a_spark_cluster(
 
 
 def pack(folder: Path) -> None:
-    """Write an environment with all that a task needs, and an archive of it, as the page says."""
+    """Write an environment with all needs of a task, and an archive of it, as the page shows."""
     hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
     shutil.copytree(ROOT, folder / "source", ignore=hidden)
     subprocess.run(

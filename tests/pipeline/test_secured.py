@@ -81,7 +81,7 @@ async def prepare(kafka: SecuredKafka) -> None:
 
 
 def logins(kafka: SecuredKafka) -> dict[str, dict[str, Any]]:
-    """Return one login of each kind: password, certificate, tokens and Java's names."""
+    """Return one login of each kind, which are password, certificate, tokens and Java's names."""
     module = f"{MODULE}.scram.ScramLoginModule required"
     java = {
         "bootstrap.servers": kafka.address("SASL_SSL"),

@@ -1,6 +1,6 @@
-"""Test the gallery's own book-keeping, and four of its applications for a short while.
+"""Test the book-keeping of the gallery, and four of its applications for a short time.
 
-All of them run by seeds: `python -m tests.prove.gallery`.
+`python -m tests.prove.gallery` runs all applications by seeds.
 """
 
 import json

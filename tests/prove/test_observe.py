@@ -25,7 +25,7 @@ RECORDS = 200
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    """Yield a cluster with a topic `orders` written in transactions, one of them aborted."""
+    """Yield a cluster with a topic `orders` written in transactions, one of which is aborted."""
     with Cluster(nodes=3) as cluster:
         for topic in ("orders", "invoices"):
             new_topic(cluster, topic, 2)

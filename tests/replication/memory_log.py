@@ -1,4 +1,4 @@
-"""A log in memory with the rules of the real one, as far as replication can see it."""
+"""A log in memory that follows the rules of the real log which replication uses."""
 
 from bisect import bisect_right
 from typing import NamedTuple

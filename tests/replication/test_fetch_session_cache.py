@@ -1,4 +1,4 @@
-"""Test the eviction of fetch sessions: Kafka's rule, and a bound of our own."""
+"""Test the eviction of fetch sessions by Kafka's rule and by a bound of this broker."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""Test the follower's rules of truncation: KIP-101, KIP-279, KIP-595."""
+"""Test the follower's rules of truncation by KIP-101, KIP-279 and KIP-595."""
 
 import pytest
 

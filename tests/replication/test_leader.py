@@ -1,4 +1,4 @@
-"""Test the rules of a leader: Kafka's Partition and Replica, KIP-497, 841, 903, 966."""
+"""Test the leader's rules by Kafka's Partition and Replica, and KIP-497, 841, 903, 966."""
 
 import pytest
 
@@ -167,9 +167,9 @@ def test_follower_joins_the_isr_only_at_the_high_watermark_and_the_epoch_start()
 
 
 def test_follower_at_the_high_watermark_of_a_new_leader_waits_for_the_epoch_start() -> None:
-    """KAFKA-7128: more may be committed than the leader knows, up to the start of its epoch.
+    """More may be committed than the leader knows, up to the start of its epoch (KAFKA-7128).
 
-    Node 3 counts as caught up, as every member at the start, and leaves and returns meanwhile.
+    Node 3 counts as caught up, as every member at the start, and leaves and returns.
     """
     partition = leader(end=10, high_watermark=4)
     partition.metadata_applied(isr=(1, 2), partition_epoch=8, now_ms=1)

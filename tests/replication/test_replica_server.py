@@ -99,7 +99,7 @@ def added(slot: int, *, epoch: int = 5, at: tuple[int, int] = (0, -1)) -> AddedS
 
 
 def opened(*slots: int, **limits: Any) -> Broker:
-    """Return a broker that leads these partitions, and follower 2's session for them."""
+    """Return a broker that leads these partitions, and follower 2's session with them."""
     broker = Broker(**limits)
     for slot in slots:
         broker.lead(KEYS[slot])

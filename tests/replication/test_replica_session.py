@@ -106,7 +106,7 @@ def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> No
 
 
 def test_follower_session_adds_very_many_partitions_in_parts_after_each_answer() -> None:
-    """After a reconnection, one request for all of them blocked the leader's loop for 60 ms."""
+    """After a reconnection, one request for all partitions blocked the leader's loop for 60 ms."""
     session = FollowerSession()
     keys = [(bytes(16), index) for index in range(2 * ADDED_MAX + 10)]
     for key in keys:

@@ -1,4 +1,4 @@
-"""Test that an event is one line with its terms, and that a flood of events fills no log."""
+"""Test that an event is one line with its terms, and that many events do not fill the log."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The first step of a coroutine, without a task; the rest of it in one."""
+"""Test the first step of a coroutine without a task, and the other steps in a task."""
 
 import asyncio
 from typing import Any

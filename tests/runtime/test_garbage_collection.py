@@ -33,7 +33,7 @@ EXCEPTIONS_OBJECTS_MAX = 300
 
 
 def one_round(cluster: Cluster, number: int) -> None:
-    """Open and close all objects: connections, topics, producers, transactions and groups."""
+    """Open and close connections, topics, producers, transactions and groups."""
     config: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
     topic = f"topic-{number}"
     admin = AdminClient(config)

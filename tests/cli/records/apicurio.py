@@ -1,4 +1,4 @@
-"""A real Schema Registry on loopback: Apicurio with the API of Confluent's registry.
+"""A real Schema Registry on loopback, Apicurio with the API of Confluent's registry.
 
 Maven downloads the registry once. The registry keeps its schemas in memory.
 """

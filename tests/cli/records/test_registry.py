@@ -207,7 +207,7 @@ WRITTEN: dict[str, Any] = {
 
 
 def schema_file(folder: Path, how: str) -> Path:
-    """Return a schema file; for Protobuf the output of `protoc --descriptor_set_out`."""
+    """Return a schema file, for Protobuf the output of `protoc --descriptor_set_out`."""
     file = folder / "schema"
     if how != "protobuf":
         file.write_text(json.dumps(AVRO if how == "avro" else JSON_SCHEMA))

@@ -144,7 +144,8 @@ async def test_asyncpg_commit_without_an_answer_is_resolved(
 class Torn(AsyncpgConnection):
     """A connection on which a statement fails right before the commit.
 
-    The statement stands for one of another task. PostgreSQL answers the COMMIT with ROLLBACK.
+    The statement represents a statement of another task. PostgreSQL answers the COMMIT with
+    ROLLBACK.
     """
 
     is_armed = False

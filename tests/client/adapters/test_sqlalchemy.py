@@ -1,4 +1,4 @@
-"""Test SQLAlchemy in the block of a dual write, on a real cluster: Core and ORM."""
+"""Test SQLAlchemy Core and ORM in the block of a dual write, on a real cluster."""
 
 import asyncio
 from typing import Any

@@ -1,7 +1,7 @@
 """A service in a process that makes transfers by dual writes and is killed at a given point.
 
-The points of a job are before and after each effect of the protocol (`before Decide`), and `in the
-commit`: all statements have run, COMMIT has not been sent.
+The points of a job are before and after each effect of the protocol (`before Decide`). The point
+`in the commit` is after all statements and before COMMIT is sent.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Run the tables of a dual write under random failures in the world of model_world.py.
 
-There are writers of one name (also several at once), and check-backs of any open transaction. Each
-dies, sleeps, loses answers. At the end all are dead and requests under way arrive. A last
-check-back or a last start cleans up, and rows and events are compared.
+One or more writers of the same name run, with check-backs of any open transaction. Each of these
+actors may die, sleep and lose answers. At the end all actors are dead, and delayed requests arrive.
+A last check-back or a last start cleans up, and rows and events are compared.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ QUIET = Luck(dies=0, is_lost=0, fails=0, sleeps=0, interrupts=0)
 
 @dataclass(frozen=True)
 class Parts:
-    """The safeguards of a dual write. A test may disable one of them."""
+    """The safeguards of a dual write, any of which a test may disable."""
 
     prepares_first: bool = True  # before the decision
     commits_first: bool = True  # the database, before Kafka
@@ -66,7 +66,7 @@ class Actor:
     def lucky(self, request: Callable[[], object]) -> bool:
         """Execute a request to Kafka, and return whether it was answered.
 
-        An unanswered one took effect, will take effect later, or never does.
+        An unanswered request took effect, takes effect later, or never does.
         """
         world = self.world
         if not world.chance(world.luck.is_lost):
@@ -213,7 +213,8 @@ class Writer(Actor):
     def read_decisions(self, name: str) -> steps.Event:
         """Return the session's decisions in the table.
 
-        Without asks_table: those among the open transactions of Kafka, by a deposed leader.
+        Without asks_table, return the decisions among the open transactions that a deposed leader
+        of Kafka lists.
         """
         world = self.world
         if not self.parts.asks_table:

@@ -1,9 +1,9 @@
 """The world of the model of dual writes, which has a cluster and a database.
 
-The cluster does what KIP-98, 890 and 939 promise: each end raises the epoch. A repeated end is
-answered as the first one. InitProducerId aborts. Prepared transactions do not time out. Ids expire.
-The database is serializable, has a unique key, and may lose its answer to a COMMIT, which then
-takes place later or never.
+The cluster follows KIP-98, 890 and 939. Each end of a transaction raises the epoch. A repeated end
+gets the answer of the first end. InitProducerId aborts an open transaction. Prepared transactions
+do not time out. Ids expire. The database is serializable, has a unique key, and may lose its answer
+to a COMMIT. Such a COMMIT takes effect later or never.
 """
 
 import contextlib
@@ -16,7 +16,10 @@ from oncelog.client.dual_write.steps import DecidedOutcome, OutcomeRead, Transac
 
 
 class Refused(Exception):
-    """A final refusal by Kafka: fenced ("90"), wrong state ("48") or expired ("49")."""
+    """A final refusal by Kafka.
+
+    The code is "90" for fenced, "48" for a wrong state, and "49" for expired.
+    """
 
 
 @dataclass

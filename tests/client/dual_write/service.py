@@ -1,11 +1,10 @@
-"""Test a typical service under failures: asyncio, 20 tasks, a pool of writers, SQLAlchemy.
+"""Test a service with asyncio, 20 tasks, a pool of writers and SQLAlchemy under failures.
 
     python -m tests.client.dual_write.service [--seconds 600] [--seed 1] [--quiet]
 
-Requests are cancelled at random, nodes of the cluster are killed and started again. At the end
-rows and events are compared: there must be no difference, and each writer must still write.
---quiet: no faults, and the time of a block beside a plain commit of the same row: median / slowest
-of a hundred.
+Requests are cancelled at random, nodes of the cluster are killed and started again. At the end rows
+and events must be equal, and each writer must still write. --quiet: no faults, and the time of a
+block beside a plain commit of the same row: median / slowest of a hundred.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Test dual writes on an Apache Kafka with two-phase commit, and the refusal of one without it."""
+"""Test dual writes on Apache Kafka with two-phase commit, and their refusal without it."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test the check-back: answers of resolvers, repeated questions, and its messages."""
+"""Test the answers of resolvers, repeated questions, and messages of the check-back."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,10 @@ def test_writer_of_returns_the_writer_name_in_a_transactional_id() -> None:
 
 @contextlib.contextmanager
 def endpoint(answers: list[str]) -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
-    """Serve these answers in turn and the last one forever. Yield the URL and the questions."""
+    """Serve these answers in turn, and then the last answer forever.
+
+    Yields the URL and the received questions.
+    """
     asked: list[dict[str, list[str]]] = []
 
     class Handler(BaseHTTPRequestHandler):

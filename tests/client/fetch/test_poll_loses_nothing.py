@@ -79,7 +79,10 @@ async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_poll(
 async def test_poll_of_many_tiny_batches_returns_its_records_after_its_time_limit(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches of one record each cost a hundred times as much. Ten thousand need half a second."""
+    """Batches of one record each take a hundred times as long as large batches.
+
+    Ten thousand of them take half a second.
+    """
     now_ms = 0
 
     def later() -> int:
@@ -104,7 +107,10 @@ async def test_poll_of_many_tiny_batches_returns_its_records_after_its_time_limi
 def test_fetch_state_reset_to_a_mark_returns_the_same_records_again(
     steps: list[tuple[str, int]],
 ) -> None:
-    """The batches have records of three producers, one of which aborts. A poll may split one."""
+    """The batches have records of three producers, one of which aborts.
+
+    A poll may split a batch.
+    """
     loaded = 0
     state = FetchState("t", 0, 0)
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""Test positions: damaged data, new leaders with other logs (KIP-320), offsets to commit."""
+"""Test positions after damaged data and new leaders (KIP-320), and the offsets to commit."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test the reader of fetched batches: records, positions, aborted transactions."""
+"""Test records, positions and aborted transactions in the reader of fetched batches."""
 
 import contextlib
 

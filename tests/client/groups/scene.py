@@ -86,7 +86,7 @@ class Scene:
                 await self.consumer.poll(5)
 
     async def has(self, *places: tuple[bytes, int]) -> None:
-        """Poll until the member owns exactly these partitions, and has reported them."""
+        """Poll until the member owns and has reported exactly these partitions."""
         await self.polls_until(lambda: self.says_that_it_owns(*places))
         await self.polls_until(lambda: not self.consumer._positions.unknown)
 

@@ -1,4 +1,4 @@
-"""Test assignors: Kafka's own examples for range and roundrobin, properties for the sticky ones."""
+"""Test assignors by Kafka's own examples and by properties of sticky assignments."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -50,7 +50,7 @@ async def test_commit_for_partitions_of_another_member_is_refused(
 ) -> None:
     """Refuse offsets after a cooperative rebalance between two polls.
 
-    The broker would accept them, since the member is one of its generation, and overwrite those of
+    The broker would accept offsets of any member of the generation, and overwrite the offsets of
     the new owner.
     """
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)

@@ -1,4 +1,4 @@
-"""Test a member of the newer protocol: revocations, assignments, commits and reports."""
+"""Test revocations, assignments, commits and reports of a member of the newer protocol."""
 
 import asyncio
 from typing import Any
@@ -92,7 +92,7 @@ async def test_member_with_an_unchanged_assignment_polls_once_before_a_newer_tar
 async def test_poll_during_on_lost_returns_no_records_of_lost_partitions(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A poll that finds positions meanwhile may take records right after that."""
+    """A poll that finds positions during the callback may take records right after it."""
     looks, told, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def refresh(topics: set[str]) -> None:

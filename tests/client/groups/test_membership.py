@@ -1,4 +1,4 @@
-"""Test the states of a member of the newer protocol, and its heartbeats: every state and event."""
+"""Test each state, event and heartbeat of a member of the newer protocol."""
 
 from collections.abc import Callable
 

@@ -1,11 +1,11 @@
 """Run relays of one outbox under random failures with the product's SQL and a model of Kafka.
 
-Each statement and each request is one turn, after which the seed draws the next actor. A relay dies
-between two steps (its connection rolls back), sleeps for many, loses answers (the request took
-effect, will later, or never). Kafka does what KIP-98 promises. InitProducerId raises the epoch,
-aborts an open transaction and waits for a decided one. Markers come late. Transactions time out.
-The topic is compacted. Rows commit in another order than they were drawn in. At the end one relay
-works alone, and rows and records are compared.
+Each statement and each request is one turn, after which the seed draws the next actor. A relay may
+die between two steps, which rolls its connection back. It may sleep for many steps. It may lose an
+answer, whose request took effect, takes effect later, or never does. Kafka does what KIP-98
+promises. InitProducerId raises the epoch, aborts an open transaction and waits for a decided one.
+Markers come late. Transactions time out. The topic is compacted. Rows commit in another order than
+they were drawn in. At the end one relay works alone, and rows and records are compared.
 """
 
 import sqlite3

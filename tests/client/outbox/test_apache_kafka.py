@@ -1,4 +1,4 @@
-"""Test the outbox on an Apache Kafka with default settings: no two-phase commit, one broker."""
+"""Test the outbox on one broker of Apache Kafka with default settings, without two-phase commit."""
 
 from pathlib import Path
 

@@ -1,7 +1,8 @@
-"""Test relays under random failures. Each row is sent as one record.
+"""Test that relays send each row as one record under random failures.
 
-The model must also notice when a part of the relay is taken out, or it would prove nothing. (The
-order of claim and InitProducerId matters too rarely for it: test_two_starts.py.)
+The model must also fail when a part of the relay is removed. Otherwise the model would prove
+nothing. The order of claim and InitProducerId has an effect too rarely for the model, so
+test_two_starts.py tests this order.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Test the SQL of an outbox. The cost of a batch must not depend on the rows after it."""
+"""Test the SQL of an outbox, in which the cost of a batch does not depend on later rows."""
 
 import sqlite3
 from collections.abc import Iterator

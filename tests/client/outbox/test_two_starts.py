@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 
 class Overtaken(OutboxRelay):
-    """A relay that is overtaken at a step of its start by another one that numbers rows."""
+    """A relay that is overtaken, at a step of its start, by another relay that numbers rows."""
 
     behind = ""
     other: OutboxRelay

@@ -1,4 +1,4 @@
-"""Test columns: the input of callers, the partitions of records, the output of readers."""
+"""Test the input, the partitions and the output of records in columns."""
 
 import array
 import asyncio

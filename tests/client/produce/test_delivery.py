@@ -1,4 +1,4 @@
-"""Test deliveries: awaited before and after completion, in callbacks, and in parts."""
+"""Test deliveries in parts, in callbacks, and awaited before and after their completion."""
 
 import asyncio
 

@@ -1,6 +1,6 @@
 """Test the order of records within a partition, by columns and by `send` in a loop.
 
-The default run tries a few calls; `--hypothesis-profile=exhaustive` tries 10,000.
+The default run tries a few calls, and `--hypothesis-profile=exhaustive` tries 10,000.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Test the sending loop, against leaders that follow Kafka's rules about sequences and fail.
+"""Test the sending loop against failing leaders that follow Kafka's rules of sequences.
 
-A leader accepts a batch with numbers that follow the last ones of its producer, repeats the answer
-for one of the last five, and refuses all others (KIP-98). It also loses requests, answers,
-leadership.
+A leader accepts a batch that continues the sequence numbers of its producer. It repeats the answer
+for one of the last five batches, and refuses all other batches (KIP-98). It also loses requests,
+answers and leadership.
 """
 
 import asyncio
@@ -194,7 +194,7 @@ async def test_sender_with_a_failed_loop_leaves_the_producer_in_a_fatal_error(mo
 
 @pytest.mark.parametrize("state", ProducerState)
 async def test_partitions_are_not_added_to_an_aborting_transaction(monkeypatch, state):
-    """With V1 a new transaction would begin after this one's end (chaos, seed 20261)."""
+    """With V1 a new transaction would begin after the abort (found by chaos, seed 20261)."""
     context = SenderContext(monkeypatch)
     added = []
 
@@ -252,7 +252,7 @@ async def test_other_partitions_keep_their_sent_batches_after_a_refusal(monkeypa
 
 
 async def test_unclean_election_loses_only_acknowledged_records(monkeypatch):
-    """The sequence numbers no longer fit, so unwritten batches are sent again under new ones."""
+    """The sequence numbers no longer fit, so unwritten batches are sent again under new numbers."""
     context = SenderContext(monkeypatch)
 
     async with context:
@@ -298,10 +298,10 @@ async def test_batch_that_may_be_in_the_log_keeps_its_sequence_numbers(monkeypat
 async def test_batch_refused_by_a_deposed_leader_after_its_append_has_an_unknown_outcome(
     monkeypatch, code
 ):
-    """A leader that waits for replicas may answer this, while the next leader has the batches.
+    """A leader that waits for replicas may send this answer while the next leader has the batches.
 
-    That one was restarted, and knows only the producer's last batch: Kafka's snapshots hold no
-    more.
+    The next leader was restarted and has only the producer's last batch, since Kafka's snapshots
+    contain no more.
     """
     context = SenderContext(monkeypatch)
     arrived = 0

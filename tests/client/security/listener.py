@@ -1,7 +1,8 @@
-"""A strict listener with the requests of authentication, which records them.
+"""A strict listener for authentication requests, which records the requests.
 
-The listener serves events that a real Kafka does not produce at a known moment: sessions that end
-after some milliseconds, a user that is deleted meanwhile, the order of requests on the wire.
+The listener serves events that a real Kafka does not produce at a known moment. Examples are
+sessions that end after some milliseconds, a user that is deleted during a session, and the order of
+requests on the wire.
 """
 
 import asyncio

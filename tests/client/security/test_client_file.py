@@ -1,4 +1,4 @@
-"""Test `--command-config`: one file for our client, for confluent-kafka, and for kept values."""
+"""Test the file of `--command-config` for our client, for confluent-kafka, and for kept values."""
 
 import pickle
 from pathlib import Path

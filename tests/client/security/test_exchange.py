@@ -1,4 +1,4 @@
-"""Test the SASL exchange in Kafka's requests: its requests, and the result of each answer."""
+"""Test the requests of a SASL exchange, and the result of each answer."""
 
 from types import SimpleNamespace
 

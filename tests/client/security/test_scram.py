@@ -57,7 +57,7 @@ def test_scram_client_repeats_the_example_conversations_of_the_rfcs(
 
 
 class Server:
-    """A correct server, which knows only the values that a server stores."""
+    """A correct server that has only the values that a server stores."""
 
     def __init__(self, mechanism: str, password: str, salt: bytes, iterations: int) -> None:
         self.hash, self.salt, self.iterations = HASHES[mechanism], salt, iterations

@@ -1,4 +1,4 @@
-"""Test sessions that end: new authentication, in order, without requests in between."""
+"""Test the new login before the end of a session, without other requests in between."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Test TLS with a listener and its own certificates: trust, and error messages."""
+"""Test trust and error messages of TLS with a listener and its own certificates."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Test tokens from a function or an HTTP endpoint: kept, renewed, requested once."""
+"""Test that tokens from a function or an HTTP endpoint are kept and renewed."""
 
 import asyncio
 import base64

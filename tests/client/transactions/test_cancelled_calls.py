@@ -1,4 +1,4 @@
-"""Test cancelled calls of a transaction: finished, repeated, or reported by the commit."""
+"""Test that cancelled calls of a transaction finish, repeat, or fail the commit."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Test the states of a producer: every pair of states, and every pair of state and call."""
+"""Test every pair of states of a producer, and every pair of a state and a call."""
 
 import pytest
 

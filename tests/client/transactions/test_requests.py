@@ -1,4 +1,4 @@
-"""Test requests with a transactional id: deadlines and versions."""
+"""Test deadlines and versions of requests with a transactional id."""
 
 import asyncio
 import time

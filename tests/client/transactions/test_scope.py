@@ -1,4 +1,4 @@
-"""Test the parts of a transaction and its ending: the whole table, and a model."""
+"""Test the parts and the end of a transaction by a table and a model."""
 
 import itertools
 

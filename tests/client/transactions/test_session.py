@@ -1,4 +1,4 @@
-"""Test a producer's transactions against a scripted coordinator: the requests, and new epochs.
+"""Test the requests and new epochs of a producer's transactions with a scripted coordinator.
 
 An epoch is raised as in KIP-360, KIP-890, KAFKA-14053 and KAFKA-17754.
 """

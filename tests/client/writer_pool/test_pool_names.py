@@ -1,4 +1,4 @@
-"""Test the queue of a pool, without writers: its order, and the error without a free writer."""
+"""Test the order in the queue of a pool, and the error without a free writer."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test pools of writers on a real cluster: concurrent blocks, dead holders, closed pools, forks."""
+"""Test concurrent blocks, dead holders, closed pools and forks of pools on a real cluster."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Test every request of every kind of member in every state: Kafka's answer, and the next state.
+"""Test the answer and next state for every request of each kind of member in every state.
 
 The expected answers were read off Apache Kafka's coordinator, request by request.
 """

@@ -1,6 +1,6 @@
-"""Test random requests in any order. Each gets exactly one answer.
+"""Test that each of many random requests gets exactly one answer.
 
-The clients are careless: they join and forget it, sync past generations, come back as static
+The clients are careless. They join and forget the join, sync past generations, return as static
 members, and die. Records are committed late or not at all, and the coordinator fails over.
 """
 

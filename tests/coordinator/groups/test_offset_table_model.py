@@ -1,9 +1,9 @@
-"""Test that a table that followed a log equals a table read from that log, after any events.
+"""Test that a table that followed a log equals a table read from that log.
 
-Random histories of plain and transactional commits, markers, and tombstones are written to a real
-log of small segments, which is cleaned at random times. The table that applied each batch as it was
-written must equal, in every field, one that replays the rest of the log, and it must show the
-offsets that a reader of committed data finds: the last value of each key.
+Random histories of plain and transactional commits, markers and tombstones are written to a real
+log of small segments. The log is cleaned at random times. One table applies each batch at its
+append, and another table replays the rest of the log. Both must be equal in every field. Their
+offsets must be the last value of each key that a reader of committed data finds.
 """
 
 from dataclasses import replace

@@ -1,9 +1,9 @@
 """A small cluster with real metadata and a model of the data.
 
-The metadata is the real `ClusterState`: one copy holds the committed state, and every node has its
-own, which lags behind. Around it is the simplest replication that keeps the protocol's rules: a
-node that its own copy calls leader appends. A follower of the same leader epoch copies, truncated
-to the common part of the logs. The high watermark covers what the whole maximal ISR has, as long as
+The metadata is the real `ClusterState`. One copy is the committed state, and every node has a copy
+that lags behind. The replication is the simplest that follows the protocol's rules. A node appends
+if its own copy names the node as leader. A follower of the same leader epoch copies, truncated to
+the common part of the logs. The high watermark covers what the whole maximal ISR has, as long as
 the ISR has min.insync.replicas members. ISR changes are proposed, delayed, lost, doubled.
 """
 

@@ -153,7 +153,7 @@ class SafetyModel(ModelCluster):
             node.directory += 1
 
     def may_lose_data(self, node: Node) -> bool:
-        """Return whether another node has this one's data, and has lost nothing itself."""
+        """Return whether another node has the data of this node and has lost nothing."""
         return (
             self.min_isr() >= 2
             and not any(other.lost for other in self.nodes.values())

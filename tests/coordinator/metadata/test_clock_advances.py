@@ -1,4 +1,4 @@
-"""Test a clock that was advanced: earlier data is older, later data is new."""
+"""Test that a clock advance makes earlier data older and leaves later data new."""
 
 import pytest
 from hypothesis import given

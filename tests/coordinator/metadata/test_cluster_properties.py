@@ -1,4 +1,4 @@
-"""Test any sequence of commands: every invariant after each, replicas equal, snapshots exact."""
+"""Test invariants, equal replicas and exact snapshots after any sequence of commands."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Test the state machine: total, deterministic, once for each operation, snapshots, listeners."""
+"""Test that the state machine is total and deterministic, and runs each operation once."""
 
 from typing import cast
 
@@ -56,7 +56,7 @@ def test_metadata_command_of_unreadable_bytes_raises_and_changes_no_state(data: 
     ],
 )
 def test_metadata_command_of_a_newer_release_raises(kind: int, fields: list) -> None:
-    """A node that skipped the command would differ from those that can read it."""
+    """A node that skipped the command would differ from nodes that can read the command."""
     data = cast(bytes, msgpack.packb([kind, b"", msgpack.packb(fields)]))
     with pytest.raises(MalformedCommand):
         MetadataCluster().state.apply(data, 1000, 3)

@@ -1,4 +1,4 @@
-"""Test commands as bytes: decoded as encoded, bounded, split, and other bytes refused."""
+"""Test that commands are decoded as encoded, bounded and split, and other bytes refused."""
 
 import msgpack
 import pytest

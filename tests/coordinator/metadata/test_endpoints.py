@@ -1,4 +1,4 @@
-"""Test the endpoints of brokers: registered, kept in snapshots, found by the name of a listener."""
+"""Test that endpoints of brokers are registered, kept in snapshots, and found by listener."""
 
 import pytest
 

@@ -1,6 +1,7 @@
 """Stock PySyncObj 0.3.17 under virtual time, to show the defects that our engine must not have.
 
-Links behave like TCP: in order, and messages in flight are lost with the connection.
+Links behave like TCP. Messages arrive in order, and messages in flight are lost with the
+connection.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""Test data losses on disk: D2, D4 and D5 of stock PySyncObj, and none in our journal."""
+"""Test that data losses D2, D4 and D5 of stock PySyncObj do not happen in our journal."""
 
 import contextlib
 import gc
@@ -114,14 +114,14 @@ def killed_and_restarted(script: str, directory: Path) -> tuple[int, int]:
 
 
 def test_pysyncobj_killed_while_dumping_loses_the_journal_tail(tmp_path: Path) -> None:
-    """D2: one SIGKILL while a forked child writes the dump loses the tail."""
+    """One SIGKILL while a forked child writes the dump loses the tail (defect D2)."""
     acknowledged, present = killed_and_restarted(STOCK_WRITER, tmp_path)
     assert acknowledged == 1_500
     assert present < acknowledged, "the stock library has been mended"
 
 
 def test_raft_snapshot_keeps_later_journal_entries(tmp_path: Path) -> None:
-    """D2 on our engine: the entries after the snapshot are kept."""
+    """Our engine keeps the entries after the snapshot (defect D2)."""
     assert killed_and_restarted(OUR_WRITER, tmp_path) == (1_500, 1_500)
 
 
@@ -130,7 +130,7 @@ class Killed(BaseException):
 
 
 def test_pysyncobj_killed_in_a_compaction_loses_entries(tmp_path: Path) -> None:
-    """D2b: the journal is cleared and filled again in place."""
+    """The journal is cleared and filled again in place (defect D2b)."""
     path = str(tmp_path / "journal")
     journal = FileJournal(path)
     for index in range(1, 2_001):
@@ -170,7 +170,7 @@ def our_journal(directory: Path) -> tuple[DirectoryDisk, RecoveredJournal, Journ
 def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
     tmp_path: Path, point: int
 ) -> None:
-    """D2b on our journal: the process is killed at each disk operation of the compaction."""
+    """Kill the process at each disk operation of the compaction (defect D2b)."""
     count, compacting = 0, False
 
     def fault_point(name: str) -> None:
@@ -203,7 +203,7 @@ def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
 def test_pysyncobj_without_a_dump_file_loses_all_entries(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """D5: a journal without a dump file is the obvious configuration."""
+    """A journal without a dump file is the obvious configuration (defect D5)."""
     net = stock_network(
         5,
         conf_of=lambda node: {"journalFile": str(tmp_path / node)},
@@ -225,7 +225,7 @@ def test_pysyncobj_without_a_dump_file_loses_all_entries(
 
 
 def test_raft_commands_acknowledged_before_a_power_cut_of_all_nodes_are_kept() -> None:
-    """D5 on our engine: all entries are kept after six minutes and a power cut of all nodes."""
+    """All entries survive six minutes and a power cut of all nodes (defect D5)."""
     cluster, leader = started(5)
     for _ in range(50):
         cluster.submit(leader, 0)
@@ -238,7 +238,7 @@ def test_raft_commands_acknowledged_before_a_power_cut_of_all_nodes_are_kept() -
 
 
 def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
-    """D4a: the page with the header reached the disk, the pages with the data did not."""
+    """The page with the header reached the disk, and the data pages did not (defect D4a)."""
     path = tmp_path / "journal"
     journal = FileJournal(str(path))
     entries = [(b"\0" + b"y" * 200, index, 1) for index in range(1, 60)]
@@ -259,7 +259,7 @@ def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
 
 
 def test_raft_journal_with_a_torn_tail_loses_no_synced_entry(tmp_path: Path) -> None:
-    """D4 on our journal: 200 tails are cut anywhere, and followed by zeros or garbage."""
+    """Cut 200 tails at any byte, followed by zeros or garbage (defect D4)."""
     rng = random.Random(1)
     disk, _, journal = our_journal(tmp_path)
     for index in range(1, 30):
@@ -291,7 +291,7 @@ def test_raft_journal_with_a_torn_tail_loses_no_synced_entry(tmp_path: Path) -> 
 
 
 def test_raft_journal_damaged_in_the_middle_refuses_to_start(tmp_path: Path) -> None:
-    """D4 on our journal: a flipped bit of synced data is no torn tail."""
+    """A flipped bit of synced data is not a torn tail (defect D4)."""
     disk, _, journal = our_journal(tmp_path)
     for index in range(1, 30):
         journal.append_entry(0, index, 1, b"y" * 50)
@@ -309,7 +309,7 @@ def test_raft_journal_damaged_in_the_middle_refuses_to_start(tmp_path: Path) -> 
 def test_pysyncobj_that_loses_its_vote_file_votes_twice(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """D4b: the vote file is renamed without a sync, and PySyncObj ignores an unreadable one."""
+    """The vote file is renamed unsynced, and PySyncObj ignores an unreadable vote file (D4b)."""
     net = stock_network(1, conf_of=lambda node: {"journalFile": str(tmp_path / node)})
     votes: list[str] = []
 
@@ -329,7 +329,7 @@ def test_pysyncobj_that_loses_its_vote_file_votes_twice(
 
 
 def test_raft_vote_is_sent_only_after_the_sync_of_the_vote() -> None:
-    """D4b on our engine: for any crash, one vote a term (checked by the simulation's elections)."""
+    """A node votes once a term after any crash, as the simulation of elections checks (D4b)."""
     for seed in range(6):
         cluster = Cluster(seed, size=3, groups=1)
         for _ in range(12):
@@ -346,7 +346,7 @@ def test_raft_vote_is_sent_only_after_the_sync_of_the_vote() -> None:
 def test_pysyncobj_leader_without_followers_acknowledges_after_a_power_cut(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """D4c: the commit index that survived lies beyond the journal that did."""
+    """The commit index that survived exceeds the journal that survived (defect D4c)."""
     net = stock_network(1, conf_of=lambda node: {"journalFile": str(tmp_path / node)})
     leader = net.elect()
     for k in range(100):
@@ -371,7 +371,7 @@ def test_pysyncobj_leader_without_followers_acknowledges_after_a_power_cut(
 
 
 def test_raft_leader_that_is_isolated_acknowledges_no_command() -> None:
-    """D4c on our engine: the commit index is learnt again, never read from disk."""
+    """The commit index is learnt again, and never read from disk (defect D4c)."""
     cluster, leader = started()
     for _ in range(100):
         cluster.submit(leader, 0)

@@ -1,6 +1,7 @@
-"""Test damage to the log: D1, D3 and D8 of stock PySyncObj, and none in our engine.
+"""Test that log damage D1, D3 and D8 of stock PySyncObj does not happen in our engine.
 
-Each defect is shown on the stock library first. If it is ever fixed there, its test says so.
+Each defect is first shown on the stock library. If a release fixes the defect, the test of the
+stock library fails.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from .stock import StockNetwork
 def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """D1: a repeated append truncates the log after its entries, and then one leader dies."""
+    """A repeated append truncates the log after its entries, and then one leader dies (D1)."""
     net = stock_network(3, delay=(0.02, 0.02), appendEntriesUseBatch=False)
     leader = net.elect()
     follower, cut_off = (node for node in net.nodes if node != leader)
@@ -45,7 +46,7 @@ def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
 
 
 def test_raft_append_that_arrives_twice_truncates_no_entry() -> None:
-    """D1 on our engine: the same steps run, and the frames arrive twice besides."""
+    """The same steps run, and each frame arrives twice (defect D1)."""
     cluster, leader = started(3)
     follower, cut_off = (i for i in cluster.ids if i != leader)
     network = cluster.network
@@ -68,7 +69,7 @@ def test_raft_append_that_arrives_twice_truncates_no_entry() -> None:
 def test_pysyncobj_reports_success_for_commands_never_committed(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """D3: during a snapshot the commit index passes over the old leader's uncommitted entries."""
+    """During a snapshot the commit index passes the uncommitted entries of the old leader (D3)."""
     net = stock_network(
         4,
         appendEntriesUseBatch=False,
@@ -98,7 +99,7 @@ def test_pysyncobj_reports_success_for_commands_never_committed(
 
 
 def test_raft_leader_that_is_deposed_never_commits_its_own_tail() -> None:
-    """D3 on our engine: no success is reported, although a snapshot replaces the log."""
+    """No success is reported, although a snapshot replaces the log (defect D3)."""
     cluster, old = started(4)
     cluster.isolate(old)
     minority = {cluster.submit(old, 0, timeout_ms=60_000) for _ in range(10)}
@@ -121,7 +122,7 @@ def test_raft_leader_that_is_deposed_never_commits_its_own_tail() -> None:
 def test_pysyncobj_divergent_follower_never_catches_up(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """D8: with more to send than one message, the next index bounces forever."""
+    """With more to send than fits into one message, the next index jumps back forever (D8)."""
     net = stock_network(
         4,
         appendEntriesUseBatch=False,

@@ -1,4 +1,7 @@
-"""Test D6, D7, D9, D11 and D12: exceptions, membership, acknowledgements, pickle, long commands."""
+"""Test that defects D6, D7, D9, D11 and D12 of PySyncObj do not happen in our engine.
+
+They concern exceptions, membership, acknowledgements, pickle and long commands.
+"""
 
 import os
 import pickle
@@ -26,7 +29,7 @@ MakeStock = Callable[..., StockNetwork]
 
 
 def test_pysyncobj_with_a_raising_callback_applies_twice(stock_network: MakeStock) -> None:
-    """D6: the entry counts as applied only after the callback returned."""
+    """The entry counts as applied only after the callback has returned (defect D6)."""
     net = stock_network(5)
     leader = net.elect()
 
@@ -42,7 +45,7 @@ def test_pysyncobj_with_a_raising_callback_applies_twice(stock_network: MakeStoc
 
 
 def test_raft_callback_that_raises_does_not_stop_the_engine() -> None:
-    """D6 on our engine: callbacks of submitters and listeners raise."""
+    """Callbacks of submitters and listeners raise exceptions (defect D6)."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
 
@@ -67,7 +70,7 @@ class PoisonedList(StockList):
 
 
 def test_pysyncobj_repeats_a_failing_method_endlessly(stock_network: MakeStock) -> None:
-    """D6: the method runs again and again, and no later command is applied."""
+    """The method runs again and again, and no later command is applied (defect D6)."""
     net = stock_network(5, machine=PoisonedList)
     leader = net.elect()
     net.objects[leader].poison()  # type: ignore[attr-defined]
@@ -88,7 +91,7 @@ class Poisoned(Machine):
 def test_raft_entry_that_cannot_be_applied_stops_the_node_and_stays_in_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D6 on our engine: the entry is neither repeated nor skipped."""
+    """The entry is neither repeated nor skipped (defect D6)."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Poisoned)
     cluster, leader = started()
     outcomes: list[Exception | None] = []
@@ -114,7 +117,7 @@ def test_raft_entry_that_cannot_be_applied_stops_the_node_and_stays_in_the_log(
 
 
 def test_pysyncobj_accepts_two_membership_changes_at_once(stock_network: MakeStock) -> None:
-    """D7: Raft's single-server rule is written there, and never in force."""
+    """PySyncObj contains Raft's single-server rule, but never enforces the rule (defect D7)."""
     net = stock_network(5, dynamicMembershipChange=True)
     leader = net.elect()
     net.isolate(leader)
@@ -125,7 +128,7 @@ def test_pysyncobj_accepts_two_membership_changes_at_once(stock_network: MakeSto
 
 
 def test_raft_membership_is_fixed_and_frames_of_strangers_are_dropped() -> None:
-    """D7 on our engine: the frames of a stranger are dropped, whatever their content."""
+    """Frames of a stranger are dropped, whatever their content (defect D7)."""
     cluster, leader = started()
     engine = cluster.nodes[leader].engine
     term = engine.groups[0].term
@@ -137,7 +140,7 @@ def test_raft_membership_is_fixed_and_frames_of_strangers_are_dropped() -> None:
 
 
 def test_pysyncobj_accepts_an_acknowledgement_of_an_older_term(stock_network: MakeStock) -> None:
-    """D9: the message carries no term."""
+    """The acknowledgement carries no term (defect D9)."""
     net = stock_network(9, nodes="ABCDE")
     leader = net.elect()
     net.isolate(leader)
@@ -194,7 +197,7 @@ class Evil:
 
 
 def test_pysyncobj_runs_code_of_any_client_that_connects(tmp_path: Path) -> None:
-    """D11: the first bytes of any connection are unpickled."""
+    """The first bytes of any connection are unpickled (defect D11)."""
     command = [sys.executable, "-c", STOCK_SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -216,7 +219,7 @@ def test_pysyncobj_runs_code_of_any_client_that_connects(tmp_path: Path) -> None
 
 
 def test_raft_frame_of_any_bytes_neither_runs_code_nor_stops_a_node(tmp_path: Path) -> None:
-    """D11 on our engine: there is no pickle, and bytes that are no frame are dropped."""
+    """Our engine does not use pickle, and drops bytes that are not a frame (defect D11)."""
     cluster, leader = started()
     evil = pickle.dumps(Evil(tmp_path / "ran"))
     engine = cluster.nodes[leader].engine
@@ -229,7 +232,7 @@ def test_raft_frame_of_any_bytes_neither_runs_code_nor_stops_a_node(tmp_path: Pa
 
 
 def test_pysyncobj_fails_on_commands_of_certain_lengths(stock_network: MakeStock) -> None:
-    """D12: a command just below a multiple of the batch size ends twice on the follower."""
+    """A command just below a multiple of the batch size ends twice on the follower (D12)."""
     net = stock_network(5)
     leader = net.elect()
     net.objects[leader].append("z" * (131_072 - 40))
@@ -241,7 +244,7 @@ def test_pysyncobj_fails_on_commands_of_certain_lengths(stock_network: MakeStock
 
 @pytest.mark.parametrize("size", [4_095, 4_096, 1_500, 1_499, 1_501, 1_436, 1_437])
 def test_raft_command_of_any_length_up_to_the_limit_is_committed(size: int) -> None:
-    """D12 on our engine: commands around the size of an append and at the limit are used."""
+    """Commands around the size of an append and at the limit are used (defect D12)."""
     cluster, leader = started()
     command = cluster.submit(leader, 0, size=size)
     cluster.run(1)

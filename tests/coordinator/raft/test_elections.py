@@ -1,4 +1,4 @@
-"""Test elections: leaders, voters, and disturbances without effect."""
+"""Test leaders, voters, and disturbances that must not cause an election."""
 
 import copy
 import random
@@ -35,11 +35,11 @@ def test_raft_election_in_a_new_cluster_takes_under_a_second(size: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_raft_group_of_a_new_cluster_soon_tolerates_the_loss_of_its_leader(seed: int) -> None:
-    """A new cluster soon knows a majority without the node that leads.
+    """A new cluster soon has a known majority without the leading node.
 
-    Found by tests/simulation, seed 54: a group led already, but its census was repeated late. Until
-    then it knew no majority without the leading node. That one was wiped, and the group had no
-    leader any more. Slow beats must not make that time longer.
+    Found by tests/simulation, seed 54. A group had a leader, but repeated its census late, and
+    until then knew no majority without the leading node. When that node was wiped, the group lost
+    its leader forever. Slow beats must not make this time longer.
     """
     slow = replace(
         STEADY,
@@ -175,7 +175,7 @@ def test_raft_follower_with_a_closed_link_to_a_live_leader_starts_no_election() 
 
 
 def test_raft_leadership_transfer_leaves_no_gap_in_the_log() -> None:
-    """TimeoutNow is sent when the target has every entry, and the old leader knows the new one."""
+    """TimeoutNow is sent when the target has every entry and the old leader has learned this."""
     cluster, leader = started()
     for _ in range(50):
         cluster.submit(leader, 0)
@@ -244,7 +244,7 @@ def test_raft_group_without_any_entry_is_led_by_its_preferred_leader_immediately
 
 
 def test_raft_voter_that_was_wiped_loses_no_committed_entry() -> None:
-    """The one that lagged and the one that forgot are a majority, and must not be one."""
+    """The node that lagged and the node that was wiped must not form a majority."""
     cluster, leader = started()
     wiped, lagging = (i for i in cluster.ids if i != leader)
     cluster.isolate(lagging)

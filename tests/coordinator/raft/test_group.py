@@ -128,7 +128,10 @@ class Choosy(Machine):
 def test_raft_snapshot_that_cannot_be_loaded_stops_the_node_unacknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D10: the load is not repeated forever. A release that can read the snapshot continues."""
+    """The load is not repeated forever (defect D10).
+
+    A release that can read the snapshot continues.
+    """
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Choosy)
     monkeypatch.setattr(Choosy, "refuses", True)
     cluster, leader = started()

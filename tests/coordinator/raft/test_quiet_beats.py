@@ -228,8 +228,8 @@ def has_leader(cluster: Cluster) -> bool:
 def elected_while_it_restores(cluster: Cluster) -> bool:
     """Return whether a follower was elected while it restored a snapshot.
 
-    The leader's whole log becomes a snapshot, which a follower that has it all gets. The leader
-    dies, and is back before the snapshot is published there.
+    The leader's whole log becomes a snapshot, which a follower with the same log receives. The
+    leader dies, and returns before the follower publishes the snapshot.
     """
     cluster.run(8, partial(has_leader, cluster))
     for _ in range(6):

@@ -1,6 +1,6 @@
 """Test single rules of Raft on one group, with the test as its peers.
 
-The breach of these rules needs a rare coincidence, which random schedules hardly produce.
+A violation of these rules needs a rare coincidence, which random schedules hardly produce.
 """
 
 import random
@@ -156,7 +156,7 @@ def test_raft_acknowledgement_is_sent_only_after_the_entries_are_synced(alone: A
 def test_raft_entries_of_an_older_term_are_committed_with_an_entry_of_the_current_term(
     alone: Alone,
 ) -> None:
-    """A majority that holds an old entry does not commit it (Raft, figure 8)."""
+    """A majority with an old entry does not commit the entry (Raft, figure 8)."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00old")]))
     alone.run(0.05)
@@ -320,7 +320,7 @@ def test_raft_node_with_two_leaders_in_one_term_stops_its_process(alone: Alone) 
 def test_raft_follower_that_refuses_repeatedly_is_retried_at_the_heartbeat(
     alone: Alone, repeat: int
 ) -> None:
-    """Each real gap gets one message. Then the heartbeat tries again."""
+    """Each real gap gets one message, and later the heartbeat tries again."""
     term = alone.become_leader()
     alone.take(m.AppendEntries)
     for _ in range(repeat):

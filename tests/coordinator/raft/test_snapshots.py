@@ -1,4 +1,4 @@
-"""Test snapshots in slices: one group at a time, consistent, and without delaying commits."""
+"""Test that snapshots in slices are consistent, sequential, and delay no commit."""
 
 from pathlib import Path
 from threading import Thread

@@ -48,7 +48,7 @@ def record_of(state: TransactionState, *partitions: tuple[str, int]) -> Transact
 def alone(
     record: TransactionRecord | None, additions: list[Addition]
 ) -> tuple[TransactionRecord | None, list[ErrorCode]]:
-    """Return the outcome of the same requests, each begun when the one before it is durable."""
+    """Return the outcome of the same requests, each begun after its predecessor is durable."""
     answers: list[ErrorCode] = []
     for addition in additions:
         match addition.decide(record, CONTEXT):

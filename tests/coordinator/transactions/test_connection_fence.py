@@ -1,4 +1,4 @@
-"""Test late requests: by connections, by the election, by the client's identity."""
+"""Test the detection of late requests by connections, elections, and the client's identity."""
 
 import pytest
 

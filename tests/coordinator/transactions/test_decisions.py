@@ -1,4 +1,4 @@
-"""Test the tables of the coordinator: state x request x epoch x V1 or V2 x retry.
+"""Test the tables of the coordinator by state, request, epoch, version (V1 or V2) and retry.
 
 test_recorded_transactions.py compares with the answers of Apache Kafka.
 """
@@ -302,7 +302,7 @@ def test_init_producer_id_during_an_open_transaction_fences_the_old_producer(epo
 
 
 def test_init_producer_id_with_an_unwritten_fence_raises_the_epoch_only_once() -> None:
-    """KAFKA-9666: an epoch is raised only with a durable record."""
+    """An epoch is raised only with a durable record (KAFKA-9666)."""
     record = opened(32764, S.ONGOING)
     decisions = {init(record).record.producer_epoch for _ in range(5)}
     assert decisions == {32765}

@@ -1,4 +1,4 @@
-"""Test our answers in every transaction state against those recorded from Apache Kafka.
+"""Test our answers in every transaction state against recorded answers of Apache Kafka.
 
 The expected answers were recorded from Apache Kafka (`tests/interop/recorded/record.py`), never
 made from the tables that drive the code. Our broker in this process gets the same requests over the

@@ -1,4 +1,4 @@
-"""Test a shard: compare-and-set, replay, snapshots, and bytes that are no command."""
+"""Test compare-and-set, replay, snapshots, and invalid bytes of a shard."""
 
 import contextlib
 from dataclasses import replace

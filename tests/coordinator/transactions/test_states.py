@@ -1,4 +1,4 @@
-"""Test the transitions between states: every pair of states, and every pair of records."""
+"""Test every pair of states, and every pair of records, as a transition."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Test the parts of deploy that need no cluster: plans, targets, properties, ports, tables."""
+"""Test plans, targets, properties, ports and tables of deploy, without a cluster."""
 
 import errno
 import json

@@ -24,7 +24,7 @@ def open_to_others(directory: Path) -> list[str]:
 
 
 def owned_by(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
-    """Let everything belong to a user, and this process run as another one."""
+    """Let all files belong to one user, and run this process as another user."""
     found = Path.stat
 
     def stat_of_that(path: Path, **options: Any) -> os.stat_result:

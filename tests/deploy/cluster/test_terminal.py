@@ -1,4 +1,4 @@
-"""Test text in a terminal: wrapped lines, fitting columns and repeated progress lines."""
+"""Test wrapped lines, fitting columns and repeated progress lines in a terminal."""
 
 import pytest
 

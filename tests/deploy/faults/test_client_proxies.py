@@ -1,4 +1,4 @@
-"""Proxies of clients pass, hold, delay and lose requests, and deliver a held one late."""
+"""Test that proxies of clients pass, hold, delay, lose and deliver requests, also late."""
 
 import gc
 import socket

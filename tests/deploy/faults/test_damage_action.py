@@ -1,4 +1,4 @@
-"""Test damage of a replica's files: the changeable bytes, and the restoration of an unread one."""
+"""Test which bytes of a replica may be damaged, and the restoration of unread damage."""
 
 from pathlib import Path
 

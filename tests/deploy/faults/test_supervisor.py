@@ -1,4 +1,4 @@
-"""Test child processes: killed, paused, stopped, and started again when they end by themselves."""
+"""Test that child processes are killed, paused, stopped, and restarted when they exit."""
 
 import subprocess
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ print(f'["orphan", {os.read(there, 9).decode()}]', flush=True)
 
 
 class Programs(Supervisor):
-    """One child, `p`. Its successive incarnations run these programs, the last one repeatedly."""
+    """One child, `p`, which runs these programs in turn, and then the last program repeatedly."""
 
     restarts_max = 2
     stop_timeout_s = 1.0

@@ -1,4 +1,4 @@
-"""The doctor names a log that compaction has set aside, and one that is damaged."""
+"""Test that the doctor names a log that compaction skips, and a damaged log."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -38,7 +38,7 @@ _LEFT_OUT = re.compile(
 
 
 class Played(NamedTuple):
-    """The result of a command: its exit code, and its output lines, normalised and raw."""
+    """The result of a command, with its exit code, and its output lines, normalised and raw."""
 
     code: str
     lines: frozenset[str]

@@ -20,7 +20,7 @@ _OF_A_CLUSTER = re.compile(r"[\w-]{22}|(?:broker|controller) \d")
 
 
 class Call(NamedTuple):
-    """The result of a call: OK and a value, or the class of the error and its message."""
+    """The result of a call, which is OK and a value, or the class and message of an error."""
 
     outcome: str
     message: str

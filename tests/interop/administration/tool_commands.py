@@ -11,12 +11,13 @@ _KEY = re.compile(r"([\w.-]+)=(?:\[[^]]*\]|[^,]+)")
 
 
 class Command(NamedTuple):
-    """One command. Braces hold the result of an earlier one, or the cluster's bootstrap line.
+    """One command of Kafka's tools, with the expectations of its output.
 
-    text: its standard input. takes: a name for the match of an expression in its output. is_exact:
-    figures are compared, too. begins, ends: a tool that runs during the next commands. until: the
-    command is repeated until this expression matches its output. forms: expressions and what stands
-    for their matches in lines of which only the form is compared.
+    Braces contain the result of an earlier command, or the cluster's bootstrap line. text: the
+    standard input. takes: a name for the match of an expression in the output. is_exact: figures
+    are compared, too. begins, ends: a tool that runs during the next commands. until: the command
+    is repeated until this expression matches the output. forms: expressions and the replacements of
+    their matches, in lines of which only the form is compared.
     """
 
     name: str

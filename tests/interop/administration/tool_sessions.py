@@ -1,4 +1,4 @@
-"""Kafka's tools run one after the other in one JVM (`java/ToolSessions.java`)."""
+"""A sequence of Kafka's tools in one JVM (`java/ToolSessions.java`)."""
 
 import base64
 import subprocess

@@ -1,4 +1,4 @@
-"""Requests about the cluster: ApiVersions, Metadata, ACLs, producer ids and frames."""
+"""Requests about the cluster, such as ApiVersions, Metadata, ACLs and producer ids."""
 
 import struct
 from collections.abc import Iterator

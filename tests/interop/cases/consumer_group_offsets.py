@@ -1,4 +1,4 @@
-"""Test cases: offsets of consumer group members (KIP-848), and classic requests about them."""
+"""Test cases about offsets of consumer group members (KIP-848), and about classic requests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +33,7 @@ def _committing(group: ConsumerMembers, label: str, epoch: int, *indexes: int) -
 
 
 def _two_members(group: ConsumerMembers) -> None:
-    """Make two members that share, of which one has older partitions."""
+    """Make two members that share partitions, of which one has older partitions."""
     group.joined("a")
     group.joined("b")
     group.settled("a", "b")

@@ -1,4 +1,4 @@
-"""Requests about consumer groups (KIP-848): heartbeats and descriptions."""
+"""Requests about consumer groups (KIP-848), with heartbeats and descriptions."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ EPOCHS = ("member_epoch", "group_epoch", "assignment_epoch")
 class ConsumerMembers(Group):
     """A consumer group and its members, which choose their own member ids.
 
-    Epochs are shown as counted from the group's first one: those of Kafka begin with 2.
+    Epochs are shown relative to the group's first epoch, since Kafka's first epoch is 2.
     """
 
     def __init__(self, peer: RawPeer, group_id: str, version: int) -> None:
@@ -96,7 +96,7 @@ class ConsumerMembers(Group):
         raise AssertionError(f"{self.peer.name}: the group does not settle: {self.stated()}")
 
     def heard(self, label: str, heartbeat_ms: str) -> None:
-        """Send heartbeats until an answer has this interval. Kafka's first answer lacks it."""
+        """Send heartbeats until an answer has this interval, which Kafka's first answer lacks."""
         what = f"{self.peer.name}: {heartbeat_ms} ms are never applied"
         until(lambda: self.beat(label)["heartbeat_interval"] == int(heartbeat_ms), what)
 
@@ -185,7 +185,7 @@ def consumer_heartbeat(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
-    """Let two members share the partitions, and one of them leave."""
+    """Let two members share the partitions, and then let one of them leave."""
     with ConsumerMembers(peer, f"sharing-{version}", version) as group:
         yield "first", group.joined("a")
         group.owning("a", 0, 1, 2, 3)

@@ -109,9 +109,9 @@ def update_features(peer: RawPeer, version: int) -> Scenario:
 
 
 def _older_transactions(peer: RawPeer, version: int) -> Scenario:
-    """Send requests of both versions of transactions to a cluster of the older one.
+    """Send requests of both versions of transactions to a cluster of the older version.
 
-    Each has an id of its own: after a refusal Kafka takes the id for busy.
+    Each request has its own id, since Kafka treats a refused id as busy.
     """
     topic = f"older-transactions-{version}"
     peer.create_topic(topic, 2)
@@ -173,7 +173,7 @@ def raft_voters(peer: RawPeer, version: int) -> Scenario:
 
 
 def unregister_controller(peer: RawPeer, version: int) -> Scenario:
-    """Unregister controllers that do not exist, and the active one. There is one node."""
+    """Unregister controllers that do not exist, and the active controller of one node."""
     for number in (9, -1, 2**31 - 1, 1):
         values = {"controller_id": number}
         yield f"controller {number}", peer.ask(UNREGISTER_CONTROLLER, version, values)

@@ -1,4 +1,4 @@
-"""Requests of group members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+"""Requests of group members, which are JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Requests about records: Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
+"""Requests about records, such as Produce, Fetch, ListOffsets and DeleteRecords.
 
 A scenario is a function of a peer and a version. It yields (case, comparable answer).
 """
@@ -107,7 +107,7 @@ def produce(peer: RawPeer, version: int) -> Scenario:
 
 
 def produce_batches(peer: RawPeer, version: int) -> Scenario:
-    """Send each batch to a partition of its own, so that outcomes are independent."""
+    """Send each batch to its own partition, so that the outcomes are independent."""
     topic = f"batches-{version}"
     batches = _bad_batches()
     batches |= {f"codec {codec}": batch(5, compression=codec) for codec in range(5)}

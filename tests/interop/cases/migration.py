@@ -166,7 +166,7 @@ def mixed_groups(peer: RawPeer, version: int) -> Scenario:
 
 
 def downgraded_groups(peer: RawPeer, version: int) -> Scenario:
-    """Downgrade a group whose classic member has not reached its target, and one that has."""
+    """Downgrade one group with a classic member before its target, and one at its target."""
     for case, owned in {"behind": None, "gives up": ALL, "at its target": ALL[:3]}.items():
         with MixedMembers(peer, f"downgraded-{case.replace(' ', '-')}-{version}", version) as group:
             group.alone("c1")

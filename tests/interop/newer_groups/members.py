@@ -1,4 +1,4 @@
-"""More members: copiers of the newer protocol (KIP-848), and programs in Go and Java."""
+"""More group members, as copiers of the newer protocol (KIP-848) and programs in Go and Java."""
 
 import json
 import shutil

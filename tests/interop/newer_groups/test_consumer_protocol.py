@@ -214,7 +214,7 @@ def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_converte
 ) -> None:
     """Types and owners equal those of Apache Kafka, for the sticky assignor only in number.
 
-    Range goes by the ids of members, which begin with the client's id.
+    Range orders members by their ids, which begin with the client's id.
     """
     members: dict[str, Member] = {}
 

@@ -1,8 +1,8 @@
-"""The coordinator is killed while a group of librdkafka's members changes its protocol.
+"""Test the death of a coordinator while a group of librdkafka's members changes its protocol.
 
-A consumer comes to two classic members and leaves them, ten times each. In the middle of each of
-these steps the coordinator gets SIGKILL, at a moment that the seed draws. Then the log has the
-group in one form, its offsets are what was acknowledged, and all members go on.
+A consumer joins two classic members and leaves them, ten times each. In the middle of each of these
+steps the coordinator gets SIGKILL, at a moment that the seed draws. Afterwards the log has the
+group in one form, its offsets are the acknowledged offsets, and all members continue.
 """
 
 import random
@@ -65,7 +65,7 @@ class Group:
             return str(problem)
 
     def becomes(self, kind: str) -> None:
-        """Wait until the group's type is this one."""
+        """Wait until the group has this type."""
         until(lambda: self.kind() == kind, lambda: f"{self.kind()}, not {kind}", SETTLED_S)
 
     def committed(self) -> dict[int, int]:
@@ -106,7 +106,7 @@ class Group:
         share(*self.members)
 
     def kill_in(self, step: threading.Thread, delay_s: float) -> None:
-        """Kill the coordinator when the step has gone on for a while, and start it again."""
+        """Kill the coordinator after the step has run for a while, and start it again."""
         coordinator = self.cluster.coordinator("group", self.name)
         step.start()
         time.sleep(delay_s)

@@ -1,7 +1,7 @@
-"""The clusters for tests of our client, one of ours and with -m kafka Apache Kafka.
+"""The clusters for tests of our client, which are ours and, with -m kafka, Apache Kafka.
 
-Both are started once: the tests that take `bootstrap` belong to one xdist group, and each has
-topics, groups and transactional ids of its own.
+Both start once. The tests that take `bootstrap` belong to one xdist group, and each test has its
+own topics, groups and transactional ids.
 """
 
 from collections.abc import Iterator

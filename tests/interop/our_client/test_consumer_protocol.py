@@ -1,4 +1,4 @@
-"""Test members with group.protocol=consumer (KIP-848): the same on ours and on Apache Kafka."""
+"""Test that members with group.protocol=consumer (KIP-848) behave the same on Apache Kafka."""
 
 import asyncio
 import time

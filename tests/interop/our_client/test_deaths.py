@@ -1,7 +1,7 @@
 """Test our client while leaders and coordinators of ours are killed or paused.
 
-Each of its results is true afterwards, each record is there once and in order, and it continues by
-itself: no kill is fatal to a producer, and none costs a consumer its group.
+Each result of the client is true afterwards, and each record is present once and in order. The
+client continues by itself. No kill is fatal to a producer, or removes a consumer from its group.
 """
 
 import asyncio

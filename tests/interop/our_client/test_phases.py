@@ -1,7 +1,7 @@
-"""A broker dies in each phase of a transaction, of a prepared one, of a group, of a reader.
+"""Test the death of a broker in each phase of a transaction, a prepared transaction, or a group.
 
 The node is killed during the call. Records that our client has reported as committed are in the log
-once, aborted records are not, and the client continues by itself.
+once, and aborted records are not. The client continues by itself.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Test our client and a real Apache Kafka with TLS, SASL and ACLs: logins, and the errors.
+"""Test logins and errors of our client on a real Apache Kafka with TLS, SASL and ACLs.
 
-One Kafka with all its listeners serves every test of this file. With ONCELOG_KAFKA=1.
+One Kafka with all its listeners serves every test of this file (with ONCELOG_KAFKA=1).
 """
 
 import asyncio

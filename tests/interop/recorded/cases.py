@@ -1,8 +1,8 @@
 """All possible requests to the transactional state machine as plain data.
 
-A case is a state, and how a transactional id came to it; the epoch it started with; a request in
-one version; and the relation of the producer id and epoch in the request to those of the
-coordinator. The answers of Apache Kafka to all of them are in `recorded/transactions.json`.
+A case has a state, the way in which a transactional id reached the state, and its first epoch. It
+also has a request in one version, and the relation between the request's producer id and epoch and
+the coordinator's. The answers of Apache Kafka to all cases are in `recorded/transactions.json`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Ask Apache Kafka every case of `transaction_cases`, and write down the answers.
+"""Send every case of `transaction_cases` to Apache Kafka, and record the answers.
 
     python -m tests.interop.recorded.record [--only STATE] [--to FILE] [--prove]
 

@@ -34,7 +34,7 @@ class Held(NamedTuple):
 
 @dataclass
 class TransactionalRequests:
-    """A cluster with topics CALM (2 partitions) and HELD (1), usable from any number of threads.
+    """A cluster with the topics CALM (2 partitions) and HELD (1 partition), usable from any thread.
 
     shards, offset_partitions: the counts of the cluster's two coordinators.
     """
@@ -189,9 +189,10 @@ class TransactionalRequests:
         return answer
 
     def answered(self, ask: Callable[[], Any]) -> Any:
-        """Repeat a request until it succeeds or fails with an error that is not transient.
+        """Repeat a request until it succeeds or fails with a permanent error.
 
-        A coordinator closes connections that are older than its election. It may come in between.
+        A coordinator closes connections that are older than its election, which may happen between
+        two attempts.
         """
         deadline = time.monotonic() + TIMEOUT_S
         while True:

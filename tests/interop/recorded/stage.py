@@ -1,7 +1,7 @@
 """Bring a transactional id into a state, and send one more request with that id.
 
-Answers are recorded in terms that do not depend on the cluster: `own+1` is the producer id that
-the case began with, at its first epoch plus one; `new 0` is another producer id at epoch 0.
+Answers are recorded in terms that do not depend on the cluster. `own+1` is the producer id at the
+start of the case, at its first epoch plus one. `new 0` is another producer id at epoch 0.
 """
 
 import time
@@ -186,8 +186,9 @@ def play(
     """Return the answers to these cases, each with its own transactional id.
 
     `hold` keeps markers from HELD. askers: the number of concurrent requests. Kafka asks its
-    coordinator about several producers at once, and gives all of them the answer for the request
-    version of one: with more than one asker 48 and 120 change places at random.
+    coordinator about several producers at once, and gives all of these producers the answer for the
+    request version of one. With more than one asker, error codes 48 and 120 are exchanged at
+    random.
     """
     by_phase: dict[Phase, list[Case]] = {}
     for case in chosen:

@@ -1,7 +1,7 @@
-"""The clients that play the script. Each reports "in" or the reason of its refusal.
+"""The clients that run the script, each of which reports "in" or the reason of its refusal.
 
-A client of Python runs in a process of its own for all cases. So do Java's and Node's, with
-programs in `programs/`. One that is not on this machine is left out with a message.
+A Python client runs all cases in its own process. So do the clients in Java and Node, with programs
+in `programs/`. A client that is not installed on this machine is omitted with a message.
 """
 
 import asyncio

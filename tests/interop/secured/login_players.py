@@ -1,4 +1,4 @@
-"""The process of each client, which gets the cases one by one and reports each result."""
+"""The process of each client, which gets the cases singly and reports each result."""
 
 import json
 import shutil

@@ -2,8 +2,8 @@
 
     python -m tests.interop.secured.record_logins [--write] [--only CLIENT]
 
-plays the script on both and tells the differences; --write keeps what was said in
-recorded/logins.json and makes the table of docs/security.md from it. Without --write it only says.
+plays the script on both and prints the differences. --write also keeps the messages in
+recorded/logins.json, and generates the table of docs/security.md from this file.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def plain_words(words: str) -> str:
 
 
 def play(names: tuple[str, ...], folder: Path) -> Said:
-    """Return each client's messages as {client: {case: {side: text}}}, also those of "broker"."""
+    """Return each client's messages as {client: {case: {side: text}}}, with those of "broker"."""
     said: Said = {name: {} for name in names}
     with peers(folder / "brokers") as both:
         for name in names:
@@ -145,7 +145,7 @@ def differences(said: Said) -> list[str]:
 
 
 def wrongly_judged(said: Said) -> list[str]:
-    """List the valid logins that a broker refuses, and invalid ones that a broker accepts."""
+    """List valid logins that a broker refuses, and invalid logins that a broker accepts."""
     return [
         f"{name} at {side}, {case}: {words}"
         for name, of_client in said.items()

@@ -1,8 +1,8 @@
 """One Apache Kafka with a listener for each security.protocol, every mechanism and ACLs.
 
-The plain listener is the administrator's: every client there is a super user. Certificates are made
-here: SSL asks for the client's, TLS does not. Tokens come from a small provider. Kafka fetches its
-keys over HTTP.
+Every client of the plain listener is a super user, for administration. The certificates are created
+here. The SSL listener requires a client certificate, and the TLS listener does not. Tokens come
+from a small provider, whose keys Kafka fetches over HTTP.
 """
 
 from collections.abc import Mapping, Sequence

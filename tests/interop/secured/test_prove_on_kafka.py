@@ -1,4 +1,4 @@
-"""Test `prove` on a secured Apache Kafka 4.4: the application logs in through the proxy."""
+"""Test `prove` on a secured Apache Kafka 4.4, with an application that logs in by the proxy."""
 
 import sys
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """Test the matrix of APIs and rights, checked on Apache Kafka with its StandardAuthorizer.
 
-Our brokers are tested by `tests/node/security/rights_by_api.py`. This shows that it is Kafka's.
+Our brokers are tested by `tests/node/security/rights_by_api.py`. This test shows that the matrix is
+Kafka's.
 """
 
 import time
@@ -75,7 +76,7 @@ class Rights:
         return not REFUSALS.isdisjoint(error_codes(answer))
 
     def allow(self, rights: list[str]) -> None:
-        """Let alice have exactly these rights, and wait until the authorizer knows them."""
+        """Give alice exactly these rights, and wait until the authorizer applies them."""
         acls = [acl_of(right) for right in rights]
         self._ask(api_keys.DELETE_ACLS, {"filters": [ANY]})
         creations = [

@@ -1,4 +1,4 @@
-"""Test the configurations of groups: their validation as in Kafka, and effective values."""
+"""Test the validation of group configurations as in Kafka, and their effective values."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test listeners by name: Kafka's rules for their names, protocols, ports and own keys."""
+"""Test Kafka's rules for names, protocols, ports and own keys of listeners."""
 
 import pytest
 from hypothesis import given

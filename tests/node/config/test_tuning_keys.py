@@ -1,4 +1,4 @@
-"""Test keys that only tune Kafka: accepted, described, and logged as without effect."""
+"""Test that keys which only tune Kafka are accepted, described, and logged as ineffective."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test the controller on the real Raft engine and the real links: three nodes in one event loop."""
+"""Test the controller on the real Raft engine and real links, in one event loop."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Test requests of brokers to the controller: discovery, forwarding, retries and timeouts."""
+"""Test discovery, forwarding, retries and timeouts of brokers' requests to the controller."""
 
 import asyncio
 from typing import Any
@@ -328,7 +328,10 @@ def test_controller_result_without_items_is_decoded() -> None:
 async def test_quorum_description_requested_from_any_node_comes_from_the_leader(
     asked: int, cluster: SmallCluster
 ) -> None:
-    """A follower does not know the others' offsets. It answered -1, and the tool showed -10."""
+    """A follower does not know the offsets of others.
+
+    It once answered -1, and the tool showed -10.
+    """
     await bring_up(cluster, 1, 2, 3)
     quorum = await cluster.clients[asked].describe_quorum(timeout_ms=1_000)
     assert quorum.leader_id == 1

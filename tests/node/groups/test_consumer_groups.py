@@ -1,4 +1,4 @@
-"""Test consumer groups (KIP-848) on a real log: answers wait for the replicas, and survive them."""
+"""Test that answers of consumer groups (KIP-848) wait for the replicas, on a real log."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Test the group coordinator on a real log: answers wait for the replicas, and survives them."""
+"""Test that answers of the group coordinator wait for the replicas, on a real log."""
 
 import asyncio
 import gc

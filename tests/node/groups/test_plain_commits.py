@@ -1,4 +1,4 @@
-"""Test OffsetCommit of a few partitions: no task, one answer, and no trace of refused commits."""
+"""Test that OffsetCommit of a few partitions needs no task and leaves no refused commit."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Test long loading, replay and removal of groups: in steps, and complete at the end."""
+"""Test that long loading, replay and removal of groups runs in steps and is complete."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -396,7 +396,7 @@ async def test_leave_group_of_a_few_members_is_answered_immediately(
 async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
     broker: Broker,
 ) -> None:
-    """Otherwise the members would ask the next coordinator, which does not know them."""
+    """Otherwise the members would ask the next coordinator, where they are unknown."""
     broker.services.work = broker.replicas.work
     leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
     leave = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})

@@ -1,7 +1,7 @@
-"""A request is always answered, whatever exception is raised while it is handled.
+"""Test that a request is always answered, whatever exception its handling raises.
 
-Driven by the table of APIs: an exception is thrown into each await of a request's coroutine, one
-after the other, and into each function that runs when a waiting request continues.
+The table of APIs drives the test. An exception is thrown into each await of a request's coroutine
+in turn, and into each function that continues a waiting request.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""The longest requests of every served API hold the loop for no more than a slice.
+"""Test that the longest requests of every API hold the loop for no more than a slice.
 
-Driven by the table of APIs and by the schemas, so a new API is tested without a line here. Time is
-counted in lines of Python that run in one turn of the loop, so it does not depend on the machine:
-with REQUEST_ELEMENTS_MAX elements two lines for each, at 0.1 us, are the 20 ms of the budget.
+The table of APIs and the schemas drive the test, so a new API needs no line here. Time is counted
+in lines of Python that run in one turn of the loop, and so does not depend on the machine. With
+REQUEST_ELEMENTS_MAX elements, two lines for each at 0.1 us are the 20 ms of the budget.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Test client quotas: the throttle time in answers, and the mute of the connection."""
+"""Test client quotas by the throttle time in answers and the mute of the connection."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Test new connections above the rate: their waits, and those that are closed."""
+"""Test delayed and closed new connections above the rate."""
 
 import asyncio
 import ssl

@@ -114,7 +114,7 @@ async def test_answer_memory_is_released_however_the_answer_ends(how: str) -> No
 
 
 def fill(broker: FakeBroker) -> None:
-    """Create many topics, partitions, users and groups, so that lists of them are long."""
+    """Create many topics, partitions, users and groups, so that their lists are long."""
     for number in range(40):
         broker.controller.apply(
             CreateTopics((NewTopic(name=f"topic-{number}", topic_id=bytes([number]) * 16,

@@ -1,4 +1,4 @@
-"""Test a broker with several listeners: each client gets the addresses of its own listener."""
+"""Test that each client of a broker gets the addresses of its own listener."""
 
 import asyncio
 from pathlib import Path

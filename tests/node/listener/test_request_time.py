@@ -1,4 +1,4 @@
-"""Test request quotas (KIP-124): measured requests, throttle times and exempt requests."""
+"""Test measured requests, throttle times and exempt requests of request quotas (KIP-124)."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ class Tick:
 
 @asynccontextmanager
 async def held(tmp_path: Path, tick_s: float) -> AsyncIterator[tuple[OwnBroker, Client]]:
-    """Run a broker with requests that take that long, and a client of one per cent."""
+    """Run a broker with requests of this duration, and a client with a quota of one per cent."""
     async with running(tmp_path) as broker:
         client = await served(broker)
         broker.services.quotas = ClientQuotas(

@@ -31,7 +31,7 @@ class _HereLeads:
 class _Controller:
     """A client of a controller on this node that answers heartbeats.
 
-    indexes: the controller's metadata index at each of them, None without an answer.
+    indexes: the controller's metadata index at each heartbeat, or None without an answer.
     """
 
     def __init__(self, *indexes: int | None) -> None:

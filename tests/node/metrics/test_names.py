@@ -1,7 +1,7 @@
-"""Names of Kafka's figures are those that the JMX exporter gives its MBeans in KRaft mode.
+"""Test that metrics have the names that the JMX exporter gives Kafka's MBeans in KRaft mode.
 
-The rules: examples/kafka-kraft-3_0_0.yml of jmx_exporter, at its commit 613acb27. First comes what
-is special (raft-metrics, PerSec), then percentiles and counts, then plain values.
+The rules come from examples/kafka-kraft-3_0_0.yml of jmx_exporter, at its commit 613acb27. The
+special rules come first (raft-metrics, PerSec), then percentiles and counts, then plain values.
 """
 
 import re

@@ -37,7 +37,7 @@ NEW_ID = b"another topic id"
 
 
 class Broker(LeadingBroker):
-    """A broker that can hold `t-0` back, as a log that is being opened."""
+    """A broker that can delay `t-0`, like a log that is being opened."""
 
     def hold(self) -> None:
         self.held = self.partition()

@@ -21,7 +21,7 @@ KEY, OTHER = ("t", 0), ("t", 1)
 
 
 class _Directory:
-    """The offsets of two logs, and the file that holds them; a write waits for `may_end`."""
+    """The offsets of two logs and their file, where a write waits for `may_end`."""
 
     def __init__(self) -> None:
         self.current: dict[TopicPartition, int] = {KEY: 9, OTHER: 9}

@@ -58,7 +58,7 @@ class Follower(FollowingBroker):
         return self.partition.log
 
     async def answer(self, **answer: Any) -> None:
-        """Answer all polls, the one with the replica by these fields."""
+        """Answer all polls, and the poll with the replica by these fields."""
         await turns_until(lambda: any(poll.request.added for poll in self.polls[self._answered :]))
         for poll in self.polls[self._answered :]:
             self._answered += 1

@@ -1,4 +1,4 @@
-"""Test the shell that proposes ISR changes: the rate of its proposals."""
+"""Test the rate of proposals of the shell that proposes ISR changes."""
 
 import asyncio
 from itertools import pairwise
@@ -82,7 +82,10 @@ class _Proposing:
 
 
 async def test_isr_changes_of_hundreds_of_partitions_are_applied_in_slices() -> None:
-    """A restarted broker joins thousands of ISRs. 500 of them in one step took 30 ms."""
+    """A restarted broker joins thousands of ISRs.
+
+    500 changes in one step took 30 ms.
+    """
     count, made = 300, list[int]()
     ticks = iter(range(1 << 30))
     replicas: Any = SimpleNamespace(

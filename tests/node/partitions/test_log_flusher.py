@@ -1,4 +1,4 @@
-"""Test group commit: each flush calls back after its sync, whatever else is flushed."""
+"""Test that each flush of a group commit calls back after its sync."""
 
 import asyncio
 from collections.abc import AsyncIterator

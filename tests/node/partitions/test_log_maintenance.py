@@ -1,4 +1,4 @@
-"""Test the background work for logs: work that the disk refuses is tried again."""
+"""Test that background work for logs is retried after a refusal of the disk."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Test power cuts during rewrites of a log: compaction, and truncation on a follower.
+"""Test power cuts during compaction of a log, and during truncation on a follower.
 
 The shells run as in a broker, on a disk that tracks synced bytes (tests/simulation). The power is
 cut at every n-th change of the disk. Then the log is opened on a restarted machine.
@@ -209,9 +209,10 @@ class Leader:
 def test_node_killed_during_a_truncation_has_no_gap_in_its_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: int, seed: int, boot_id: str
 ) -> None:
-    """Synced records are truncated and replaced. The new ones are read before they are trusted.
+    """Synced records are truncated and replaced, and the new records are read before their use.
 
-    `begin` is the leader's first offset: behind the follower's end the whole log is cut.
+    `begin` is the leader's first offset. If `begin` is behind the follower's end, the whole log is
+    cut.
     """
     caplog.set_level(logging.CRITICAL, "oncelog.node")  # captured records would keep files open
 

@@ -21,7 +21,7 @@ NER, OUT_OF_ORDER = E.NOT_ENOUGH_REPLICAS, E.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class Broker(LeadingBroker):
-    """A broker with two replicas. The other one leaves the ISR and joins it."""
+    """A broker with two replicas, of which the other one leaves and joins the ISR."""
 
     def isr_is(self, *members: int) -> None:
         leader = present(self.partition().leader)
@@ -34,7 +34,7 @@ class Broker(LeadingBroker):
         self.replicas.clock.monotonic_ms = lambda: real() + ms  # type: ignore[method-assign]
 
     async def error_of(self, connection: RequestContext, sequence: int, epoch: int = 0) -> int:
-        """Return the error of one plain batch, -1 while it waits for the other replica."""
+        """Return the error of one plain batch, or -1 while the batch waits for the replica."""
         answer = self.put(plain(sequence, epoch=epoch), connection=connection)
         return (await answer.errors())[0] if answer.is_there else -1
 

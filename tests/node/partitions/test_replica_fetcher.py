@@ -1,4 +1,4 @@
-"""Test the fetches of a follower: an error of one partition and the others of that leader."""
+"""Test that an error of one partition leaves the other fetches from its leader unchanged."""
 
 import asyncio
 import errno

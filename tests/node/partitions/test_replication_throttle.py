@@ -1,4 +1,4 @@
-"""Test the throttle of replication: counted bytes, held replicas, and their release."""
+"""Test counted bytes, held replicas, and their release in the throttle of replication."""
 
 import pytest
 

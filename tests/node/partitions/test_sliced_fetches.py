@@ -19,7 +19,7 @@ BATCHES = 2_000
 
 
 class Follower(FollowingBroker):
-    """One followed partition, whose slices of work are of one step, so that there are many."""
+    """One followed partition with slices of one step, so that its work has many slices."""
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))

@@ -1,4 +1,7 @@
-"""Test reports of failed logs: repeated until the controller confirms them, unless they recover."""
+"""Test that reports of failed logs are repeated until the controller confirms them.
+
+A log that recovers needs no report.
+"""
 
 import asyncio
 import errno

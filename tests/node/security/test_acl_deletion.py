@@ -36,7 +36,7 @@ def acl(name: str) -> AclBinding:
 
 
 def asked(name: str | None = None, resource_type: int = ResourceType.TOPIC) -> Any:
-    """Return a filter for one ACL with a name, for all without one."""
+    """Return a filter for one ACL with this name, or for all ACLs without a name."""
     return SimpleNamespace(
         resource_type_filter=resource_type,
         pattern_type_filter=PatternType.ANY if name is None else PatternType.LITERAL,

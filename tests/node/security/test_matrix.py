@@ -1,7 +1,7 @@
 """Test each API without rights, with all needed rights, and with all but one, as in Kafka.
 
-The rights in a row of the dispatch table are compared with a list of Kafka's, and each of them is
-tried on a broker.
+The rights in a row of the dispatch table are compared with a list of Kafka's rights. Each right is
+then tested on a broker.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Test refusals for a client without rights: refused items, hidden names, changing ACLs."""
+"""Test refused items, hidden names and changed ACLs for a client without rights."""
 
 import asyncio
 import logging

@@ -36,7 +36,7 @@ WAIT_S = 5.0
 
 
 class Group(FakeRaftGroup):
-    """One shard's Raft group as this node sees it."""
+    """One shard's Raft group from the view of this node."""
 
     def __init__(self, shard: TransactionShard) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Test joint additions: one command, an answer for each, within the bound of held requests."""
+"""Test that joint additions are one command with an answer for each, within a bound."""
 
 import asyncio
 from typing import Any

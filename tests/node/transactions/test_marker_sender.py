@@ -202,7 +202,7 @@ async def test_marker_has_the_index_of_its_decision_and_the_leader_epoch(
 async def test_markers_of_many_transactions_that_cannot_complete_leave_the_loop_free() -> None:
     """A new coordinator finds 1,000 ends, and a partition refuses markers for a while.
 
-    As one burst they held the loop for 100 ms, again and again.
+    In one burst the markers held the loop for 100 ms, repeatedly.
     """
     node = OneNode(is_led=False)
     (shard,), (group,) = node.shards, node.groups

@@ -158,10 +158,10 @@ async def test_marker_written_under_a_lost_leadership_is_not_taken_for_committed
 async def test_marker_taken_for_a_repetition_invalidates_verifications(
     replicated: LeadingBroker,
 ) -> None:
-    """The high watermark of a new leader lags, so the marker may be that of the next transaction.
+    """The high watermark of a new leader lags, so the marker may be of the next transaction.
 
-    The late answer to that transaction's verification must open nothing, or the end of the
-    producer's third transaction, of the same epoch, would end the aborted second one.
+    The late answer to the verification of that transaction must open nothing. Otherwise the end of
+    the producer's third transaction, of the same epoch, would end the aborted second transaction.
     """
     await open_transaction(replicated)
     assert await replicated.mark(prepare_index=10, wait_ms=20) == [E.REQUEST_TIMED_OUT]

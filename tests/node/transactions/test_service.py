@@ -1,4 +1,4 @@
-"""Test the coordinator's shell: durable writes before answers, markers, holds, fences, time."""
+"""Test durable writes before answers, markers, holds, fences and time of the coordinator."""
 
 import asyncio
 from itertools import pairwise

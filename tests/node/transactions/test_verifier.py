@@ -1,4 +1,4 @@
-"""Test verification: joined questions, newer epochs, and missing answers."""
+"""Test joined questions, newer epochs, and missing answers of verification."""
 
 import asyncio
 from typing import Any, cast

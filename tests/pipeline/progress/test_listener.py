@@ -1,4 +1,4 @@
-"""Test the reports on a running query: a line for each batch, a file, and Spark's own progress."""
+"""Test the line for each batch, the file, and Spark's own progress of a running query."""
 
 import logging
 import re

@@ -1,10 +1,9 @@
 """A small query into an exactly-once sink, which dies at chosen points.
 
-As a program (its argument: a Job as JSON) it is killed with its JVM by SIGKILL. In a test's own
-process the same points raise Died instead. A file records each death, so that the next start gets
-past it.
-
-Text files are the input, one file a batch. Every line is a row of the output.
+As a program, with a Job as JSON in its argument, the query is killed with its JVM by SIGKILL. In a
+test's own process the same points raise Died instead. A file records each death, so that the next
+start passes this point. Text files are the input, one file for each batch. Every line is a row of
+the output.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The sink's real driver and real attempts on a real cluster, moved by hand, without Spark.
+"""The sink's real driver and attempts on a real cluster, executed step by step without Spark.
 
-Each effect is a step that a test can hold, repeat after a death, or deliver late. One loop runs
-everything. An attempt lives in a worker of its own, as in another process.
+Each effect is a step that a test can hold, repeat after a death, or deliver late. One loop runs all
+steps. An attempt runs in its own worker, as in another process.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class ManualDriver:
         self.successors: list[ManualDriver] = []
 
     def successor(self, **options: Any) -> "ManualDriver":
-        """Make the next driver of this sink, which is closed together with this one."""
+        """Make the next driver of this sink, which is closed together with its predecessor."""
         options = {"mode": self.protocol.mode} | options
         other = ManualDriver(self.bootstrap, self.topic, self.sink_id, **options)
         self.successors.append(other)
@@ -91,7 +91,7 @@ class ManualDriver:
     async def on(
         self, effect: steps.Effect, wanted: type[steps.Effect] = steps.BatchOver
     ) -> steps.Effect:
-        """Execute this effect and those that follow, until the wanted one is next."""
+        """Execute this effect and the following effects, until the wanted effect is next."""
         while not isinstance(effect, wanted | steps.BatchOver):
             effect = await self.carry_out(effect)
         return effect
@@ -139,7 +139,7 @@ class ManualDriver:
     async def attempt(
         self, spec: TaskSpec, partition: int, worker: SinkWorker | None = None
     ) -> Any:
-        """Run one whole attempt, in the way that Spark runs it."""
+        """Run one whole attempt as Spark runs it."""
         token = await asyncio.to_thread(
             write_rows, spec, worker or self.worker(), rows(spec.batch_id, partition)
         )

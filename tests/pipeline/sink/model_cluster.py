@@ -1,7 +1,7 @@
 """The cluster in the model of the sink, with transactions by id and the committed rows.
 
-The cluster follows KIP-98, 890 and 939: an epoch that rises with each end, a repeated end that is
-answered as the first one, InitProducerId that aborts, prepared transactions that do not time out.
+The cluster follows KIP-98, 890 and 939. The epoch rises with each end. A repeated end is answered
+like the first end. InitProducerId aborts, and prepared transactions do not time out.
 """
 
 from collections import Counter

@@ -50,7 +50,7 @@ class Size:
 
 
 class Verdict(NamedTuple):
-    """The rows and the open transactions. `is_told`: the topic has an alarm."""
+    """The rows and the open transactions at the end of a run. `is_told`: the topic has an alarm."""
 
     doubled: int
     missing: int

@@ -28,7 +28,7 @@ class AnyJob(Protocol):
 
 
 class QueryProcess:
-    """A program of this folder that runs a job with a JVM of its own and writes a log."""
+    """A program of this folder that runs a job in its own JVM and writes a log."""
 
     def __init__(self, job: AnyJob, program: str) -> None:
         self._log = Path(job.folder) / "log"
@@ -56,7 +56,7 @@ class QueryProcess:
     def wait_for(self, file: Path) -> None:
         """Wait until the process has created this file.
 
-        Raise AssertionError when it ends before.
+        Raises AssertionError if the process ends earlier.
         """
         until_s = time.monotonic() + RUN_S
         while not file.exists():

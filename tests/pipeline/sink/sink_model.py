@@ -1,11 +1,11 @@
-"""A model of the sink's surroundings: a cluster, Spark, its workers, and failures.
+"""A model of the sink's environment, with a cluster, Spark, its workers, and failures.
 
-One step of one generator is one event in the model. A seed says which. The protocol, the decision's
-records and the workers' ids are the real ones.
+One step of one generator is one event in the model. A seed chooses the event. The protocol, the
+decision's records and the workers' ids are real.
 
-Failures: drivers and attempts are killed, freeze and wake; several drivers on one checkpoint; twin
-attempts; answers that are lost, with requests that arrive a second time much later; the control
-transaction times out; ids that are idle are forgotten.
+The failures are killed, frozen and woken drivers and attempts, several drivers on one checkpoint,
+twin attempts, and lost answers with requests that arrive again much later. The control transaction
+may time out, and idle ids may be forgotten.
 
 `Parts` (model_parts.py) removes parts of the protocol, to show that the model notices.
 """

@@ -1,8 +1,9 @@
-"""Queries with state, side by side in one process, each into an exactly-once sink of its own.
+"""Queries with state in one process, each into its own exactly-once sink.
 
-As a program (its argument: a StatefulJob as JSON) it is killed with its JVM by SIGKILL, or stopped
-by SIGSTOP, when all of its queries have come to the same point of the same batch. Executors die,
-and tasks get second attempts, when all queries have a task in the middle of its rows.
+As a program, with a StatefulJob as JSON in its argument, the job is killed with its JVM by SIGKILL,
+or stopped by SIGSTOP. This happens when all queries have reached the same point of the same batch.
+Executors die, and tasks get second attempts, when all queries have a task in the middle of its
+rows.
 """
 
 import json
@@ -131,7 +132,10 @@ def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any]
     write = sink_module.write_attempt
 
     def meet(what: str, name: str, wanted: int) -> bool:
-        """Wait until so many processes have arrived. Return False if this one arrived before."""
+        """Wait until so many processes have arrived.
+
+        Returns False if this process arrived earlier.
+        """
         import glob
 
         mark = f"{folder}/mark-{what}-{name}"

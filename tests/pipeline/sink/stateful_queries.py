@@ -1,8 +1,8 @@
 """Queries with state, with an output that shows a lost, doubled, or wrong batch's state.
 
 One file is one batch. Its lines are seconds, and their effect depends on state and watermark of the
-batches before. Worker processes get functions within functions, which are sent by value: no worker
-has to import this file.
+batches before. Worker processes get nested functions, which are sent by value, so that no worker
+must import this file.
 """
 
 import importlib.util
@@ -165,7 +165,8 @@ def kind_of(name: str) -> str:
 def query_of(spark: Any, name: str, folder: Path) -> tuple[Any, str]:
     """Return the rows of a query over these files, and the output mode.
 
-    Start it before the next one is made: the session holds the format of its state.
+    Start the query before the next query is created, since the session stores the format of its
+    state.
     """
 
     def seconds() -> Any:

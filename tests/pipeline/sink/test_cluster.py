@@ -1,6 +1,6 @@
-"""Test the sink on real clusters, without Spark: twins, sleepers, zombies, deaths, expiry.
+"""Test the sink on real clusters, without Spark, with twins, zombies, deaths and expiry.
 
-Every test ends with a read of committed records: each row is there once, and no transaction is
+Every test ends with a read of committed records. Each row is present once, and no transaction is
 open.
 """
 
@@ -185,7 +185,7 @@ async def test_sink_batch_is_not_written_twice_after_a_stop_longer_than_every_ex
 
 
 async def until_forgotten(driver: ManualDriver) -> None:
-    """Wait until coordinators know only those ids of the sink that have an open transaction."""
+    """Wait until coordinators list only ids of the sink with an open transaction."""
     prefix = f"oncelog.spark.{driver.sink_id}."
     async with Admin(driver.bootstrap) as admin, asyncio.timeout(60):
         while True:

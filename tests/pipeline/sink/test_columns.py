@@ -1,4 +1,4 @@
-"""Test rows for the sink: the columns that can be written, and their records."""
+"""Test the writable columns of rows for the sink, and their records."""
 
 import pyarrow as pa
 import pytest

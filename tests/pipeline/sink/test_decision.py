@@ -1,4 +1,4 @@
-"""A decision is encoded into records and decoded, whatever was there before it."""
+"""Test that a decision is encoded into records and decoded, whatever preceded it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Test the login of a sink: names in each form, and no secret in the specification of tasks."""
+"""Test the names in a sink's login, and that no specification of tasks has a secret."""
 
 import pickle
 

@@ -1,6 +1,6 @@
-"""Test the sink's protocol in a model of failures: no row doubled, lost or left open.
+"""Test that the sink's protocol doubles, loses and leaves open no row in a model of failures.
 
-Each removed part of the protocol makes a run fail: a model that notices nothing proves nothing.
+Each removed part of the protocol makes a run fail. Otherwise the model would prove nothing.
 """
 
 import os

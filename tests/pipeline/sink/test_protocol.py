@@ -1,4 +1,4 @@
-"""Test the sink's protocol: the order of its effects, and every reason to stop."""
+"""Test the order of effects in the sink's protocol, and every reason to stop."""
 
 from typing import get_args
 

@@ -32,7 +32,7 @@ SLOW = pytest.mark.spark_slow
 
 
 def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
-    """Restart the query until it finishes, and return how often it died."""
+    """Restart the query until it finishes, and return the number of its deaths."""
     from pyspark.errors import StreamingQueryException
 
     def die() -> None:
@@ -89,7 +89,7 @@ def own_state(spark: "SparkSession") -> Iterator[None]:
 
 
 def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, int]) -> None:
-    """Run the queries. Each dies once at each of these points and batches, and restarts."""
+    """Run the queries, with one death and restart of each at each of these points and batches."""
     from pyspark.errors import StreamingQueryException
 
     def sink_of(name: str) -> BreakableSink:

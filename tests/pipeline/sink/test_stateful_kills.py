@@ -1,11 +1,11 @@
-"""Test queries with state, in each format that Spark can keep it in, in processes that are killed.
+"""Test killed processes with stateful queries, in each format of Spark's state.
 
     pytest -m spark_slow tests/pipeline/sink/test_stateful_kills.py
     ONCELOG_KAFKA=1 pytest -m "spark_slow and kafka" tests/pipeline/sink/test_stateful_kills.py
 
-Five kinds of queries in three formats run side by side, each into a sink of its own. What comes out
-is that of a run without kills, row by row. test_query.py breaks the same queries by exceptions, in
-the default run.
+Five kinds of queries in three formats run concurrently, each into its own sink. The output equals
+the output of a run without kills, row by row. test_query.py breaks the same queries by exceptions,
+in the default run.
 """
 
 import functools

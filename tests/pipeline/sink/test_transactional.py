@@ -1,6 +1,6 @@
-"""Test mode "transactional" on real clusters: timeouts, returned decisions, and torn batches.
+"""Test mode "transactional" on real clusters, with timeouts, decisions, and torn batches.
 
-On brokers of ours, on Apache Kafka 4.4 with both versions of transactions, and on one without the
+The clusters are ours, Apache Kafka 4.4 with both versions of transactions, and a Kafka without the
 verification of KIP-890 (before 3.6).
 """
 

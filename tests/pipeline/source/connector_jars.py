@@ -1,7 +1,8 @@
-"""The jars of Spark's own Kafka connector, fetched through Maven once and kept in a cache folder.
+"""The jars of Spark's own Kafka connector, fetched through Maven and kept in a cache folder.
 
-The wheel of pyspark has none. The connector of the same version is tried first. A repository may be
-behind PyPI, or have holes. Then the newest set that is known to work with that Spark is used.
+The wheel of pyspark does not contain these jars. The connector of the same version is tried first.
+A repository may lag behind PyPI or lack versions. In that case the newest set that works with this
+Spark is used.
 """
 
 import os

@@ -2,8 +2,8 @@
 
     python connector_program.py BOOTSTRAP JARS FOLDER TOPIC OUT
 
-TOPIC has transactions, some of them aborted. The connector copies what it sees of it to OUT, once
-as a batch and once as a stream. Both sources read both topics.
+TOPIC has transactions, some of them aborted. The connector copies the records that it reads to OUT,
+once as a batch and once as a stream. Both sources read both topics.
 """
 
 import json

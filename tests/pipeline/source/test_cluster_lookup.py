@@ -1,4 +1,4 @@
-"""Test a query's requests to the cluster when it plans, and changes between two of them."""
+"""Test a query's requests to the cluster during planning, and changes between two requests."""
 
 import itertools
 import socket

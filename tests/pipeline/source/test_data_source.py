@@ -37,7 +37,7 @@ def put(cluster: Cluster, topic: str, values: Iterable[int], partition: int = 0)
 
 
 def put_in_transactions(cluster: Cluster, topic: str) -> None:
-    """Write transactions to partition 0: 1-3 committed, 4-6 aborted, 7-9 committed."""
+    """Write transactions to partition 0, of which 1-3 and 7-9 commit, and 4-6 abort."""
     with BlockingProducer(cluster.bootstrap, transactional_id=f"id-{topic}") as producer:
         producer.init_transactions()
         for first, commits in ((1, True), (4, False), (7, True)):

@@ -1,4 +1,4 @@
-"""Test the views that a process keeps between ranges: their cost and their separation."""
+"""Test the cost and the separation of views that a process keeps between ranges."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Test Spark's own Kafka connector on our brokers: it reads, writes, and sees our source's rows."""
+"""Test that Spark's own Kafka connector reads and writes on our brokers."""
 
 import json
 import sys

@@ -110,7 +110,10 @@ class AuditedLogs:
         self.bounds += [(*key, 0, int(end)) for key, end in ends.items()]
 
     def audit_input(self, spark, folder: Path) -> AuditInput:
-        """Return the input as files. Passing rows to Spark one by one takes longer than judging."""
+        """Return the input as files.
+
+        Passing single rows to Spark takes longer than the audit.
+        """
         columns = {name: [row[name] for row in self.rows] for name in SCHEMA.names if name in KNOWN}
         count = len(self.rows)
         columns["timestamp"] = [TIME_MS * 1000] * count

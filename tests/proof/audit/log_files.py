@@ -42,7 +42,10 @@ def belongs(row: Row) -> tuple[object, ...]:
 
 
 def batches_of(rows: list[Row]) -> list[bytes]:
-    """Return the batches of one log in order. An inconsistent row begins a batch of its own."""
+    """Return the batches of one log in order.
+
+    An inconsistent row begins its own batch.
+    """
     made: list[bytes] = []
     for _, group in itertools.groupby(rows, belongs):
         together: list[Row] = []

@@ -43,7 +43,7 @@ def has_sequence(place: Place) -> bool:
 
 
 def ends(place: Place) -> bool:
-    """Return whether this row is a marker directly after the data that it ends."""
+    """Return whether this row is a marker directly after the data of its transaction."""
     return place.row.is_control and place.before is not None and not place.before.is_control
 
 

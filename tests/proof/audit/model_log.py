@@ -1,8 +1,8 @@
 """Raw rows of legal logs for the audit.
 
-A log_model is one topic of two partitions. Producers of all kinds take turns by a seed: plain ones,
-idempotent ones, transactional ones of both versions, with fences, repeated markers and changes of
-leader. `edge` names a later change of the log: its beginning is deleted, it is compacted, or
+A log_model is one topic of two partitions. Producers of all kinds take turns by a seed. They are
+plain, idempotent, or transactional of both versions, with fences, repeated markers and changes of
+leader. `edge` names a later change of the log. Its beginning is deleted, the log is compacted, or
 sequences are about to wrap.
 """
 

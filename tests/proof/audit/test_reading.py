@@ -26,7 +26,7 @@ OF_LOGS = sorted(MUTATIONS.keys() - OF_READERS)
 
 
 def falsified(name: str, number: int) -> ModelLog:
-    """Return a log_model with a planted anomaly in all copies, or a divergence in one of them."""
+    """Return a log_model with a planted anomaly in all copies, or a divergence in one copy."""
     is_divergence = name == "replica-divergence"
     for seed in range(50):
         first = 1_000 + number * 50 + seed

@@ -1,4 +1,4 @@
-"""Test the grid of `bench txn`: its figures and its page, without a cluster."""
+"""Test the figures and the page of the grid of `bench txn`, without a cluster."""
 
 from html import escape
 

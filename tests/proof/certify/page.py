@@ -1,4 +1,4 @@
-"""Write the scoreboard from the kept verdicts: python -m tests.proof.certify.page."""
+"""Write the scoreboard from the kept verdicts with `python -m tests.proof.certify.page`."""
 
 from pathlib import Path
 

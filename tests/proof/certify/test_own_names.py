@@ -1,4 +1,4 @@
-"""Test that a run on an existing cluster uses names of its own, and deletes them at its end."""
+"""Test that a run on an existing cluster uses its own names, and deletes them at its end."""
 
 import json
 import re

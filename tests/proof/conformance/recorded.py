@@ -1,6 +1,6 @@
-"""The recorded survey of Apache Kafka 4.4.0, and the survey of ours from the code.
+"""The recorded survey of Apache Kafka 4.4.0, and the survey of our brokers from the code.
 
-To record it anew (Maven and Java fetch and run it), and make docs/protocol.md from it:
+The following commands record the survey again by Maven and Java, and write docs/protocol.md:
 .venv/bin/python -m tests.proof.conformance.recorded; .venv/bin/python -m tests.tidy.test_docs
 """
 

@@ -1,6 +1,6 @@
-"""Test that the reports of the Spark job are kept, and its processes are killed one by one.
+"""Test that the Spark job's reports are kept, and its processes are killed one by one.
 
-A stand-in plays the job: it has a child named java, and that has workers.
+A stand-in plays the job. The stand-in has a child named java, which has workers.
 """
 
 import time

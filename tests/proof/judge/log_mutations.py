@@ -1,4 +1,4 @@
-"""Falsifications of the recorded end: raw logs, replicas, files, ends and probes."""
+"""Falsifications of the recorded end, in raw logs, replicas, files, ends and probes."""
 
 import numpy as np
 

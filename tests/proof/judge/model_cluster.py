@@ -1,7 +1,7 @@
 """A small model of Kafka with legal behaviour only, and clients that record their results.
 
-Everything is drawn from a seed: the next mover, each send's target, lost answers, aborts, and
-takeovers of transactional ids. The servers are perfect. The clients are not.
+A seed determines everything, such as the next actor, the targets of sends, lost answers, aborts,
+and takeovers of transactional ids. The servers make no mistakes, but the clients do.
 """
 
 import random
@@ -20,7 +20,7 @@ Steps = Generator[None, None, None]
 
 @dataclass(slots=True)
 class Transaction:
-    """A transaction as its coordinator knows it."""
+    """A transaction in the memory of its coordinator."""
 
     transactional_id: str
     producer_id: int
@@ -33,7 +33,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class Entry:
-    """A log entry: a batch of one record, or a marker."""
+    """A log entry, which is a batch of one record, or a marker."""
 
     value: int = NONE
     producer_id: int = NONE

@@ -1,8 +1,8 @@
 """A legal consumer group (KIP-848) for the model cluster, and members that record it.
 
-The coordinator gives a partition to one member at a time. A member that has to give up a partition
-keeps its epoch until it has reported that. A member that dies keeps its partitions until its
-session ends. A member takes an assigned partition later: when it was stopped, perhaps after its
+The coordinator gives a partition to one member at a time. A member that must revoke a partition
+keeps its epoch until it has reported the revocation. A member that dies keeps its partitions until
+its session ends. A stopped member takes an assigned partition later, perhaps after the end of its
 session.
 """
 
@@ -58,7 +58,7 @@ class ModelGroup:
 
 
 def shared_reader(cluster: "ModelCluster") -> Steps:
-    """Run one member after another. Some answers are lost, and some members die silently."""
+    """Run one member after another, with some lost answers and some silent deaths."""
     rng, recorder, group = cluster.rng, cluster.recorder, cluster.shared
     while True:
         process = recorder.new_process()

@@ -1,9 +1,9 @@
 """One falsification for each anomaly, with the effect of a broken cluster on the history.
 
-Each mutation takes an `Edit` of a legal history, and changes one place, chosen by chance. Most
-broken promises break others with them (a lost record also tears its transaction): a mutation asks
-only that its own name is found. Mutations of logs and ends are in log_mutations.py; `all_mutations`
-has both.
+Each mutation takes an `Edit` of a legal history, and changes one random place. Most broken promises
+break others, too. A lost record, for example, also tears its transaction. A mutation therefore
+requires only that its own name is found. Mutations of logs and ends are in log_mutations.py, and
+`all_mutations` has both.
 """
 
 import random

@@ -1,6 +1,6 @@
-"""Write docs/judge.md from the code: `.venv/bin/python -m tests.proof.judge.page`.
+"""Write docs/judge.md from the code with `.venv/bin/python -m tests.proof.judge.page`.
 
-With --measure it first plants every anomaly fifty times and judges five hundred legal histories,
+With --measure the program plants every anomaly fifty times, judges five hundred legal histories,
 prints the findings, and writes nothing.
 """
 

@@ -1,7 +1,8 @@
-"""Measure the judge: `.venv/bin/python -m tests.proof.judge.speed [SENDS] [DIRECTORY]`.
+"""Measure the judge with `.venv/bin/python -m tests.proof.judge.speed [SENDS] [DIRECTORY]`.
 
-Makes a legal history of so many sends, in transactions of ten, each polled once and read once more
-at the end, writes it as recorders do, seals it, and judges it in a fresh process.
+The program creates a legal history of so many sends, in transactions of ten. Each send is polled
+once, and read once more at the end. The history is written as by recorders, sealed, and judged in a
+fresh process.
 """
 
 import resource

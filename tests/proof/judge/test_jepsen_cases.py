@@ -1,8 +1,8 @@
 """Test the cases of Jepsen's own tests of its Kafka checker, with the same findings.
 
-Jepsen has 24. One measures speed and is switched off: here it is test_speed.py. Another (16) is
-about the lag of readers, which is no promise. Where Jepsen counts an operation, we have a
-transaction. Facts are compared as far as both have them.
+Jepsen has 24 cases. One case measures speed and is switched off, and test_speed.py replaces this
+case. Another case (16) is about the lag of readers, which is no promise. An operation of Jepsen
+corresponds to a transaction here. Only facts that both have are compared.
 """
 
 import random

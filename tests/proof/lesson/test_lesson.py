@@ -1,4 +1,4 @@
-"""Test `oncelog lesson` with keys on stdin and faults by hand. No process is left."""
+"""Test `oncelog lesson` with keys on stdin and manual faults, after which no process is left."""
 
 import os
 import re

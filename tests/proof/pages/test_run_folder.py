@@ -1,4 +1,4 @@
-"""Test the folder of a run: its files, and folders without a run."""
+"""Test the files in the folder of a run, and folders without a run."""
 
 import os
 import stat

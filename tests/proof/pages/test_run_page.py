@@ -1,4 +1,4 @@
-"""Test the views of a run as text: complete, escaped, bounded and self-contained."""
+"""Test that the views of a run are complete, escaped, bounded and self-contained."""
 
 import base64
 import hashlib

@@ -76,7 +76,7 @@ def make_and_undo(cluster: Cluster, kind: str) -> None:
 
 
 def undone(node_id: int, state: str) -> tuple[GatedCluster, ScheduledFaults]:
-    """Cut node 1 off, and undo that while another one is in this state."""
+    """Isolate node 1, and end the isolation while another node is in this state."""
     cluster = GatedCluster()
     context = scheduled(cluster)
     cluster.partition([1], [2, 3])

@@ -1,4 +1,4 @@
-"""Test the pytest plugin in projects of its own: passes, failures and their output."""
+"""Test passes, failures and their output with the pytest plugin in separate projects."""
 
 import os
 import shutil

@@ -1,5 +1,6 @@
-"""Print the gallery as a table: python -m tests.prove.gallery --resume F [--seeds 1:10] [--only
-NAME].
+"""Print the gallery as a table.
+
+Usage is python -m tests.prove.gallery --resume F [--seeds 1:10] [--only NAME].
 """
 
 import argparse

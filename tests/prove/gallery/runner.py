@@ -1,6 +1,6 @@
-"""Applications by seeds. Each cell is a run of `oncelog prove`, a line of JSON in a file.
+"""Runs of applications by seeds, each a run of `oncelog prove` and a JSON line in a file.
 
-Cells in the file are not run again, so a runner that was ended continues where it was.
+Cells in the file are not run again, so an interrupted runner continues at the same cell.
 """
 
 import json
@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def is_as_expected(self) -> bool:
-        """Return whether a wrong one is convicted, and a right one is not, without findings."""
+        """Return whether a wrong application is convicted, or a right one has no findings."""
         if self.entry.wrong:
             return self.verdict in self.entry.verdicts
         return self.verdict == EXACTLY_ONCE and not self.found

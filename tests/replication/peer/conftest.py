@@ -41,7 +41,7 @@ class Peer:
 
     @asynccontextmanager
     async def linked(self) -> AsyncIterator[PeerTransport]:
-        """Yield our transport, once it has a stream to broker 2, if that one runs."""
+        """Yield our transport after it has a stream to broker 2, if that broker runs."""
         transport = PeerTransport(
             1, self.directory, [1, 2], max_message_bytes=1 << 24, gate=self.gate
         )

@@ -1,4 +1,4 @@
-"""Test that a request ends once: by its reply, by a broken connection or by its deadline."""
+"""Test that a request ends once, by its reply, a broken connection or its deadline."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Test streams in trouble: errors in callbacks, full streams, stops, failed attempts."""
+"""Test streams with errors in callbacks, full streams, stops and failed attempts."""
 
 import asyncio
 import gc
@@ -58,7 +58,7 @@ async def read_answer(reader: asyncio.StreamReader) -> int:
 async def test_peer_stream_with_an_answer_in_progress_sends_a_second_answer(
     directory: Path,
 ) -> None:
-    """A follower may ask again before it has an answer, and must not wait for a lost one."""
+    """A follower may send a second request before the first answer, which may be lost."""
     one = LavishSide(1, directory / "1", {2: directory / "2"})
     async with running(one):
         reader, writer = await asyncio.open_unix_connection(str(directory / "1"))

@@ -1,4 +1,4 @@
-"""Test streams between brokers: accepted peers, replaced streams and broken ones."""
+"""Test accepted peers, replaced streams and broken streams between brokers."""
 
 import asyncio
 import signal

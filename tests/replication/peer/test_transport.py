@@ -1,4 +1,4 @@
-"""Test the link between two real processes: requests, deadlines, kill -9 and return, cuts."""
+"""Test requests, deadlines, kills and cuts on the link between two real processes."""
 
 import asyncio
 import gc

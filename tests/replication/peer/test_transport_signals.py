@@ -1,7 +1,7 @@
-"""A socket's signal that a failing send swallows must not leave messages unread.
+"""Test that no message stays unread after a failing send removes a socket's signal.
 
-Found by a demo run: node 2 was killed, node 3's answer to it failed, and from then on node 3
-received nothing from node 1, although a poll of node 1 had arrived at that very moment.
+Found by a demo run. Node 2 was killed, and node 3's answer to it failed. From then on node 3
+received nothing from node 1, although a poll of node 1 had arrived at the same moment.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Test the range assignor: complete, neighbouring, the same numbers of topics that are joined."""
+"""Test that the range assignor is complete, contiguous, and the same for joined topics."""
 
 from itertools import pairwise
 

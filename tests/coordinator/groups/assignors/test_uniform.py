@@ -1,4 +1,4 @@
-"""Test the uniform assignor: complete, even, sticky, and in short steps."""
+"""Test that the uniform assignor is complete, even, sticky, and runs in short steps."""
 
 from collections.abc import Iterable
 from functools import partial

@@ -67,7 +67,7 @@ class AnswerOnce:
 
 @dataclass(eq=False)
 class Waiting:
-    """A batch of the log that is not committed, or a heartbeat that waits for earlier ones."""
+    """An uncommitted batch of the log, or a heartbeat that waits for earlier heartbeats."""
 
     append: GroupAppend
     records: list[LogRecord]

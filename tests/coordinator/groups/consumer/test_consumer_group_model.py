@@ -1,7 +1,7 @@
 """Test random members that join, leave, die and revoke late while coordinators lose batches.
 
-Whatever happens, no partition has two owners among the members that were given it and were not
-removed, no member epoch decreases, and at rest each partition has one owner.
+A partition never has two owners among the current members that were given the partition. No member
+epoch decreases. At rest each partition has one owner.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test the heartbeats of consumer groups: fencing, records and answers."""
+"""Test fencing, records and answers of the heartbeats of consumer groups."""
 
 import re
 from typing import Any

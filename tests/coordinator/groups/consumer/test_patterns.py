@@ -1,4 +1,4 @@
-"""Test regular expressions of clients: RE2's, bounded, resolved in short steps."""
+"""Test that regular expressions of clients follow RE2, are bounded, and run in short steps."""
 
 import subprocess
 import sys

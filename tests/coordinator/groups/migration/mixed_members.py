@@ -1,7 +1,8 @@
 """Members of the classic protocol that behave as a client does, in groups of any kind.
 
-An eager member revokes all its partitions before it joins. A cooperative member keeps reading,
-revokes the partitions that it is no longer assigned, and joins again for others to take them.
+An eager member revokes all its partitions before it joins. A cooperative member continues to read,
+and revokes partitions outside its new assignment. It then joins again, so that other members can
+get the revoked partitions.
 """
 
 from collections.abc import Iterable

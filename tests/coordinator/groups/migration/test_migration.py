@@ -1,4 +1,4 @@
-"""Test groups of members of both protocols: from classic to consumer and back, step by step."""
+"""Test the conversion of groups from classic to consumer and back, step by step."""
 
 import pytest
 

@@ -439,7 +439,7 @@ def test_fencing_a_broker_with_2000_leaders_is_one_small_command() -> None:
 
 
 def test_failed_replica_gets_a_new_leader_epoch_to_fetch_in(cluster: MetadataCluster) -> None:
-    """The leader knows the replica's former log end, but it may be copied again from nothing."""
+    """The leader has the replica's former log end, but the replica may be copied from nothing."""
     failed = FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),))
     for _ in range(2):  # the second time broker 2 is not in the ISR any more
         before = cluster.partition("t")

@@ -1,4 +1,4 @@
-"""Test configurations: changes, resources that may have them, and immediate effects."""
+"""Test changes of configurations, their allowed resources, and their immediate effects."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test credentials of users: set, replaced, removed, and kept in snapshots."""
+"""Test that credentials of users are set, replaced, removed, and kept in snapshots."""
 
 from oncelog.coordinator.metadata.cluster_snapshot import decode_tables, encode_tables
 from oncelog.coordinator.metadata.commands import AlterScramCredentials, decode_command

@@ -1,4 +1,4 @@
-"""Test reassignments (KIP-455): started, completed by the ISR, replaced, cancelled."""
+"""Test that reassignments (KIP-455) start, end with the ISR, are replaced and cancelled."""
 
 import pytest
 

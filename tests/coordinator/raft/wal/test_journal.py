@@ -111,7 +111,7 @@ def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
 def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
     seed: int, power: bool
 ) -> None:
-    """The recovered state is the last synced one, or a later one whose frame was written."""
+    """The recovered state is the last synced state, or a later state of a written frame."""
     rng = random.Random(seed)
     disk = VirtualDisk(rng)
     journal, models = open_journal(disk)

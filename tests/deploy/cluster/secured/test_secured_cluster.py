@@ -1,4 +1,4 @@
-"""Test a cluster of `up --secure`: its files, its logins, and that no secret is shown."""
+"""Test the files and logins of a cluster of `up --secure`, which shows no secret."""
 
 import json
 import os

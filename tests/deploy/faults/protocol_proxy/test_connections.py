@@ -1,4 +1,4 @@
-"""Test frames through a proxy: in pieces, in order, held, lost, and at the end of a connection."""
+"""Test that a proxy passes frames in pieces and in order, holds and loses frames, and ends."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Test large fetches: of many partitions, of many bytes, or of one partition many times."""
+"""Test fetches of many partitions, of many bytes, and of one partition many times."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Test readers of committed data: the end of a read, hidden records, and wake-ups."""
+"""Test the end of a read, hidden records, and wake-ups of readers of committed data."""
 
 from pathlib import Path
 

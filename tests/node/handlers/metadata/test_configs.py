@@ -209,7 +209,7 @@ def test_describe_configs_of_a_broker_shows_all_its_keys() -> None:
 
 
 def test_describe_configs_of_a_broker_omits_unset_plugin_keys() -> None:
-    """Kafka defines these keys outside the table that it describes."""
+    """Kafka defines the plugin keys outside of its described table."""
     names = {"super.users", "leader.replication.throttled.rate", "plain.sasl.jaas.config"}
     assert not names & described(FakeBroker(), BROKER, "1").keys()
     broker = FakeBroker(super_users="User:admin", plain_sasl_jaas_config='user_a="b"')

@@ -23,7 +23,7 @@ def results_of(answer: Any) -> dict[tuple[str, int], int]:
 
 
 def bounce(broker: FakeBroker, node: int) -> None:
-    """Fence a node and unfence it, so that the node leads no partition."""
+    """Fence and unfence a node, so that the node leads no partition."""
     broker.fence(node)
     broker.unfence(node)
 

@@ -72,7 +72,7 @@ async def test_shared_answer_without_a_state_change_is_computed_once_for_all_req
 
 
 async def test_shared_answer_requested_after_a_change_has_the_new_state() -> None:
-    """The requests share the one computation that begins when the running one has ended."""
+    """The requests share the computation that begins after the running computation."""
     asked = Asked()
     before = asked.ask()
     await settle()

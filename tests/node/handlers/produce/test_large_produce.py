@@ -1,4 +1,4 @@
-"""Test a produce of many partitions: appended in parts, in its order, and answered once."""
+"""Test that a produce of many partitions is appended in ordered parts and answered once."""
 
 import asyncio
 import gc
@@ -168,7 +168,10 @@ async def test_large_produce_of_a_closed_connection_is_not_decoded(tmp_path: Pat
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4])
 async def test_large_produce_of_a_closed_connection_is_freed(tmp_path: Path, turns: int) -> None:
-    """No cycle holds the request, since brokers run no full collection. It may have 100 MB."""
+    """No reference cycle keeps the request of up to 100 MB.
+
+    Brokers run no full garbage collection.
+    """
     context = LeadingBroker(tmp_path).connect()
     context.broker.work = SlicedWork(clock=count(0.0, 0.0015).__next__)  # two steps in a turn
     body = bytearray(request(9))

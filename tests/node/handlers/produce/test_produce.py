@@ -91,7 +91,7 @@ async def compacted(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 async def test_produce_error_names_the_invalid_records(
     compacted: LeadingBroker, count: int, compression: int
 ) -> None:
-    """A producer fails these records with this error, and others of the batch with another."""
+    """A producer fails the named records with this error, and other records with another error."""
     records = keyed(*(None if n % 5 == 3 else b"k" for n in range(count)), compression=compression)
     answer = compacted.put(records)
     (read,) = await answer.partitions()

@@ -1,4 +1,4 @@
-"""Test the APIs of transactions by version: the calls of the coordinator, and the answers."""
+"""Test the coordinator's calls and the answers of the APIs of transactions, by version."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Test the table of a login: its states, its refusals, and logging in again (KIP-368)."""
+"""Test the states and refusals of a login, and a repeated login (KIP-368)."""
 
 from collections.abc import Mapping
 

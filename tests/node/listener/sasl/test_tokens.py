@@ -1,4 +1,4 @@
-"""Test tokens of OAUTHBEARER: accepted and refused ones, with their clients."""
+"""Test accepted and refused tokens of OAUTHBEARER, with their clients."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Test clients that violate TLS after their handshake, and limits of the cost of such clients."""
+"""Test clients that violate TLS after their handshake, and the limits of their cost."""
 
 import asyncio
 import ctypes

@@ -1,4 +1,4 @@
-"""Test the certificates of a listener: PEM in files and in values, changed files, and refusals."""
+"""Test PEM certificates of a listener in files and values, changed files, and refusals."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""Test a listener with TLS on a real loop: its answers, its refusals, and its memory."""
+"""Test answers, refusals and memory of a listener with TLS on a real loop."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Test the record of a consumer group's member: its partitions, and the epochs of its answers."""
+"""Test the recorded partitions and epochs of a consumer group's member."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test the batches of rough clients: a false header under a right checksum, or a wrong checksum."""
+"""Test batches of rough clients with a false header under a right checksum, or a wrong checksum."""
 
 import random
 

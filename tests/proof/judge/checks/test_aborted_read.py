@@ -1,4 +1,4 @@
-"""Test J3: the log decides the outcome of a transaction without a known outcome."""
+"""Test J3, in which the log decides the outcome of a transaction without a known outcome."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test G1 to G3: group members hold partitions, epochs and commits one after the other."""
+"""Test G1 to G3, in which group members own partitions, epochs and commits in sequence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test A6: plain commits of members are kept, and a partition has one owner at a time."""
+"""Test A6, which requires lasting commits of members, and one owner of a partition at a time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test J3: a record never sent is visible to no reader at any isolation level."""
+"""Test J3, by which a record never sent is visible to no reader at any isolation level."""
 
 from oncelog.proof.judge.history.schema import Isolation
 

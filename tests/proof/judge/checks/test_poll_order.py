@@ -1,4 +1,4 @@
-"""Test J6: a session begins where it was assigned, and skips no record there."""
+"""Test J6, by which a session begins at its assigned offset, and skips no record there."""
 
 import pytest
 

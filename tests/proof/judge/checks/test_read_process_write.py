@@ -1,4 +1,4 @@
-"""Test A5: a group's offsets are those that the group's transactions committed."""
+"""Test A5, by which a group has the offsets that its transactions committed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test W2: a replica that lost its whole log differs from an unaffected one."""
+"""Test W2, by which a replica that lost its whole log differs from an unaffected replica."""
 
 from ..small_history import SmallHistory
 

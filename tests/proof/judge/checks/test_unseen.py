@@ -1,4 +1,4 @@
-"""Test J5: acknowledged records exist at the end, even if the whole log is gone."""
+"""Test J5, by which acknowledged records exist at the end, even if the whole log is lost."""
 
 from ..small_history import SmallHistory
 

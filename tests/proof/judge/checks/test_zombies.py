@@ -1,4 +1,4 @@
-"""Test A4: an acknowledged fence is final, whichever producer ids the clients report."""
+"""Test A4, by which an acknowledged fence is final for all reported producer ids."""
 
 from ..small_history import OK, SmallHistory
 

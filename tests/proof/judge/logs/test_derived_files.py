@@ -11,7 +11,7 @@ PRODUCER, EPOCH, END = 1002, 9, 129
 
 
 def write(folder: Path, base_offset: int, *, last_offset: int) -> None:
-    """Write a log of a single marker, and a snapshot that knows the data before it."""
+    """Write a log of a single marker, and a snapshot that includes the data before the marker."""
     marker = encode_marker(
         ControlType.COMMIT, producer_id=PRODUCER, producer_epoch=EPOCH, coordinator_epoch=3,
         timestamp_ms=7, base_offset=END - 1, leader_epoch=0,

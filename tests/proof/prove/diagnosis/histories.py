@@ -1,7 +1,7 @@
 """The protocol of an application, and its changes by each mistake.
 
-`Application` plays a consumer-transform-producer in transactions, the right way, unless a field
-says otherwise. Its sightings are those of a proxy.
+`Application` plays a correct consumer-transform-producer in transactions, unless a field requests a
+mistake. Its sightings are the sightings of a proxy.
 """
 
 from collections.abc import Callable, Generator, Iterator

@@ -121,9 +121,9 @@ def seeks_back_under_load_then_aborts() -> History:
 
 
 def goes_on_in_one_partition(*, with_offsets: bool) -> History:
-    """Abort, seek back, and first write records at hand of another partition.
+    """Abort, seek back, and first write records of another partition.
 
-    The Fetch of the aborted inputs waits behind one that is in flight.
+    The Fetch of the aborted inputs waits behind a Fetch in flight.
     """
     app = yield from started()
     other = replace(app, partition=1, offset=40)
@@ -176,7 +176,10 @@ def aborts_other_keys_while_another_broker_brings_more() -> History:
 
 
 def aborts_what_came_in_a_rush() -> History:
-    """Keys repeat. Those of the aborted input were not decoded, but those of earlier records."""
+    """Repeat keys.
+
+    The keys of earlier records were decoded, and the keys of the aborted input were not.
+    """
     app = yield from started()
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)

@@ -162,7 +162,7 @@ def transactions_that_wait_for_brokers_many_times() -> History:
 
 
 def transactions_whose_waits_overlap() -> History:
-    """A long wait is reported after a short one that began within it."""
+    """Report a long wait after a short wait that began within the long wait."""
     app = yield from started(timeout_ms=10_000)
     for _ in range(3):
         yield from app.fetch(3)

@@ -1,7 +1,7 @@
 """A dual write of orders from Kafka into a table and a topic, exactly once.
 
-Positions stand in the table's database. The owner of a partition writes under the partition's name,
-so its last owner is the only one.
+Positions are stored in the table's database. The owner of a partition writes under the partition's
+name, so its last owner is the only writer.
 """
 
 import os

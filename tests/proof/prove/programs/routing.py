@@ -1,7 +1,7 @@
-"""A right application with two inputs and two outputs, which ends on any failure.
+"""A correct application with two inputs and two outputs, which ends on any failure.
 
-Large orders and payments go to one topic, the rest to the other, free ones to none. It is started
-again when it ends.
+Large orders and payments go to one topic, free ones to no topic, and the rest to the other topic.
+The application is restarted when it ends.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""A correct application: outputs and offsets in one transaction, with the group's metadata.
+"""A correct application with outputs and offsets in one transaction, with group metadata.
 
-The metadata is that of the assignment (librdkafka forgets it when its session is lost, and metadata
-without a member is not fenced); after an abort it goes back to the committed offsets.
+The metadata is read at the assignment. librdkafka forgets the metadata when its session is lost,
+and metadata without a member is not fenced. After an abort the application seeks to the committed
+offsets.
 """
 
 import os

@@ -1,6 +1,6 @@
 """A wrong application with transactions and offsets, but without the group's generation.
 
-It works as if each process knew for sure that it is alone (no KIP-447 fencing).
+Each process assumes that it is the only one (without KIP-447 fencing).
 """
 
 import os

@@ -19,7 +19,7 @@ PRODUCE = Match(apis={"Produce"})
 
 
 class OfferingProxy:
-    """A proxy that offers requests of these instances, one by one, when a rule is added."""
+    """A proxy that offers the requests of these instances singly when a rule is added."""
 
     def __init__(self, *instances: str) -> None:
         self.instances = list(instances)

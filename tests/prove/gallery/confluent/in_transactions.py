@@ -1,4 +1,4 @@
-"""Copiers in transactions on confluent-kafka, one correct and the others with one mistake each."""
+"""Transactional copiers on confluent-kafka, one correct and the others with one mistake each."""
 
 # A message of a topic without errors has its key, value and place.
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false

@@ -23,7 +23,10 @@ producer = KafkaProducer(
 
 
 class Membership(ConsumerRebalanceListener):
-    """The generation in which the records were read. A later one must not commit them."""
+    """The generation in which the records were read.
+
+    A later generation must not commit the records.
+    """
 
     group = None
 

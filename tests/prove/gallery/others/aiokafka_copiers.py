@@ -22,10 +22,11 @@ def consumer(**config) -> AIOKafkaConsumer:
 
 
 class Producers(ConsumerRebalanceListener):
-    """Use one producer for each assigned partition. Its id fences the former owner.
+    """Use one producer for each assigned partition.
 
-    The fence ends the former owner's transaction, too. Only then the committed offset is final: the
-    offsets that aiokafka has asked for may be older. `lock`: readers wait until that is over.
+    The id of the producer fences the former owner, and ends the former owner's transaction. Only
+    then is the committed offset final, since aiokafka may have requested older offsets. `lock`:
+    readers wait for the end of the fence.
     """
 
     def __init__(self, reader: AIOKafkaConsumer) -> None:

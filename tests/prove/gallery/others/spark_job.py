@@ -1,7 +1,7 @@
 """A correct query of Spark with outputs and position in one transaction (`exactly_once`).
 
-The checkpoint's directory is its argument: it outlives the driver, as on a file system that all of
-a cluster see.
+The directory of the checkpoint is its argument. The directory outlives the driver, as on a shared
+file system.
 """
 
 import os
