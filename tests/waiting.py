@@ -7,7 +7,10 @@ from collections.abc import Callable
 def until(
     holds: Callable[[], object], what: str | Callable[[], str] = "", timeout_s: float = 30.0
 ) -> None:
-    """Return when the condition is true. Raise AssertionError with `what` after the timeout."""
+    """Return when the condition is true.
+
+    Raises AssertionError with `what` after the timeout.
+    """
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, what() if callable(what) else what

@@ -1,7 +1,7 @@
 """Execute the faults of a schedule in a simulated cluster, and undo them.
 
-A fault that would break more than is promised is left out when its time comes: power is cut on one
-machine only while all others have every record (docs/ARCHITECTURE.md, "What survives what").
+A fault that would exceed the promises is skipped at its time. For example, the power of one machine
+is cut only while all others have every record (docs/ARCHITECTURE.md, "What survives what").
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Conductor(DiskFaults, FileDamage):
         self._is_over = False
 
     def plan(self, faults: list[Fault]) -> None:
-        """Schedule these faults. `fault_schedule.require_possible` has checked them."""
+        """Schedule these faults, which `fault_schedule.require_possible` has checked."""
         for fault in faults:
             self._loop.call_later(fault.at_s, self._make, fault)
 
@@ -160,8 +160,8 @@ class Conductor(DiskFaults, FileDamage):
     def _others_have_everything(self, node: VirtualNode) -> bool:
         """Return whether all other nodes have every record of this node.
 
-        To be in sync is not enough: a record that only this node has fetched may still be committed
-        by its fetch, before its death is noticed.
+        An in-sync node may lack records. A record that only this node has fetched may still be
+        committed by its fetch, before its death is noticed.
         """
         if not self.is_whole():
             return False

@@ -1,4 +1,4 @@
-"""Faults of disks (slow, full, failing, damaged) and processes that die while they write."""
+"""Slow, full, failing and damaged disks, and processes that die during a write."""
 
 from collections.abc import Callable
 from functools import partial
@@ -57,9 +57,9 @@ class DiskFaults:
         return self._crash_io(fault, power=True)
 
     def _power_truncation(self, fault: Fault) -> None:
-        """Let a machine lose power soon after a log has grown again where it was truncated.
+        """Let a machine lose power soon after a truncated log has grown again.
 
-        From then on it happens as soon as possible: when a segment has begun there and an older one
+        The power is cut as soon as a segment has begun at the truncation point and an older segment
         is not synced.
         """
         rng = self.cluster.random

@@ -1,7 +1,7 @@
-"""The faults of a seed and their times. `conductor` executes them.
+"""The faults of a seed and their times, for execution by `conductor`.
 
-A fault is words and numbers (see `outcome.Fault`), so a schedule can be printed, shrunk, and given
-back on the command line.
+A fault is words and numbers (see `outcome.Fault`). A schedule can therefore be printed, reduced,
+and passed on the command line.
 """
 
 import errno

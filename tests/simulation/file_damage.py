@@ -1,9 +1,9 @@
 """Damaged bytes in the files of one machine, while its process runs or before a start.
 
-Only one machine of a run has them: data that all replicas lose is lost. Damage that prevents a
-start (the machine's own state, Raft's files) is repaired when all is healed, as operators would.
-Bytes that were not read by the end of a run are put back before the judge reads the files: they are
-no finding.
+Only one machine of a run has damage, since data lost on all replicas is lost. Damage that prevents
+a start (the machine's own state, Raft's files) is repaired at the general healing, as operators
+would. Damaged bytes that no process has read by the end of a run are restored before the judge
+reads the files, because they are no finding.
 """
 
 from collections.abc import Iterator
@@ -154,7 +154,7 @@ class FileDamage:
 def wrong_answers(log: PartitionLog) -> Iterator[str]:
     """Look up each batch of a log by offset and by time, and yield the wrong answers.
 
-    Thereby each entry of an index is used. Raises the error of a log that finds damage.
+    The lookups use each entry of an index. Raises the error of a log that finds damage.
     """
     start, end, lookup = log.log_start_offset, log.log_end_offset, log.segments.drop_cached_reads
     headers: list[BatchHeader] = []

@@ -1,9 +1,10 @@
 """Transactional clients as before KIP-360, with short timeouts.
 
 After a short timeout a client repeats a request on a new connection. The abandoned request may
-still be on its way. After a batch that no attempt appended it aborts by EndTxn, and asks for a new
-epoch only when it continues: until then late requests bear a valid epoch. Every transaction stays
-open for a moment. Its operations are in the history, as those of all clients.
+still arrive. After a batch that no attempt appended, the client aborts by EndTxn, and requests a
+new epoch only for its next transaction. Until then late requests have a valid epoch.
+
+Every transaction stays open for a moment. Its operations are in the history, as for all clients.
 """
 
 import asyncio
@@ -108,7 +109,7 @@ class _OldClient:
         )
 
     async def _transact(self) -> bool:
-        """Run one transaction, and return whether the next one may follow in the same epoch."""
+        """Run one transaction, and return whether the next transaction may use the same epoch."""
         rng, count = self._rng, self._settings.append_partitions
         transaction = self._recorder.begin(self._process, self._name, *self._identity)
         is_whole = True
@@ -141,7 +142,10 @@ class _OldClient:
         await self._ask(ADD_PARTITIONS, ADD_VERSION, fields)
 
     async def _send(self, partition: int, transaction: Begun) -> bool:
-        """Send one record, and return False without a successful answer, when it may still come."""
+        """Send one record.
+
+        Returns False without a successful answer, since the record may still arrive.
+        """
         recorder, value = self._recorder, self._recorder.new_value()
         row = recorder.send_invoked(self._process, f"{APPEND}/{partition}", value, transaction)
         sequence = self._next.get(partition, 0)
@@ -190,7 +194,10 @@ class _OldClient:
             raise error_for(code)
 
     async def _abort(self, transaction: Begun) -> None:
-        """Abort the transaction. It has failed whatever the answer, since no commit was sent."""
+        """Abort the transaction.
+
+        The transaction has failed with any answer, since no commit was sent.
+        """
         try:
             await self._ask(END, END_VERSION, self._ending(False))
         finally:

@@ -1,4 +1,4 @@
-"""The values between a simulation and its callers: faults, shapes and outcomes."""
+"""The values between a simulation and its callers, which are faults, shapes and outcomes."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -8,9 +8,9 @@ from typing import Any
 class Fault:
     """One deliberate fault and its duration.
 
-    `at_s` counts from the moment when the cluster serves. `target` names nodes (`1`, `1,2`), links
-    (`1>2`, `c1>2` from a client) or a role that is resolved when it happens: `controller`, `leader`
-    (of append/0), `group` or `transactions` (a coordinator).
+    `at_s` counts from the time at which the cluster serves. `target` names nodes (`1`, `1,2`),
+    links (`1>2`, `c1>2` from a client) or a role that is resolved when it happens: `controller`,
+    `leader` (of append/0), `group` or `transactions` (a coordinator).
     """
 
     at_s: float
@@ -63,7 +63,7 @@ class Shape:
     broker: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """Return the values that are not defaults: `nodes=5,durable=1,kinds=kill+cut,KEY=VALUE`."""
+        """Return the values that are not defaults, as in `nodes=5,durable=1,kinds=kill+cut`."""
         usual, parts = Shape(), list[str]()
         for each in fields(self):
             value = getattr(self, each.name)
@@ -158,10 +158,11 @@ NAMED = {
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """The outcome of one run. `violations` are sentences, empty when nothing was violated.
+    """The outcome of one run.
 
-    `names` are the judge's and the invariants' names of the violations (`lost-write`, `two
-    leaders`). `history` is for a closer look.
+    `violations` are sentences, and empty without a violation. `names` are the names of the
+    violations by the judge and the invariants (`lost-write`, `two leaders`). `history` is for a
+    closer inspection.
     """
 
     seed: int

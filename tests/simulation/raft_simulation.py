@@ -1,10 +1,12 @@
 """A whole Raft cluster in one process under virtual time, and its invariants.
 
-Checked all the time: one vote of a node a term, as it was sent; one leader a term; every index
-holds the same command on every node and in every incarnation; applied entries are never reverted; a
-serving leader has every acknowledged command. Checked at the end, after everything is healed:
-acknowledged commands are there, once; refused ones are not; every submitter got an answer; all
-nodes agree; every group accepts commands.
+Some invariants are checked all the time. A node sends one vote in a term, and a term has one
+leader. Every index has the same command on every node and in every incarnation. Applied entries are
+never reverted. A serving leader has every acknowledged command.
+
+Other invariants are checked at the end, after a healing. Each acknowledged command is present once,
+and refused commands are absent. Every submitter got an answer, all nodes agree, and every group
+accepts commands.
 """
 
 import logging
@@ -168,9 +170,9 @@ class Cluster:
                 self.world.at(self.world.now + delay, self._link, j, i, False)
 
     def crash_after(self, i: int, jobs: int, *, power: bool, down_s: float) -> None:
-        """Let the process die within AFTER_A_JOB_S after its disk has done so many more jobs.
+        """Let the process die within AFTER_A_JOB_S after so many more jobs of its disk.
 
-        It restarts soon. Its messages by then are under way, or have arrived.
+        The process restarts soon. Its earlier messages are on the way or have arrived.
         """
         node, delay = self.nodes[i], self.random.uniform(0, AFTER_A_JOB_S)
 

@@ -1,6 +1,6 @@
-"""Reduce a failing schedule: faults are left out as long as the run still fails (ddmin).
+"""Reduce a failing schedule by removing faults as long as the run still fails (ddmin).
 
-The names of the violations have to stay. The sentences may differ.
+The names of the violations must stay, while the sentences may differ.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ RUNS_MAX = 60
 def shrink(
     failed: Outcome, again: Callable[[Sequence[Fault]], Outcome], runs_max: int = RUNS_MAX
 ) -> tuple[list[Fault], int]:
-    """Return the smallest schedule found to fail in one of the same ways, and the number of runs.
+    """Return the smallest schedule with one of the same failures, and the number of runs.
 
     again: runs the seed with another schedule.
     """

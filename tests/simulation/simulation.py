@@ -1,9 +1,9 @@
 """Run one seed of the deterministic simulation, from the start to the verdict.
 
-A safety phase: clients, an administrator and faults, with the invariants watching. Then a liveness
-phase: everything is healed, and within a virtual deadline every node serves, every replica is in
-sync, every transaction is decided, every record readable, and a commit and a consume work through
-each broker. Then the cluster is stopped, and the judge reads the history and the log files.
+The safety phase has clients, an administrator and faults, while the invariants are checked. In the
+liveness phase everything is healed. Within a virtual deadline every node serves, every replica is
+in sync, every transaction is decided, every record readable, and a commit and a consume work
+through each broker. Then the cluster is stopped, and the judge reads the history and the log files.
 """
 
 import contextlib
@@ -246,7 +246,10 @@ class _Run:
         return "; ".join([*parts, f"clients that have not ended: {waiting}"])
 
     def _until_decided(self) -> None:
-        """Wait until nothing is stuck twice: a shard without a leader lists no transactions."""
+        """Wait until nothing is stuck in two checks.
+
+        A shard without a leader lists no transactions.
+        """
         cluster, was_stuck = self.cluster, True
         end = cluster.timeline.now + DECIDED_S
         while True:

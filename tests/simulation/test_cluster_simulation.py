@@ -1,7 +1,7 @@
-"""Test whole clusters under virtual time. No acknowledged record is lost, doubled or torn.
+"""Test that whole clusters under virtual time lose, double and tear no acknowledged record.
 
-Each chunk of seeds runs in a process of its own, where the order of sets of names is fixed, so a
-failing seed fails again with `python -m tests.simulation.run --seed N`.
+Each chunk of seeds runs in its own process with a fixed order of sets of names. A failing seed
+therefore fails again with `python -m tests.simulation.run --seed N`.
 """
 
 import errno
@@ -94,7 +94,7 @@ def test_simulated_cluster_with_random_faults_violates_no_promise(seeds: Sequenc
 
 
 def test_simulation_default_seeds_cover_every_shape_and_fault_kind() -> None:
-    """The seeds are few, so each cluster size and each kind of fault must be among them."""
+    """The few seeds must include each cluster size and each kind of fault."""
     shapes = {seed: shape_of(seed) for seeds in SEEDS for seed in seeds}
     faults = {fault.kind for seed, shape in shapes.items() for fault in draw(seed, shape)}
     of_shapes = {"power-truncation", "damage"}  # no seed draws these by itself

@@ -33,7 +33,7 @@ def run_schedule(seed: int) -> Cluster:
 
 
 def act(cluster: Cluster, rng: random.Random) -> None:
-    """Make one fault or one repair."""
+    """Execute one fault or one repair."""
     ids, alive, network = cluster.ids, list(cluster.nodes), cluster.network
     choice = rng.random()
     if choice < 0.08:  # a partition in two

@@ -1,13 +1,13 @@
 """Disks of simulated machines with real files and their state after a power cut.
 
-The storage code runs unchanged on a temporary directory. While `Disks` is installed, the functions
-of `os` that it uses pass through here for every path below that directory. So the bytes written and
-the names made, renamed and removed since the last fsync are known. A killed process leaves all of
-them, as the page cache does. A power cut reverts any of them: of a file any pages, or everything
-behind some sector. Of the names (which a journaling file system writes in order) everything behind
-some point.
+The storage code runs unchanged on a temporary directory. While `Disks` is installed, this file
+replaces the used functions of `os` for every path below that directory. It thereby records the
+written bytes, and the names created, renamed and removed since the last fsync. A killed process
+leaves all changes, as the page cache does. A power cut may revert any changes. Of a file it reverts
+any pages, or everything behind some sector. Of the names, which a journaling file system writes in
+order, it reverts everything behind some point.
 
-Descriptors are numbers of our own, so that descriptors of a dead process open nothing.
+Descriptors are numbers of this file, so that descriptors of a dead process open nothing.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class _Change:
 
 @dataclass(slots=True)
 class _Name:
-    """A change of names since the last sync of its directory: create, rename or unlink."""
+    """A create, rename or unlink of a name since the last sync of its directory."""
 
     what: str
     path: str
@@ -115,8 +115,8 @@ class NodeDisk:
     def segment_begun(self, log: str) -> None:
         """Check a new segment of a log for the condition of a power cut.
 
-        A truncated log continues before an older segment is synced: the recovery point must not
-        claim any more that it is.
+        A truncated log continues before an older segment is synced, so the recovery point must be
+        lowered first.
         """
         if self.on_regrowth is not None and log in self.truncated:
             inodes = [os.stat(file).st_ino for file in Path(log).glob("*.log")]
@@ -206,7 +206,7 @@ def _apply(data: bytearray, change: _Change, start: int, end: int | None) -> Non
 
 
 class Disks:
-    """The disks of all nodes below one directory: ROOT/node-1, ROOT/node-2, ..."""
+    """The disks of all nodes below one directory, such as ROOT/node-1 and ROOT/node-2."""
 
     def __init__(self, root: Path, timeline: Timeline, nodes: list[int]) -> None:
         self.root = str(root)

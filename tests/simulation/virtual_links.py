@@ -1,10 +1,11 @@
 """The links between simulated brokers, like `PeerTransport` without sockets.
 
 A dialled connection to each peer carries two channels in order. Messages are not queued for a peer
-that is not connected. Messages under way on a connection that breaks are lost with it, or arrive
-late, beside those of the next one. A queue has a bound. A killed process's connections break at
-once and are refused from then on. A cut, and a machine without power, are silent. Raft frames alone
-may be repeated or overtake one another: to tolerate that is the engine's own promise, not a link's.
+that is not connected. Messages on a connection that breaks are lost, or arrive late, among messages
+of the next connection. A queue has a bound. The connections of a killed process break immediately,
+and new connections to it are refused. A cut, and a machine without power, are silent. Raft frames
+alone may be repeated or overtake one another: to tolerate that is the engine's own promise, not a
+link's.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,12 +1,12 @@
-"""Virtual time for asyncio: one queue of events, and an event loop for each simulated process.
+"""Virtual time for asyncio, with one queue of events and an event loop for each process.
 
 All loops share one `Timeline`, which runs one callback after the other and jumps from timer to
-timer. A callback runs with its own process's loop as the running one, so real coroutines see no
-difference. The scheduled events of a process can be dropped (`kill`) or held (`pause`) as a whole:
-that is SIGKILL and SIGSTOP.
+timer. A callback runs with its own process's loop as the running loop, so real coroutines notice no
+difference. The scheduled events of a process can be dropped (`kill`) or delayed (`pause`) as a
+whole, like SIGKILL and SIGSTOP.
 
-The order is a function of the seed: events at one instant run in the order in which they were
-scheduled. Every timer that fires and everything that others `note` goes into one running hash.
+The order is a function of the seed. Events at one instant run in the order of their scheduling.
+Every timer that fires and everything that others `note` is added to one running hash.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ def _nothing(*_: Any) -> None:
 
 
 class Timeline:
-    """The one clock, the one queue, the one source of randomness, and the trace of a run."""
+    """The clock, the queue, the source of randomness, and the trace of a run."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -126,9 +126,10 @@ class Timeline:
         each: Callable[[], None] | None = None,
         every: int = 120,
     ) -> bool:
-        """Run for so much virtual time, or until `until` holds. Call `each` every so many events.
+        """Run for this virtual time, or until `until` returns True.
 
-        Returns whether `until` held (True without one).
+        `each` is called after every so many events. Returns whether `until` returned True (True
+        without `until`).
         """
         ready, timers, end = self._ready, self._timers, self.now + seconds
         running: ProcessLoop | None = None
@@ -197,7 +198,7 @@ class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
-    """The event loop of one process. `network` gives it servers and connections."""
+    """The event loop of one process, with servers and connections from `network`."""
 
     def __init__(self, timeline: Timeline, number: int, network: Any = None) -> None:
         self.timeline = timeline

@@ -1,9 +1,9 @@
-"""Sliced work of simulated processes: the ends of slices, the next job, the size of a step.
+"""Sliced work of simulated processes, with random slice ends, next jobs and step sizes.
 
-Production bounds a step by its cost, so a step holds tens or hundreds of entries, and the small
-logs and groups of a simulation are done in one: other work would never come between. For some seeds
-a step holds one or a few. And for most seeds any job of a line may be the next: a line is first
-come, first served only for latency, and no code may rely on the order.
+Production bounds a step by its cost, so a step has tens or hundreds of entries. The small logs and
+groups of a simulation would fit into one step, and other work would never come between. For some
+seeds a step has one entry or a few. For most seeds any job of a queue may be next. The order of a
+queue serves only latency, so no code may rely on the order.
 """
 
 import asyncio
@@ -78,8 +78,8 @@ class SliceClock:
 def slices_take_time(rng: random.Random) -> Iterator[None]:
     """Let time pass between two slices while inside, so that other events can arrive.
 
-    For some seeds the jobs of clients take turns, as the broker's own do, and for others one of
-    them ends before the next begins, unless any of them may be the next.
+    For some seeds the jobs of clients alternate, as the broker's own jobs do. For other seeds a job
+    ends before the next job begins, unless any job may be next.
     """
     client_run_s = rng.choice((OWN_RUN_S, CLIENT_RUN_S))
     is_in_order, step = rng.random() < IN_ORDER, rng.choice(STEPS)

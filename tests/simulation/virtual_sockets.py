@@ -1,9 +1,9 @@
 """TCP between simulated processes, as clients and a broker's listener see it.
 
 Bytes of one direction arrive in order, whole or in pieces, after a while. A window bounds the bytes
-under way. Further bytes wait with the sender, whose protocol is told to pause. A cut is silent:
-bytes wait and arrive after the healing, as TCP's retransmissions do. A killed process's connections
-are reset. Those of a machine without power are silent until it is back.
+in flight. Further bytes wait at the sender, and its protocol is paused. A cut is silent, and bytes
+arrive after the healing, like TCP's retransmissions. A killed process's connections are reset. The
+connections of a machine without power are silent until its return.
 """
 
 import asyncio

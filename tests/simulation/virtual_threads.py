@@ -1,11 +1,11 @@
-"""Threads of simulated processes. Jobs take time while the loop of the process runs.
+"""Threads of simulated processes, with jobs that take time while the loop runs.
 
-A job runs in a real thread, but only one thread runs at a time: the timeline's, or that of one job.
-At a *pause point* (a watched function of `os`, a lock that is held; in some jobs each line of our
-own code) a job may stop: the timeline continues, and comes back later. The places and lengths of
-the pauses are drawn from the seed, so events between a job and its loop are repeatable.
+A job runs in a real thread, but only one thread runs at a time. A job may stop at a *pause point*,
+which is a watched function of `os` or a lock in use. In some jobs each line of our own code is a
+pause point. While the job is stopped the timeline continues, and later resumes the job. The places
+and lengths of the pauses come from the seed, so events between a job and its loop are repeatable.
 
-When a process is killed its jobs end at their present place: `Stopped` is raised in them.
+When a process is killed, `Stopped` is raised in its jobs at their present place.
 """
 
 import random
@@ -144,7 +144,7 @@ class Job:
                 self._pause()
 
     def wait_for(self, holder: "Job | None") -> None:
-        """Wait, in the thread, while another job has the lock that this one needs."""
+        """Wait in the thread while another job has the lock that this job needs."""
         if self._is_stopped:
             raise Stopped
         if self._is_in_haste:

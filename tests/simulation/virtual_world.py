@@ -2,7 +2,7 @@
 
 Code under test gets a loop, an executor, a disk and a `send` that look like the real ones. A
 crashed node's callbacks never run again. Its disk keeps the synced data and a random part of the
-unsynced, in sectors, as a power cut would leave it.
+unsynced sectors, as after a power cut.
 """
 
 import contextlib
@@ -124,7 +124,7 @@ class _Future:
 
 
 class NodeExecutor:
-    """Threads of one incarnation. Jobs take a while, and a crash may cut one in the middle."""
+    """The threads of one incarnation, in which a crash may interrupt a job."""
 
     def __init__(self, world: World, loop: NodeLoop, disk: "VirtualDisk") -> None:
         self._world, self._loop, self._disk = world, loop, disk

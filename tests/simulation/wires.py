@@ -78,7 +78,10 @@ class Wires:
     def keep(
         self, source: int, kind: int, count: int, until: float, on_kept: Callable[[int], None]
     ) -> None:
-        """Delay the next requests of a node, so that later ones overtake them. 0 means any kind."""
+        """Delay the next requests of a node, so that later requests overtake them.
+
+        0 means any kind.
+        """
         self._kept[source] = kind, count, until, on_kept
 
     def kept_until(self, source: int, target: int, kind: int) -> float | None:

@@ -1,4 +1,4 @@
-"""The load on a simulated cluster: the workloads of chaos, and a busy administrator."""
+"""The load on a simulated cluster, with the workloads of chaos and a busy administrator."""
 
 import asyncio
 import contextlib
@@ -241,9 +241,9 @@ async def _one_change(
 async def _groups_come_and_go(
     cluster: VirtualCluster, admin: Admin, rng: random.Random, name: str
 ) -> None:
-    """Create groups with offsets only, delete them soon, and use their names again.
+    """Create groups with only offsets, delete them soon, and use their names again.
 
-    A lookup during the deletion must not prevent it.
+    A lookup during the deletion must not prevent the deletion.
     """
     begun_s = cluster.timeline.now
     await admin.groups.commit(name, {(PROBE_TOPIC, 0): rng.randint(0, 9)})

@@ -1,7 +1,7 @@
-"""Burdens of a large cluster. Each is created once and used again and again.
+"""Burdens of a large cluster, each created once and used repeatedly.
 
-`use` must find everything as it was made, however the nodes ended in between. Otherwise it raises
-an exception. Sizes are those of a `Scale`, so that all can be tried in little.
+`use` must find everything as created, however the nodes ended in between. Otherwise it raises an
+exception. Sizes depend on a `Scale`, so that all burdens can be tried at a small size.
 """
 
 import struct

@@ -1,12 +1,12 @@
-"""Test a group (KIP-848) whose epoch rises ten thousand times while its members commit.
+"""Test ten thousand epochs of a group (KIP-848) while its members commit.
 
-One member takes another subscription in each heartbeat, and each of these is an epoch. Another one
-comes to the topic and goes, so that partitions change their owners. The others keep theirs: of half
-of them they commit plainly, of half in transactions, one commit after the other, with the epoch
-that they were told last. Heartbeats go by connections of their own, so many commits meet a newer
-epoch at the coordinator. All are right members: each waits for its commits before it says that a
-partition is given up. So none may be refused (a false fence), and who takes a partition finds there
-what was acknowledged last (else a commit is lost).
+One member changes its subscription in each heartbeat, and each change is an epoch. Another member
+joins and leaves, so that partitions change their owners. The other members keep their partitions.
+For half of these they commit plainly, and for half in transactions. The commits run one after the
+other, with the last received epoch. Heartbeats use separate connections, so many commits meet a
+newer epoch at the coordinator. All members are correct, and wait for their commits before they
+report a revocation. No commit may be refused (a false fence). A new owner must find the last
+acknowledged offset (or else a commit is lost).
 """
 
 import asyncio
@@ -167,7 +167,7 @@ class _Member:
         self._commits = await view.broker(node_id, f"{self.name} commits")
 
     async def _beat(self, *, says_all: bool) -> bool:
-        """Send one heartbeat, and return whether the coordinator knows the state of the member."""
+        """Send one heartbeat, and return whether the coordinator has the state of the member."""
         said = self._heartbeat(self.epoch)
         if says_all or self.epoch == JOINS:
             rows: dict[bytes, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Figures with a limit: the time until a node is back, and the cost of an idle cluster."""
+"""Limited figures, such as the time until a node returns, and the cost of an idle cluster."""
 
 import time
 

@@ -57,7 +57,7 @@ async def _join_and_leave(
 
 
 def _is_whole(joined: "list[_Member]", partitions: int) -> bool:
-    """Whether all are in one epoch, and each partition has one owner."""
+    """Return whether all members are in one epoch, and each partition has one owner."""
     owned = [each for member in joined for each in member.owned]
     epochs = {member.epoch for member in joined}
     return len(owned) == len(set(owned)) == partitions and len(epochs) == 1

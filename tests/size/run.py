@@ -1,8 +1,8 @@
-"""Heavy things, one after the other, each on a fresh cluster of three nodes under the probe.
+"""Heavy cases, one after the other, each on a fresh cluster of three nodes under the probe.
 
-No ApiVersions may be answered later than 200 ms and no living broker be fenced. Exit code 1
-otherwise. The figures are those of a machine that does nothing else: WAIT says how long the nodes
-and the probe together were without a processor meanwhile, LESS the latest answer without that.
+No ApiVersions may be answered later than 200 ms, and no living broker may be fenced. Otherwise the
+exit code is 1. The figures require an otherwise idle machine. WAIT is the time for which the nodes
+and the probe together had no processor. LESS is the latest answer without this time.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Create, use, kill -9, recover and use a large cluster, with the figures of each step.
 
-First the burdens, all on one cluster: every one is made and used. One node is killed and comes
-back, then all at once. Every one is used again. Then figures that have a limit, each on a cluster
-of its own. --factor 0.01 tries all of it in little.
+First all burdens are created and used on one cluster. One node is killed and returns, and then all
+nodes are killed together. All burdens are used again. Then follow limited figures, each on its own
+cluster. --factor 0.01 runs everything at a small size.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class Soak:
         self.outcomes: list[Outcome] = []
 
     def carry(self, names: Sequence[str]) -> None:
-        """Put burdens on one cluster while nodes die."""
+        """Create and use burdens on one cluster while nodes die."""
         burdens = {name: BURDENS[name](self.scale) for name in names}
         with Cluster(3, config=CONFIG) as cluster:
             for name, burden in burdens.items():
@@ -73,7 +73,7 @@ class Soak:
                     burden.close()
 
     def figure(self, name: str) -> None:
-        """Return one figure, measured on a cluster of its own."""
+        """Return one figure, measured on its own cluster."""
         with Cluster(3) as cluster:
             stage = Stage(name, cluster, is_short=False)
             try:

@@ -1,7 +1,7 @@
-"""The stage of a case: a fresh cluster, a probe during the heavy operation, and the outcome.
+"""The stage of a case, with a fresh cluster, a probe during the heavy operation, and the outcome.
 
-A case is a function of a `Stage`: it prepares what it needs, then does the heavy thing inside
-`with stage.watched("what"):`. Only that is judged.
+A case is a function of a `Stage`. It prepares its needs, and runs the heavy operation inside `with
+stage.watched("what"):`. Only this operation is judged.
 """
 
 import contextlib
@@ -222,8 +222,8 @@ def require_appended(connection: Connection, partition: int) -> int:
 def judge(outcome: Outcome, *, limit_ms: float = LIMIT_MS, less_wait: bool = False) -> Outcome:
     """Add the findings of the watch.
 
-    less_wait: waits for a processor are taken off, and a node that had none for half a session may
-    be fenced: for machines that do other things too.
+    less_wait: waits for a processor are subtracted, and a node without a processor for half a
+    session may be fenced, for machines that also do other work.
     """
     if outcome.seen is None:
         return outcome

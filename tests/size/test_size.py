@@ -1,7 +1,8 @@
-"""Test the short form of the cases on one cluster. A blocked loop at size fails immediately.
+"""Test the short form of the cases on one cluster.
 
-Other tests run beside it, so waits for a processor are taken off, and the limit is wide: at the
-sizes here the defects that these cases are for kept a broker for 900 ms to 10 s.
+A blocked loop at size fails immediately. Other tests run at the same time, so waits for a processor
+are subtracted, and the limit is wide. At these sizes the defects of these cases kept a broker busy
+for 900 ms to 10 s.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Create many transactional ids fast with InitProducerId pipelined on many connections.
 
-A broker serves one request of a connection at a time, so it is the number of connections that lets
-the coordinator put many decisions into one group commit.
+A broker serves one request of a connection at a time. The coordinator can only put the decisions of
+many connections into one group commit.
 """
 
 import itertools

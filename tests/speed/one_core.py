@@ -10,10 +10,10 @@ import psutil
 
 @contextmanager
 def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
-    """Pin all threads of these processes and their children to one core, and undo this at the end.
+    """Pin all threads of these processes and their children to one core, and later undo this.
 
-    A thread that is made meanwhile has its maker's mask, so what was found first of its process is
-    what it is restored to.
+    A thread created in between inherits a mask. It is restored to the first mask found for its
+    process.
     """
     family = {pid for each in pids for pid in _with_children(each)}
     before = {pid: os.sched_getaffinity(pid) for pid in family}
@@ -26,7 +26,7 @@ def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
 
 
 def threads_of(pid: int) -> set[int]:
-    """Return the thread ids of a process, none if it is gone."""
+    """Return the thread ids of a process, or nothing if the process has ended."""
     with suppress(OSError):
         return {int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()}
     return set()

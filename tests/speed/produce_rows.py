@@ -1,4 +1,4 @@
-"""Rows of plain producers: a core less, many producers, large and compressed records."""
+"""Rows of plain producers, with a core less, many producers, and large or compressed records."""
 
 import json
 import os

@@ -83,8 +83,8 @@ def produce(
 ) -> Figures:
     """Produce for some seconds, idempotent, with acks=all, to a topic of 6 partitions.
 
-    All values are of one size. What is left in the queues then counts, and so does its time.
-    Raises KafkaException where a record was not delivered.
+    All values have one size. Records left in the queues count, and so does their time. Raises
+    KafkaException where a record was not delivered.
     """
     failed: list[KafkaError] = []
 

@@ -1,4 +1,4 @@
-"""Rows of transactions: commits a second, throughput and latency of read_committed readers."""
+"""Rows of transactions, with commits a second, and latency of read_committed readers."""
 
 import threading
 import time
@@ -24,8 +24,10 @@ def transactions(target: Target) -> dict[str, Figures]:
 
 
 def committed_readers(target: Target) -> dict[str, Figures]:
-    """Measure 1 and 3 readers of transactions of 100 records of 1 kB, each tenth of them aborted;
-    and the latency of a reader that follows, from commit's return to the last record.
+    """Measure readers of transactions of 100 records of 1 kB, of which each tenth is aborted.
+
+    The throughput is measured for 1 and 3 readers. The latency of a following reader is the time
+    from the return of commit to the last record.
     """
     found: dict[str, Figures] = {}
     with target.topic(PARTITIONS) as topic:

@@ -1,7 +1,8 @@
-"""Figures of special cases: one core, many producers, large records, transactions.
+"""Figures of special cases, such as one core, many producers, and large records.
 
-Any Kafka-compatible cluster of three brokers or more, by librdkafka: acks=all, replication factor
-3, min.insync.replicas 2. Only ratios of two clusters measured in turn on one machine mean anything.
+The target is any Kafka-compatible cluster of three brokers or more, by librdkafka, with acks=all,
+replication factor 3 and min.insync.replicas 2. Only ratios of two clusters measured in turn on one
+machine are meaningful.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Test small files: Kafka's format, atomic replacement and a clear error for a broken file."""
+"""Test that small files have Kafka's format, are replaced atomically, and report damage."""
 
 from contextlib import suppress
 from pathlib import Path

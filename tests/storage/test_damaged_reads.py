@@ -73,7 +73,7 @@ def found_by_time(log, timestamp_ms):
 
 
 def flipped(path, bit):
-    """Damage the file one byte after the other, and restore it at the end."""
+    """Damage each byte of the file in turn, and restore the file at the end."""
     content = path.read_bytes()
     for at in range(len(content)):
         damaged = bytearray(content)

@@ -179,7 +179,7 @@ def test_retention_on_a_full_disk_continues_when_renames_are_possible(logs, monk
 
 
 def test_producer_snapshot_half_written_on_a_full_disk_is_removed(logs, monkeypatch, log):
-    """Each snapshot has its own name, so no later snapshot would replace a half-written one."""
+    """Each snapshot has its own name, so no later snapshot would replace a partial snapshot."""
     logs.lead(log)
     log.flushing.flush()
     with monkeypatch.context() as patched:

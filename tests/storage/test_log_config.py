@@ -1,4 +1,4 @@
-"""Test topic configs: Kafka's names, bounds and refusals."""
+"""Test names, bounds and refusals of topic configs as in Kafka."""
 
 import pytest
 

@@ -56,7 +56,7 @@ def life_of(logs, log):
 
 
 def is_between(found, before, after):
-    """Whether a state is that before or after a step, or in between while it cuts one end."""
+    """Return whether a state is the state before or after a step, or in between."""
     cuts_the_end = before[: len(found)] == found and found[: len(after)] == after
     cuts_the_start = (
         found == before[len(before) - len(found) :] and after == (found[len(found) - len(after) :])

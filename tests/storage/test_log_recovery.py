@@ -356,11 +356,11 @@ def test_damaged_index_is_rebuilt_even_after_a_clean_shutdown(tmp_path, suffix, 
 def test_log_with_a_segment_end_lost_in_a_power_cut_ends_at_the_loss(
     log, tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
 ):
-    """A power cut may take a segment's end between two batches, and leave a newer segment.
+    """A power cut may remove a segment's end between two batches, and leave a newer segment.
 
-    Found by tests/simulation, shape `power`, seed 24: the replica went on behind the hole, became
-    leader, and everything before it was gone. Without a power cut no written batch is missing, and
-    a gap was left by compaction, maybe before the topic's policy changed.
+    Found by tests/simulation, shape `power`, seed 24. The replica continued behind the gap and
+    became leader, and all earlier records were lost. Without a power cut no written batch is
+    missing. A gap then comes from compaction, maybe before the topic's policy changed.
     """
     for _ in range(60):
         lead(log, 2)
@@ -383,9 +383,9 @@ def test_log_with_a_segment_end_lost_in_a_power_cut_ends_at_the_loss(
 
 
 def test_producer_snapshot_emptied_by_a_power_cut_is_removed(tmp_path, log):
-    """A snapshot is synced with the next flush. Until then a power cut may empty its file.
+    """A snapshot is synced with the next flush, and until then a power cut may empty its file.
 
-    Found by tests/simulation, seed 27: recovery relied on the empty snapshot at the log end.
+    Found by tests/simulation, seed 27. Recovery relied on the empty snapshot at the log end.
     """
     for _ in range(30):
         lead(log, 2, producer=7)
@@ -451,7 +451,7 @@ def test_damage_below_the_recovery_point_is_reported_and_not_truncated(tmp_path,
 
 
 def test_producer_windows_of_five_batches_are_kept_over_a_clean_restart(tmp_path, log):
-    """Kafka keeps only one batch in its snapshot, so an older retry gets a fatal error there."""
+    """Kafka keeps only one batch in its snapshot, so that an older retry gets a fatal error."""
     for _ in range(20):
         lead(log, 1, producer=1)
         lead(log, 1)

@@ -354,7 +354,7 @@ def test_log_directory_of_another_topic_is_refused(logs):
 
 @pytest.mark.parametrize("at", [0, 19, 30, 55])
 def test_log_directory_with_batches_and_damaged_metadata_is_refused(logs, at):
-    """The batches may be of a deleted topic of this name, and were used for the new one."""
+    """The batches may belong to a deleted topic of the same name."""
     log = logs.open()
     logs.lead(log)
     log.close()
@@ -396,7 +396,7 @@ def test_log_directory_with_slightly_damaged_metadata_of_this_topic_is_opened(lo
 def test_batches_that_lost_their_topic_id_in_a_power_failure_are_not_claimed(
     logs, left, options, is_opened
 ):
-    """A topic of the same name had been deleted meanwhile, and its batches stood in the new one."""
+    """Batches of a deleted topic with the same name would otherwise appear in the new topic."""
     log = logs.open()
     logs.lead(log)
     log.close()

@@ -1,8 +1,8 @@
-"""A reader of committed data sees exactly the committed records, wherever it begins.
+"""Test that a reader of committed data gets exactly the committed records from any offset.
 
 Random histories of transactions are written to a real log with small segments, which is rolled,
-cut, restarted and killed. Kafka's consumer must read from the answers exactly the records of the
-list of decisions: from every offset, with fetches of every size, over segment borders.
+truncated, restarted and killed. Kafka's consumer must read exactly the committed records from the
+answers. The reads begin at every offset, with fetches of every size, over segment borders.
 """
 
 import shutil

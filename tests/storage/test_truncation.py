@@ -50,7 +50,7 @@ def after_kill(logs: Any, log: Any) -> Any:
 
 
 def check_whole(logs: Any, log: Any, before: list[bytes]) -> None:
-    """Check that the log, and the one after a kill now, are beginnings of the former log."""
+    """Check that the log, and the log after a kill now, are beginnings of the former log."""
     found = batches_in(log)
     assert before[: len(found)] == found
     end = decode_header(found[-1]).next_offset if found else log.log_end_offset

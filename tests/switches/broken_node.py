@@ -1,4 +1,7 @@
-"""A node with a bug: `python -m tests.switches.broken_node SWITCH oncelog.node --config FILE`."""
+"""A node with a bug.
+
+The command is `python -m tests.switches.broken_node SWITCH oncelog.node --config FILE`.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from .patching import replaced
 
 @contextmanager
 def nodes_with(switch: str | None) -> Iterator[None]:
-    """Nodes started in this context have the bug. None starts them without a bug."""
+    """Start nodes with the bug in this context, or without a bug for None."""
     if switch is None:
         yield
         return

@@ -1,7 +1,7 @@
 """The switches (planted bugs, mutation testing) with their effects and accepted findings.
 
-`found_as`: anomalies of docs/judge.md, or words of an invariant. One of them must be found, else
-the switch is not caught. `scenario` is the directed run that meets the bug: see scenarios_*.
+`found_as`: anomalies of docs/judge.md, or words of an invariant. At least one of them must be found
+to catch the switch. `scenario` is the directed run that meets the bug: see scenarios_*.
 """
 
 from dataclasses import dataclass

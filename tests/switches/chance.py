@@ -1,8 +1,8 @@
 """Measure how soon random simulation finds a bug without a directed scenario.
 
-The directed scenarios prove that the judge knows a bug when it sees one. This tells how likely the
-schedules that are drawn by lot are to meet it: a measure of the simulation, not a test. The shapes
-are the seeds' own, or that of a class of faults. Elections have the simulation of Raft alone.
+The directed scenarios prove that the judge recognizes a bug. This program measures how likely
+random schedules are to trigger the bug. It measures the simulation, and is not a test. The shapes
+are the seeds' own, or belong to a class of faults. Elections have the simulation of Raft alone.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The clusters of directed scenarios: processes, or the simulation in virtual time."""
+"""The clusters of directed scenarios, as processes or as simulation in virtual time."""
 
 import asyncio
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""The context of a directed scenario: a cluster, faults on its nodes, and the history."""
+"""The context of a directed scenario, with a cluster, faults on its nodes, and the history."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,9 @@ TIMEOUT_S, MARKERS_S = 30.0, 8.0
 
 
 class LateRequest:
-    """A request on a connection of its own that the network delivers late: it is sent only then,
-    which makes no difference to a broker.
+    """A request on its own connection that the network delivers late.
+
+    The request is sent only at its delivery, which makes no difference to a broker.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class LateRequest:
 
 
 class Context:
-    """A scenario is a coroutine that knows this class, and nothing of processes."""
+    """The cluster, faults and history for a scenario, which is a coroutine without other access."""
 
     def __init__(self, cluster: ScenarioCluster, recorder: Recorder) -> None:
         self.cluster, self.recorder = cluster, recorder
@@ -93,7 +94,7 @@ class Context:
         return LateRequest(connection, api_key, version, body)
 
     async def probe(self, kind: str, topic: str, is_ok: bool, error: str | None = None) -> None:
-        """Record a probe: an operation on the topic's leader that has to succeed."""
+        """Record a probe, which is an operation on the topic's leader that must succeed."""
         now = self.recorder.now_ns()
         outcome = OpOutcome.OK if is_ok else OpOutcome.FAIL
         self.recorder.add("probes", kind, await self.leader(topic), now, now, outcome, error)

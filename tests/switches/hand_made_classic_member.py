@@ -1,7 +1,7 @@
-"""A member of the classic protocol in a group that may have both (migration), led by hand.
+"""A manually controlled classic member in a group that may have both protocols (migration).
 
-The member behaves as a right member does, but may send a commit that a right client would not send.
-The history has its generations as epochs, which they are in a group of both protocols.
+The member behaves like a correct member, but may send a commit that a correct client would not
+send. The history has its generations as epochs, as in a group of both protocols.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""A consumer group member (KIP-848) controlled by hand: each heartbeat, commit and node.
+"""A consumer group member (KIP-848) with manual control of heartbeats, commits and nodes.
 
-The member behaves as a right member does, but may send a commit that a right client would not send.
-The history has everything that the member does.
+The member behaves like a correct member, but may send a commit that a correct client would not
+send. The history has everything that the member does.
 """
 
 from typing import Any
@@ -20,7 +20,10 @@ REBALANCE_TIMEOUT_MS = 60_000
 
 
 class HandMadeMember:
-    """One member, subscribed to one topic. `instance_id` is set for a static one."""
+    """One member, subscribed to one topic.
+
+    `instance_id` is set for a static member.
+    """
 
     def __init__(
         self, context: Context, group: str, topic: str, instance_id: str | None = None

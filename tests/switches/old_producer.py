@@ -1,8 +1,8 @@
 """A producer controlled by hand, with a chosen connection for each request.
 
 The producer behaves as clients before KIP-890 (or without transactions), also in its sequence
-numbers. The history has everything that it does. Late requests are sent late, on the connection of
-the original request, which makes no difference to a broker.
+numbers. The history has all actions of the producer. Late requests are sent late, on the connection
+of the original request, which makes no difference to a broker.
 """
 
 import asyncio

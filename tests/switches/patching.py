@@ -1,8 +1,8 @@
 """Install broken behaviour in the real classes, and remove it again.
 
-A switch is a small patch of the code that is released. It is installed where a broker is put
-together by a test: as a context around brokers in this process, or at the start of a node's process
-(`broken_node.py`). Nothing in a released broker looks for it.
+A switch is a small patch of the released code. A test installs the switch where it builds a broker.
+The switch is a context around brokers in this process, or is applied at the start of a node's
+process (`broken_node.py`). A released broker does not look for switches.
 """
 
 from collections.abc import Callable, Iterator

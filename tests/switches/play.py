@@ -63,7 +63,7 @@ class Played:
     seconds: float
 
     def caught_by(self, switch: Switch) -> list[str]:
-        """Return the findings that prove this bug, empty if it was not detected."""
+        """Return the findings that prove this bug, which is empty for an undetected bug."""
         if switch.scenario in RAFT_SCENARIOS:
             told = self.found.get(RAFT, "")
             return [RAFT] if any(word in told for word in switch.found_as) else []
@@ -71,7 +71,10 @@ class Played:
 
 
 def play(switch: Switch, *, is_on: bool, on_processes: bool = False, seed: int = 1) -> Played:
-    """Play a scenario once. A random one tries many seeds with the bug, and one seed without."""
+    """Play a scenario once.
+
+    A random scenario tries many seeds with the bug, and one seed without the bug.
+    """
     started = time.monotonic()
     found_at: int | None = seed
     if switch.scenario in RAFT_SCENARIOS:

@@ -1,4 +1,4 @@
-"""The findings of the last run of all switches: results.json, shown in docs/judge.md."""
+"""The findings of the last run of all switches, in results.json and docs/judge.md."""
 
 import json
 from collections.abc import Iterable

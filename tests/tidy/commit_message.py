@@ -1,4 +1,7 @@
-"""Check a commit's message, as a hook of `make dev`: python -m tests.tidy.commit_message FILE."""
+"""Check a commit's message, as a hook of `make dev`.
+
+The command is python -m tests.tidy.commit_message FILE.
+"""
 
 import re
 import subprocess

@@ -1,6 +1,6 @@
 """The product as a graph of its files and their imports, and the figures derived from it.
 
-`import_arrows(with_types=True)` counts what stands under `if TYPE_CHECKING`, too.
+`import_arrows(with_types=True)` also counts imports under `if TYPE_CHECKING`.
 """
 
 import ast
@@ -102,7 +102,7 @@ def import_circles(with_types: bool = False) -> list[list[str]]:
 
 
 def upward_arrows() -> list[str]:
-    """Return the imports, types included, from a top folder into one it may not import."""
+    """Return the imports from a top folder into a forbidden folder, with type imports."""
     return sorted(
         f"{'.'.join(module)} -> {'.'.join(target) or 'oncelog'}"
         for module, targets in import_arrows(with_types=True).items()

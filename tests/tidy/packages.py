@@ -1,6 +1,6 @@
-"""Write the list of packages in pyproject.toml from the folders: python -m tests.tidy.packages.
+"""Write the list of packages in pyproject.toml with `python -m tests.tidy.packages`.
 
-Setuptools cannot find packages where the checkout itself is the package, so they are listed.
+Setuptools cannot find packages if the checkout itself is the package, so they are listed.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""The surface that users rely on: commands with their options, and public Python names.
+"""The commands with their options, and the public Python names, on which users rely.
 
-tests/tidy/surface.txt holds the recorded form. After a change that is meant:
+tests/tidy/surface.txt holds the recorded form. After an intended change, write it anew:
 .venv/bin/python -m tests.tidy.surface
 """
 

@@ -1,4 +1,4 @@
-"""Test commit messages: the form and length of the subject, and a body for larger changes."""
+"""Test the form and length of a commit's subject, and its body for larger changes."""
 
 import pytest
 

@@ -136,7 +136,7 @@ def served() -> list[Api]:
 
 
 def api_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
-    """Return the rows of APIs: Kafka's versions, ours, and the reason of a difference."""
+    """Return the rows of APIs with Kafka's versions, ours, and the reason of a difference."""
     own = {int(api.key): api for api in served()}
     theirs = recorded.kafka().apis
     reasons = {row.name: row.reason for row in rows if row.kind == "api"}

@@ -1,4 +1,4 @@
-"""Test the subpackages: no import cycles, imports only downwards, few files, existing names."""
+"""Test that subpackages have no import cycle, only downward imports, and few files."""
 
 import io
 import re
@@ -124,7 +124,7 @@ def test_docstrings_and_pages_name_only_existing_files_and_modules() -> None:
 
 
 def ends_of(parts: Module) -> list[str]:
-    """Return a path in each form of a text: whole, or from any folder on."""
+    """Return a path in each form of a text, which is the whole path or its end from any folder."""
     return ["/".join(parts[at:]) for at in range(len(parts))]
 
 

@@ -1,7 +1,8 @@
-"""Compare a page with the answers of the brokers meanwhile.
+"""Compare a page with the answers of the brokers during its life.
 
-A view says how old it is. What it says has been true at some moment from then until it was read: it
-is among what brokers told in that time (and once before, once after), or between, where it rises.
+A view shows its age. Each of its values must have been true at some moment between then and its
+reading. The value must equal an answer that a broker gave in this time, once before it, or once
+after it. A rising value may lie between two answers.
 """
 
 import asyncio
@@ -61,7 +62,7 @@ class Sample(NamedTuple):
 
 
 def read(chrome: Browser, address: str, shows: Callable[[Shown], Any] | None = None) -> Shown:
-    """Open a view, wait until it shows the awaited content, and read all of it."""
+    """Open a view, wait until it shows the awaited content, and read the whole view."""
     chrome.go(address)
     found: list[Shown] = []
 

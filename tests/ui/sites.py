@@ -94,7 +94,7 @@ class OpenSite:
         return producer
 
     async def told(self, part: str) -> None:
-        """Wait for an observation of this part that was made later than this call."""
+        """Wait for an observation of this part that was made after this call."""
         for _ in range(2):
             before = self.site.facts.as_of_ms.get(part)
             await until(lambda b=before: self.site.facts.as_of_ms.get(part) != b)

@@ -1,4 +1,4 @@
-"""Test pages of large clusters. A view is bounded and says how much is left out."""
+"""Test that views of large clusters are bounded and report how much is omitted."""
 
 import json
 from dataclasses import replace

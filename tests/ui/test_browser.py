@@ -36,7 +36,7 @@ VIEWS = (
 
 @asynccontextmanager
 async def browser(root: Path, **options: Any) -> AsyncIterator[tuple[OpenSite, Browser, Any]]:
-    """A site with orders/0, which app-1 holds, and a browser that is logged in."""
+    """Yield a site with orders/0 in an open transaction of app-1, and a logged-in browser."""
     async with open_site(root, **options) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders")

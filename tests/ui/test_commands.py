@@ -21,7 +21,7 @@ ENDS_S = 60
 
 @asynccontextmanager
 async def started(tmp_path: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a command; kill it when the test fails before its end."""
+    """Run a command, and kill it when the test fails before its end."""
     process = await asyncio.create_subprocess_exec(
         *PROGRAM,
         *arguments,

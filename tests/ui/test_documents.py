@@ -1,4 +1,4 @@
-"""Test documents made from facts: ages, lags, and holders of partitions."""
+"""Test ages, lags, and holders of partitions in documents made from facts."""
 
 import json
 from typing import Any

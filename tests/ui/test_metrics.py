@@ -1,4 +1,4 @@
-"""Test the metrics page: names, values, and parsing by the client library."""
+"""Test names, values, and parsing of the metrics page with the client library."""
 
 import re
 import urllib.error

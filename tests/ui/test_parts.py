@@ -1,4 +1,4 @@
-"""Test the small parts: pace, addresses, escaping, access, record rows."""
+"""Test pace, addresses, escaping, access and record rows of the page."""
 
 import re
 from urllib.parse import unquote

@@ -1,4 +1,4 @@
-"""Test `oncelog ui RUN/` as a process: answers, access and end."""
+"""Test answers, access and end of `oncelog ui RUN/` as a process."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Test the timeline: window, axis and curves."""
+"""Test the window, the axis and the curves of the timeline."""
 
 import re
 import time

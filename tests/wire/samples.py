@@ -18,7 +18,7 @@ FIXED_NULLABLE = {"datetime_i64", "timedelta_i32", "timedelta_i64", "int64", "in
 
 
 class Samples:
-    """Values at the edges of the encodings: one- and two-byte varints, extreme integers, null."""
+    """Values at the edges of the encodings, such as extreme integers, short varints, and null."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

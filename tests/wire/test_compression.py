@@ -1,4 +1,4 @@
-"""Test the four codecs: other libraries read them, and output and memory stay in bounds."""
+"""Test that other libraries read the four codecs, and that output and memory are bounded."""
 
 import contextlib
 import gzip

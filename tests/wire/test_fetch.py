@@ -87,8 +87,8 @@ def some_response(version: int, s: Samples) -> FetchResponse:
 def each_once(request: FetchRequest) -> FetchRequest:
     """Return a request with each partition once.
 
-    Kafka keeps partitions in a map: each stands where it was named first, with the fields that
-    were given last.
+    Kafka keeps partitions in a map. Each has the place of its first mention, and the fields of its
+    last mention.
     """
     wanted: dict[Any, dict[int, FetchPartition]] = {}
     for topic in request.topics:

@@ -46,7 +46,7 @@ def test_frame_memory_beyond_the_cache_limit_evicts_no_cached_buffer() -> None:
 def test_frame_memory_kept_is_bounded_and_never_shared_by_two_frames(
     steps: list[tuple[int, int]],
 ) -> None:
-    """Allocate frames of any size. Each frame is held until so many later ones have arrived."""
+    """Allocate frames of any size, each kept until so many later frames have arrived."""
     memory = FrameMemory()
     held: list[tuple[memoryview, int]] = []
     for size_bytes, later in steps:

@@ -1,6 +1,6 @@
-"""Test damaged and false frames of every API and version. Only MalformedFrame is raised.
+"""Test that damaged and false frames of every API and version raise only MalformedFrame.
 
-The limits are those of docs/decisions/0001: no memory is allocated for a count before its bytes
+The limits come from docs/decisions/0001. No memory is allocated for a count before its bytes
 arrive, and a request has at most 100,000 array elements.
 """
 

@@ -1,4 +1,4 @@
-"""Test that records added as columns make the same bytes as records added one by one."""
+"""Test that records added as columns encode to the same bytes as single records."""
 
 import pytest
 from hypothesis import given

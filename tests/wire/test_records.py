@@ -1,4 +1,4 @@
-"""Test records inside a batch: bytes as aiokafka and kafka-python write them."""
+"""Test that records inside a batch have the bytes that aiokafka and kafka-python write."""
 
 import random
 from typing import Any

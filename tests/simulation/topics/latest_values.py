@@ -1,7 +1,7 @@
-"""A compacted topic in which the last acknowledged value of each key, or a later one, stays.
+"""A compacted topic that keeps the last acknowledged value of each key, or a later value.
 
-A writer counts up, key by key, and removes some keys, while the topic is compacted behind it. Keys
-are used for a while and then left alone, so that later writes do not hide a loss.
+A writer counts up key by key, and removes some keys, while the topic is compacted. Keys are used
+for a while and then no longer, so that later writes do not hide a loss.
 """
 
 import random

@@ -1,8 +1,8 @@
 """Topics that lose records as configured, and that are deleted and created again.
 
-The judge's checks are about logs that keep everything. Here one writer, which has several producers
-and uses one at a time, numbers its records. At the end each topic is read, and the differences from
-the acknowledged records are reported.
+The judge checks only logs that keep everything. Here one writer has several producers, uses one at
+a time, and numbers its records. At the end each topic is read, and differences from the
+acknowledged records are reported.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
 
 
 class OwnTopic:
-    """One such topic. `life` counts its deletions, also uncertain ones."""
+    """One such topic, with its deletions, also uncertain ones, counted in `life`."""
 
     name: ClassVar[str]
 
@@ -112,7 +112,7 @@ class OwnTopic:
         """Read the topic, and return the records missing in two readings.
 
         A record missing in only one reading was cleaned during that reading. The list is empty if
-        the topic is not the one made last: a request came late.
+        the topic is not the topic made last, because a request arrived late.
         """
         if not self._is_certain or _topic_ids(cluster, self.name) != {self._topic_id}:
             return []
@@ -230,7 +230,7 @@ async def write(
 async def _round(
     producer: Producer, topics: Sequence[OwnTopic], rng: random.Random, numbers: range
 ) -> None:
-    """Send one producer's records. They are acknowledged before another producer sends."""
+    """Send one producer's records, all acknowledged before another producer sends."""
     sent: list[tuple[OwnTopic, int, Drawn, Any]] = []
     for number in numbers:
         for topic in topics:

@@ -1,9 +1,9 @@
-"""Compaction changes nothing that a reader of committed data, or a producer, can see.
+"""Test that compaction changes nothing for a reader of committed data or for a producer.
 
-Random histories (plain, idempotent, transactional, aborted, tombstones, several producers, small
-segments) are written to a real log, cleaned at random times, crashed at random places in the
-cleaning, and opened again. What a read_committed reader builds, the last value of each key, must
-be what it was before compaction, and producers must get the answers they would have got.
+Random histories are written to a real log of small segments, with several producers, transactions
+and tombstones. The log is cleaned at random times, crashed at random places of the cleaning, and
+opened again. A read_committed reader must find the same last value of each key as before the
+compaction, and producers must get the same answers.
 """
 
 import os

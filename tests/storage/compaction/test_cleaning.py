@@ -73,7 +73,7 @@ class Compacted:
         return info.first_offset
 
     def put_twice(self):
-        """Append two values of one key in a complete segment, so that there is one to clean."""
+        """Append two values of one key in a complete segment, of which one can be cleaned."""
         self.put((b"a", b"1"))
         self.put((b"a", b"2"))
         self.roll()
@@ -554,7 +554,7 @@ def test_cleaner_chooses_the_log_with_the_highest_dirty_ratio(tmp_path):
 
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_log_cleaner_of_many_producers_plans_in_steps(compacted, is_deleted):
-    """A log may have many producers. It is appended to, or deleted, meanwhile."""
+    """A log may have many producers, and may be appended to or deleted during the steps."""
     for producer_id in range(600):
         compacted.put((b"k", b"%d" % producer_id), producer=(producer_id, 0, 0))
     compacted.roll()

@@ -1,4 +1,4 @@
-"""Test the data directory: its owner, the last shutdown and the partitions."""
+"""Test the owner, the last shutdown and the partitions of the data directory."""
 
 import errno
 import os

@@ -223,7 +223,7 @@ def test_verification_guard_of_another_producer_is_refused(log):
 
 
 def test_producer_epoch_is_checked_before_the_verification_guard(log):
-    """KAFKA-19690: the producer must get the fencing error, which it can handle."""
+    """The producer must get the fencing error, which it can handle (KAFKA-19690)."""
     log.open_transaction(0, epoch=1)
     log.mark(epoch=2, is_aborted=True)
     with pytest.raises(InvalidProducerEpoch):

@@ -1,4 +1,4 @@
-"""Test the sparse indexes: Kafka's bytes, and searches that are right in memory and on disk."""
+"""Test that sparse indexes have Kafka's bytes, and correct searches in memory and on disk."""
 
 import os
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""Test the reads of recent writes from memory: the same bytes as in the file, or none."""
+"""Test that reads of recent writes from memory equal the bytes of the file, or find none."""
 
 from pathlib import Path
 from typing import cast

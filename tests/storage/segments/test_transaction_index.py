@@ -1,4 +1,4 @@
-"""Test the aborted transactions of a segment: Kafka's bytes, and the entries that a fetch needs."""
+"""Test Kafka's bytes and the lookups of the aborted transactions of a segment."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Test the server's halves of PLAIN and SCRAM: passwords, altered and random bytes."""
+"""Test the server's part of PLAIN and SCRAM with passwords, altered bytes and random bytes."""
 
 import base64
 import hashlib
