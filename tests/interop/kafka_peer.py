@@ -93,7 +93,7 @@ def java(
     return ["java", *JVM_FLAGS, *flags, QUIET, "-cp", f"{jars}/*", main_class, *arguments]
 
 
-def java_source(file: Path, *arguments: str) -> list[str]:
+def java_source(file: Path, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
     """Return the command for a program of one file, which is compiled once for this machine."""
     jars = jar_folder()
     classes = jars.with_name(f"{jars.name}.{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
@@ -106,7 +106,7 @@ def java_source(file: Path, *arguments: str) -> list[str]:
         with contextlib.suppress(OSError):  # another process has just done the same
             (work / "classes").rename(classes)
         shutil.rmtree(work)
-    command = java(file.stem, *arguments)
+    command = java(file.stem, *arguments, flags=flags)
     command[command.index("-cp") + 1] += f":{classes}"  # after the archive's classes
     return command
 

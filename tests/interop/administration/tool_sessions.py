@@ -12,6 +12,7 @@ from ..kafka_peer import java_source
 
 SOURCE = Path(__file__).parents[1] / "java" / "ToolSessions.java"
 GRACE_S = 30.0
+HOOKS = "--add-opens=java.base/java.lang=ALL-UNNAMED"  # where the JVM keeps its shutdown hooks
 
 
 class Outcome(NamedTuple):
@@ -27,8 +28,8 @@ class ToolSessions:
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
-            java_source(SOURCE), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            cwd=folder,
+            java_source(SOURCE, flags=(HOOKS,)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, cwd=folder,
         )  # fmt: skip
 
     def __enter__(self) -> Self:

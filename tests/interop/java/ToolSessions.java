@@ -6,12 +6,15 @@ import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import org.apache.kafka.common.utils.internals.Exit;
@@ -22,8 +25,8 @@ import org.apache.kafka.common.utils.internals.Exit;
  * <p>A line of the input is a command, its fields apart by tabs: "run", "begin" or "end"; a name;
  * the seconds that it may take; the text of its standard input, in base64; the class of the tool;
  * its arguments. "begin" leaves the tool running, and "end" runs its shutdown hooks and waits for
- * it. "run" and "end" answer with a line: the name, the exit code or "late", and the outputs in
- * base64.
+ * it. "run" waits for the tool and then runs its shutdown hooks, as the end of a JVM would: some
+ * records of a producer are acknowledged only then. "run" and "end" answer with a line: the name, the exit code or "late", and the outputs in base64.
  */
 public class ToolSessions {
   /** Thrown where a tool would end the JVM. */
@@ -101,6 +104,7 @@ public class ToolSessions {
       String[] fields = line.split("\t", -1);
       String name = fields[1];
       long waitMs = 1000L * Integer.parseInt(fields[2]);
+      Set<Thread> others = new HashSet<>(hooksOfTheJvm());
       if (!fields[0].equals("end")) {
         Session session = new Session(Base64.getDecoder().decode(fields[3]));
         String[] given = Arrays.copyOfRange(fields, 5, fields.length);
@@ -112,19 +116,43 @@ public class ToolSessions {
         running.get(name).hooks.forEach(hook -> hook(running.get(name), hook));
       }
       if (!fields[0].equals("begin")) {
-        answer(name, running.remove(name), waitMs);
+        Session session = running.remove(name);
+        session.thread.join(waitMs);
+        if (fields[0].equals("run") && !session.thread.isAlive()) {
+          for (Runnable hook : session.hooks) {
+            hook(session, hook).join(waitMs);
+          }
+          for (Thread hook : new HashSet<>(hooksOfTheJvm())) {
+            if (!others.contains(hook)) {
+              Runtime.getRuntime().removeShutdownHook(hook);
+              hook.setDaemon(true);
+              hook.start();
+              hook.join(waitMs);
+            }
+          }
+        }
+        answer(name, session);
       }
     }
     Runtime.getRuntime().halt(0);
   }
 
-  private static void hook(Session session, Runnable hook) {
+  /** Hooks that a tool adds without Kafka's class Exit. They inherit its session. */
+  @SuppressWarnings("unchecked")
+  private static Set<Thread> hooksOfTheJvm() throws ReflectiveOperationException {
+    Field hooks = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+    hooks.setAccessible(true);
+    return ((Map<Thread, Thread>) hooks.get(null)).keySet();
+  }
+
+  private static Thread hook(Session session, Runnable hook) {
     Thread thread = new Thread(() -> {
       SESSION.set(session);
       hook.run();
     });
     thread.setDaemon(true);
     thread.start();
+    return thread;
   }
 
   private static void exit(int status, String message) {
@@ -148,8 +176,7 @@ public class ToolSessions {
     }
   }
 
-  private static void answer(String name, Session session, long waitMs) throws Exception {
-    session.thread.join(waitMs);
+  private static void answer(String name, Session session) {
     String code = session.thread.isAlive() ? "late" : String.valueOf(session.status);
     ANSWERS.println(String.join("\t", name, code, coded(session.out), coded(session.err)));
     ANSWERS.flush();
