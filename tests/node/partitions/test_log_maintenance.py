@@ -68,7 +68,7 @@ async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
         await until(lambda: checkpoint.read() == {("t", 0): 0})
         await until((directory.path / RECOVERY_POINTS).exists)
         assert not (directory.path / LOG_START_OFFSETS).exists(), "each has its own interval"
-    logged = [record for record in caplog.records if "tried again" in record.message]
+    logged = [record for record in caplog.records if "will be retried" in record.message]
     assert 1 <= len(logged) <= 3, "once for each checkpoint, once for the deletion"
 
 
