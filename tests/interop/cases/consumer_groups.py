@@ -265,7 +265,7 @@ def consumer_kinds(peer: RawPeer, version: int) -> Scenario:
             connect.admitted("a", 7, protocol_type="connect", protocols=protocols)
             for case, answer in _asked_of(group, connect.group_id):
                 yield f"of another type, {case}", answer
-        simple = f"simple-{version}"
+        simple = f"alone-{version}"
         wait_for_coordinator(peer, 0, simple)
         yield "offsets alone", peer.ask(OFFSET_COMMIT, 8, _offset(simple))
         for case, answer in _asked_of(group, simple):
