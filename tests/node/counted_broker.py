@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from oncelog.node.groups.shard import ShardState
+from oncelog.node.handlers.metadata.auto_creation import OFFSETS_TOPIC
+
 from ..awaiting import until
 from .counted_lines import LINES_A_SLICE, CountingLoop, Lines
 from .handlers.large_requests import Names
@@ -42,6 +45,10 @@ class CountedBroker:
         for name in topics:
             await self.broker.create(name, partitions)
         await until(lambda: all(self.broker.serves(name, partitions) for name in topics))
+        # The requests of groups would get no farther than to NOT_COORDINATOR.
+        await self.broker.create(OFFSETS_TOPIC, 1, topic_id=b"offsets".ljust(16))
+        groups = self.broker.services.groups
+        await until(lambda: [s.state for s in groups.shards] == [ShardState.SERVING])
 
     def stop(self) -> None:
         self.runner.run(self.broker.stop())

@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.node.groups.shard import ShardState
 from oncelog.node.handlers.api_table import served_apis
-from oncelog.node.handlers.metadata.auto_creation import OFFSETS_TOPIC
 from oncelog.node.listener.dispatch import BODY_AT_ONCE_BYTES_MAX
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import fetch as fetch_messages
@@ -58,12 +56,6 @@ class Served(CountedBroker):
                 client.close()
         await until(lambda: not server.connection_count)
 
-    async def coordinate(self) -> None:
-        """Lead the groups, so that their requests get farther than to NOT_COORDINATOR."""
-        await self.broker.create(OFFSETS_TOPIC, 1, topic_id=b"offsets".ljust(16))
-        groups = self.broker.services.groups
-        await until(lambda: [s.state for s in groups.shards] == [ShardState.SERVING])
-
     async def too_long(self, clients: list[socket.socket]) -> list[tuple[str, int]]:
         """Await an answer for each client, and return the busiest functions of a too long turn."""
         with self.lines.counted():
@@ -92,7 +84,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         unknown_topics=ITEMS[0],
         lines_a_slice=LINES_A_SLICE,
     )
-    served.runner.run(served.coordinate())
     yield served
     served.stop()
 
