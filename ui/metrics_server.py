@@ -70,7 +70,7 @@ class MetricsServer:
             self._server = make_server(HOST, port or 0, self._guarded, _Server, _Quiet)
         except (OSError, OverflowError) as problem:
             raise Failure(
-                f"Port {port} of {HOST} cannot be had ({problem}): choose another --port.",
+                f"Port {port} of {HOST} cannot be used ({problem}): choose another --port.",
                 exit_code=2,
             ) from None
         self.port: int = self._server.server_port

@@ -134,7 +134,7 @@ class Observer:
             try:
                 self._take(part, await ask(), began_ms)
             except (UnsupportedVersion, ClusterAuthorizationFailed) as problem:
-                sentence = f"This cluster does not tell {WORDS.get(part, part)}: {problem}"
+                sentence = f"This cluster does not report {WORDS.get(part, part)}: {problem}"
                 self.facts = replace(
                     self.facts, not_exposed={**self.facts.not_exposed, part: sentence}
                 )

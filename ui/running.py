@@ -198,7 +198,7 @@ async def harm(
     if kind == "load":
         return load.begin()
     if one_at_a_time.locked():
-        raise Failure("Another fault is under way. Wait until it has shown its proof.")
+        raise Failure("Another fault is running. Wait for its proof.")
     async with one_at_a_time:
         return await asyncio.to_thread(do_fault, cluster, kind, fields.get("target", "").strip())
 

@@ -127,8 +127,8 @@ class ClockControl:
             except Failure as problem:
                 if is_late:
                     raise Failure(
-                        "The clock was advanced; it is not known whether nodes have checked "
-                        f"their timeouts: {problem}"
+                        "The clock was advanced, but it is unknown whether nodes have checked "
+                        "their timeouts: {problem}"
                     ) from problem
             now_ms = max((answer["now_ms"] for answer in known.values()), default=0)
             status = self._status(now_ms, advanced_ms, known)
@@ -175,7 +175,8 @@ def duration_ms(by: str | timedelta) -> int:
         found = sum(int(number) * UNITS_MS[unit] for number, unit in parts) if whole else 0
     if not 0 < found <= MAX_MS:
         raise Failure(
-            f"{by!r} is no time by which a clock can be advanced. Write for instance 15m, 1h30m or "
+            f"{by!r} is not a valid time for an advance of the clock. Write for example 15m, "
+            f"1h30m or "
             "8d (units: ms, s, m, h, d, w; 100 years at most).",
             exit_code=2,
         )

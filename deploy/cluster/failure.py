@@ -7,10 +7,10 @@ _NOT_ALLOWED = "Run this as its owner, or choose another place."
 _ADVICE = {
     errno.EACCES: _NOT_ALLOWED,
     errno.EPERM: _NOT_ALLOWED,
-    errno.EROFS: "Choose a place that can be written.",
+    errno.EROFS: "Choose a writable place.",
     errno.ENOSPC: "Make room, or choose another disk.",
     errno.EDQUOT: "Make room, or choose another disk.",
-    errno.EIO: "The disk fails: see what the kernel says of it (dmesg).",
+    errno.EIO: "The disk fails. See the messages of the kernel (dmesg).",
     errno.ENOENT: "Check the path.",
     errno.ENOTDIR: "Check the path.",
     errno.EISDIR: "Give a file.",

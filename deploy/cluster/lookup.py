@@ -117,7 +117,7 @@ class ClusterChoice:
         if self.command_config is None:
             return None
         raise Failure(
-            f"{self.command_config} names no bootstrap.servers: give --bootstrap HOST:PORT, too.",
+            f"{self.command_config} names no bootstrap.servers. Also give --bootstrap HOST:PORT.",
             exit_code=2,
         )
 

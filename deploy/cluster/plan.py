@@ -100,8 +100,8 @@ class ClusterPlan:
         layout.require_same_cluster(data, known)
         if self.is_secured and not known.is_secured:
             raise Failure(
-                f"{data} holds a cluster in plain text, and --secure is for a new one: choose "
-                "another --data."
+                f"{data} holds a cluster in plain text, and --secure needs a new cluster. Choose "
+                f"another --data."
             )
         nodes = known.nodes if self.first_port is None else self._entries(known.node_ids)
         known.nodes = self._with_metrics(nodes, known.nodes)

@@ -199,7 +199,7 @@ def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 def _damage(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
     """List the replicas with damaged files, including those that are being copied again."""
-    advice = "it is copied from its leader automatically; if no other replica is in sync, start one"
+    advice = "it is copied from its leader automatically. If no other replica is in sync, start one"
     found = [
         HealthCheck(f"{name} of node {node_id}", "bad", f"damaged: {reason}", advice)
         for node_id, told in metrics.items()

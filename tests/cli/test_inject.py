@@ -110,7 +110,7 @@ def test_inject_ended_by_ctrl_c_exits_zero_and_reports_a_refused_tls_client(clus
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     assert "its request came 0.1 s later" in out
-    assert "the client speaks TLS, which is not understood here" in err
+    assert "the client uses TLS, but the proxy does not" in err
 
 
 @pytest.mark.cluster

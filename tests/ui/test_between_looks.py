@@ -146,7 +146,7 @@ async def test_search_for_committed_records_behind_much_aborted_data_is_bounded(
         found = (await opened.visitor.get(f"/api/records?topic={where}0")).json()
         assert (found["records"], found["next_offset"]) == ([], 8)
         page = await opened.visitor.get(f"/topics/orders/0/records?{where[19:]}0")
-        assert "no record before offset 8: look for later ones" in page.body
+        assert "no record before offset 8. Look for later ones" in page.body
         found = (await opened.visitor.get(f"/api/records?topic={where}8")).json()
         assert [each["value"] for each in found["records"]] == ["last"]
         await producer.close()

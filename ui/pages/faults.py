@@ -49,7 +49,7 @@ def _nodes(nodes: Sequence[Document]) -> Html:
         "form",
         element("input", type="hidden", name="kind", value="heal"),
         element("button", "Heal everything"),
-        element("span", " starts what is down, resumes what is paused, mends all links"),
+        element("span", " starts stopped nodes, resumes paused nodes, and restores all links"),
         method="post",
         action="/fault",
     )
@@ -103,4 +103,6 @@ def _load(words: str) -> Html:
         action="/fault",
     )
     about = "Transactions of ten records each, to the topic oncelog-load, as fast as 20 a second."
-    return section("load", "A load", element("p", words or "None is under way."), form, about=about)
+    return section(
+        "load", "A load", element("p", words or "No fault is running."), form, about=about
+    )

@@ -154,7 +154,7 @@ def _members(group: Document) -> Html:
 def _waits(member: Document) -> str:
     parts: list[str] = []
     if member["gives_up"]:
-        parts.append(f"has yet to give up {_names(member['gives_up'])}")
+        parts.append(f"must still revoke {_names(member['gives_up'])}")
     if member["waits_for"]:
         parts.append(f"waits for {_names(member['waits_for'])}")
     return "; ".join(parts) or "for nothing"

@@ -83,7 +83,7 @@ def _troubles(cluster: Document) -> Html:
         "What is wrong",
         ("State", "About", "Found", "Next step"),
         rows,
-        empty="● Nothing is wrong that this page can see.",
+        empty="● This page sees no problem.",
     )
     words = more(len(cluster["troubles"]) - TROUBLES_MAX, "/api/cluster")
     since = as_of("Groups are compared with log starts", cluster["log_starts_as_of_ms"])

@@ -37,7 +37,7 @@ def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -
 
 def _empty(found: Document) -> str:
     if found["next_offset"] < _until(found):
-        return f"no record before offset {number(found['next_offset'])}: look for later ones"
+        return f"no record before offset {number(found['next_offset'])}. Look for later ones"
     return "no record from here on"
 
 

@@ -124,7 +124,7 @@ def partition_page(frame: PageFrame, found: Document) -> str:
     heading = joined(link(topic_address(key[0]), key[0]), f"/{key[1]}")
     leader = row["leader"]
     sections = (
-        section("why", "Why readers get no further", explanation(row["why"])),
+        section("why", "Why readers are blocked", explanation(row["why"])),
         section(
             "strips",
             "Where everything stands",

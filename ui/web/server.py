@@ -38,7 +38,7 @@ def listening_socket(port: int | None) -> socket.socket:
     except (OSError, OverflowError) as problem:
         sock.close()
         raise Failure(
-            f"Port {port} of {HOST} cannot be had ({problem}): choose another --port.", exit_code=2
+            f"Port {port} of {HOST} cannot be used ({problem}): choose another --port.", exit_code=2
         ) from None
     return sock
 

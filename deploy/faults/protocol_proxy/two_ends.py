@@ -26,7 +26,7 @@ ANSWER_BYTES_MAX = 256 * 1024 * 1024
 CONNECT_TIMEOUT_S = 5.0
 CONNECTING, MANY_IN_FLIGHT = "no broker yet", "many are not answered"
 TLS_REFUSED = (
-    "the client speaks TLS, which is not understood here: give it security.protocol=PLAINTEXT"
+    "the client uses TLS, but the proxy does not. Give the client security.protocol=PLAINTEXT"
 )
 TLS_OF_BROKER = "the broker speaks TLS, which is not understood here: name a plaintext listener"
 

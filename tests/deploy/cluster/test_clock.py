@@ -48,7 +48,7 @@ def test_clock_advance_duration_is_parsed_to_milliseconds(by: str | timedelta, m
     "by", ["", "15", "m", "-15m", "1.5h", "15 m", "0s", "1y", timedelta(-1), "101000d", 900, None]
 )
 def test_clock_advance_with_a_malformed_duration_is_refused_with_a_sentence(by: Any) -> None:
-    with pytest.raises(Failure, match="Write for instance 15m"):
+    with pytest.raises(Failure, match="Write for example 15m"):
         duration_ms(by)
 
 
