@@ -134,7 +134,7 @@ def committed(cluster: Cluster, group: str, topic: str) -> int:
 def fences(cluster: Cluster) -> int:
     """Return how often a controller declared a broker dead."""
     logs = (cluster.node(node_id).log.read_text() for node_id in cluster.node_ids)
-    return sum(text.count(": FenceBroker(") for text in logs)
+    return sum(text.count("the command FenceBroker(") for text in logs)
 
 
 @pytest.mark.in_turn
