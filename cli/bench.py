@@ -203,7 +203,7 @@ def _transfers(
 
 
 def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
-    """Run a demo on its own cluster; keep the data if the demo could not be judged."""
+    """Run a demo on its own cluster. Keep the data if the demo could not be judged."""
     is_kept = False
     try:
         cluster.up()
@@ -395,7 +395,7 @@ def failover(
 def _measured(
     grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions, is_secured: bool
 ) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
-    """Run the grid; return the environment and the results."""
+    """Run the grid. Return the environment and the results."""
     from ..proof.bench.report import environment
     from ..proof.bench.target import bench_target
 

@@ -390,7 +390,7 @@ def node(
 
 
 def _probe(query: Query, seconds: float) -> int:
-    """Probe a cluster for a while; for a local cluster also report the causes of stalls."""
+    """Probe a cluster for a while. For a local cluster also report the causes of stalls."""
     from ..deploy.inspect.cluster_watch import ClusterWatch, WatchResult
     from ..deploy.inspect.probe import LIMIT_MS, Probe, targets_behind
 

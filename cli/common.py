@@ -83,7 +83,7 @@ DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
 
 
 def registry_url(url: str | None, cluster: ClusterChoice) -> str:
-    """Return the URL of the Schema Registry; raise Failure if no option or profile has one."""
+    """Return the URL of the Schema Registry, or raise Failure if no option or profile has one."""
     found = url or cluster.registry()
     if not found:
         raise Failure(

@@ -145,7 +145,7 @@ def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
 
 
 def _rule(match: MatchOptions, fault: FaultOptions) -> "Rule":
-    """Return the rule of the options; raise Failure for contradicting options."""
+    """Return the rule of the options, or raise Failure for contradicting options."""
     from ..deploy.faults.protocol_proxy.rules import Match, Rule
 
     which = Match(

@@ -62,7 +62,7 @@ Shell = Literal["bash", "zsh", "fish"]
 
 
 def build(width: int | None = None) -> App:
-    """Build the command tree; `width` is the number of columns for the help."""
+    """Build the command tree. `width` is the number of columns for the help."""
     from ..version import __version__
 
     app = App(

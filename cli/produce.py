@@ -152,7 +152,7 @@ def _encoders(
 
 
 def _encoded(record: "NewRecord", encoders: "dict[Part, Encoder]", place: str) -> "NewRecord":
-    """Return a record with encoded key and value; null stays null."""
+    """Return a record with encoded key and value. Null stays null."""
     for part, encode in encoders.items():
         data = record.key if part == "key" else record.value
         if data is None:
@@ -327,7 +327,7 @@ def _whole(source: str) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _opened(source: str) -> Any:
-    """Open a file for a block; stdin stays open afterwards."""
+    """Open a file for a block. Stdin stays open afterwards."""
     if source != "-":
         return Path(source).open("rb")
     try:

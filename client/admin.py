@@ -49,7 +49,7 @@ CONFIG_SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A registered broker; fenced means that it is registered but does not serve."""
+    """A registered broker. Fenced means that it is registered but does not serve."""
 
     node_id: int
     host: str
@@ -93,7 +93,7 @@ class LogDirEntry:
 
 
 class Admin:
-    """An administration client; `groups`, `transactions` and `acls` have calls of their own."""
+    """An administration client. `groups`, `transactions` and `acls` have calls of their own."""
 
     def __init__(self, source: Source, *, timeout_ms: int = 15_000) -> None:
         """Create a client from a view, a bootstrap list or settings.
@@ -127,7 +127,7 @@ class Admin:
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Create one topic; -1 stands for the broker's default."""
+        """Create one topic. -1 stands for the broker's default."""
         topic = {
             "name": name,
             "num_partitions": partitions,
@@ -139,13 +139,13 @@ class Admin:
         await self._call(CREATE_TOPICS, request, lambda answer: answer.topics, "Create")
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics by name; try all topics, then raise the first error."""
+        """Delete topics by name. Try all topics, then raise the first error."""
         for problem in (await self.delete_topics_each(names)).values():
             if problem is not None:
                 raise problem
 
     async def delete_topics_each(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Delete topics by name; return the error of each, or None for a deleted topic.
+        """Delete topics by name. Return the error of each, or None for a deleted topic.
 
         A topic that the controller does not know is not requested again. If an earlier request for
         that topic was not answered, the topic counts as deleted.
@@ -301,7 +301,7 @@ class Admin:
         )
 
     async def controller(self) -> int:
-        """Return the leader of the metadata quorum; raise LeaderNotAvailable without a leader.
+        """Return the leader of the metadata quorum, or raise LeaderNotAvailable without a leader.
 
         A cluster without DescribeQuorum is asked for its controller instead.
         """

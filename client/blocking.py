@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class BlockingConsumer(BlockingClient[Consumer]):
-    """A consumer for one thread at a time; its arguments are those of `Consumer`."""
+    """A consumer for one thread at a time. Its arguments are those of `Consumer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
@@ -40,7 +40,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
         self._left = self._settled = 0
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
-        """Run `work(consumer)`; first take back the records of an interrupted poll."""
+        """Run `work(consumer)`. First take back the records of an interrupted poll."""
         left = self._left  # this call may be interrupted, too, before the loop begins it
 
         async def in_turn(consumer: Consumer) -> T:
@@ -107,17 +107,17 @@ class BlockingConsumer(BlockingClient[Consumer]):
     offsets_for_times = waiting(Consumer.offsets_for_times)
 
     def poll(self, timeout_ms: int = 500, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Poll as `Consumer.poll` does; the next poll returns the records of an interrupted one."""
+        """Poll as `Consumer.poll` does. The next poll returns the records of an interrupted one."""
         return self._poll(Consumer.poll, timeout_ms, max_records)
 
     def poll_columns(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[RecordColumns]:
-        """Poll as `Consumer.poll_columns` does; interruptions lose nothing, as with `poll`."""
+        """Poll as `Consumer.poll_columns` does. Interruptions lose nothing, as with `poll`."""
         return self._poll(Consumer.poll_columns, timeout_ms, max_records)
 
     def poll_batches(self, timeout_ms: int = 500, max_records: int | None = None) -> list[RawBatch]:
-        """Poll as `Consumer.poll_batches` does; interruptions lose nothing, as with `poll`."""
+        """Poll as `Consumer.poll_batches` does. Interruptions lose nothing, as with `poll`."""
         return self._poll(Consumer.poll_batches, timeout_ms, max_records)
 
     @property

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class HandedDelivery:
-    """The delivery of a record that `send` accepted; safe for any thread."""
+    """The delivery of a record that `send` accepted, safe for any thread."""
 
     __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes", "within")
 
@@ -60,7 +60,7 @@ class HandedDelivery:
         return self._delivery.done()
 
     def exception(self) -> Exception | None:
-        """Return why the record was not written; None for a written or an undecided record."""
+        """Return why the record was not written, or None for a written or an undecided record."""
         if self._delivery is None or not self._delivery.done():
             self.is_seen = self._problem is not None
             return self._problem
@@ -97,7 +97,7 @@ class HandedDelivery:
 
 
 class BlockingProducer(BlockingClient[Producer]):
-    """A producer for any number of threads; its arguments are those of `Producer`."""
+    """A producer for any number of threads. Its arguments are those of `Producer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Producer(source, **keywords), "oncelog-producer")
@@ -314,7 +314,7 @@ class BlockingProducer(BlockingClient[Producer]):
             raise
 
     def commit_transaction(self) -> None:
-        """Commit as `Producer.commit_transaction` does; raise the error of a missing record."""
+        """Commit as `Producer.commit_transaction` does, or raise the error of a missing record."""
         self.run(lambda _: self._whole().commit_transaction())
 
     def abort_transaction(self) -> None:
@@ -323,11 +323,11 @@ class BlockingProducer(BlockingClient[Producer]):
         self._problem = None
 
     def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
-        """Prepare as `Producer.prepare` does; raise the error of a missing record."""
+        """Prepare as `Producer.prepare` does, or raise the error of a missing record."""
         return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
 
     def _whole(self) -> Producer:
-        """Return the producer; raise if a record of the transaction has failed."""
+        """Return the producer, or raise if a record of the transaction has failed."""
         if self._problem is not None:
             raise as_abortable(self._problem)
         return self._client

@@ -51,7 +51,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """A partition as a broker described it; the leader is -1 if there is none."""
+    """A partition as a broker described it. The leader is -1 if there is none."""
 
     topic: str
     partition: int
@@ -137,7 +137,7 @@ class ClusterView:
         self.is_forked = self.has_connected
 
     async def close(self) -> None:
-        """Close all connections; later calls that need one raise ClientClosed."""
+        """Close all connections. Later calls that need one raise ClientClosed."""
         if self.is_forked:
             return
         self._is_closed = True
@@ -287,7 +287,7 @@ class ClusterView:
         return fresh
 
     async def refresh_by_id(self, topic_ids: Iterable[bytes]) -> None:
-        """Request topics by their ids; leave out topics that the broker does not know (KIP-516)."""
+        """Request topics by their ids. Leave out topics that the broker does not know (KIP-516)."""
         connection = await self.any_broker()
         wanted = [{"topic_id": topic_id, "name": None} for topic_id in topic_ids]
         values = {"topics": wanted, "allow_auto_topic_creation": False}
@@ -334,7 +334,7 @@ class ClusterView:
     async def ask_all(
         self, api_key: int, values: dict[str, Any], skipped: tuple[type[KafkaError], ...] = ()
     ) -> list[tuple[int, Any]]:
-        """Ask all live brokers; return (node, answer) of those without a `skipped` error."""
+        """Ask all live brokers. Return (node, answer) of those without a `skipped` error."""
         await self.refresh([])
         answers: list[tuple[int, Any]] = []
         for node_id in list(self.snapshot.brokers):
@@ -403,7 +403,7 @@ def topic_error(topic: str, code: int) -> KafkaError:
 
 
 def parse_bootstrap(listed: str | Iterable[str]) -> list[tuple[str, int]]:
-    """Parse `host:port,host:port`, or several such texts; raise ValueError for a malformed one."""
+    """Parse `host:port,host:port`, or several such texts. Raises ValueError for a malformed one."""
     texts = listed.split(",") if isinstance(listed, str) else listed
     found = [parse_address(text) for text in texts if text.strip()]
     if not found:
@@ -412,7 +412,7 @@ def parse_bootstrap(listed: str | Iterable[str]) -> list[tuple[str, int]]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Parse `host:port` (also `[::1]:9092`); raise ValueError for a malformed one."""
+    """Parse `host:port` (also `[::1]:9092`), or raise ValueError for a malformed one."""
     host, separator, port = text.strip().rpartition(":")
     if not separator or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not an address; it looks like 127.0.0.1:9092")

@@ -159,7 +159,7 @@ class BrokerConnection:
         security: "Security | None" = None,
         meant: ClusterAndNode | None = None,
     ) -> Self:
-        """Connect, negotiate versions and authenticate; raise NetworkException without an answer.
+        """Connect, negotiate versions and authenticate. Raises NetworkException without an answer.
 
         meant: the expected broker. Another broker is refused with AnotherBroker, if it serves
         version 5 of ApiVersions (KIP-1242). Raises the errors of `security`, which are not
@@ -219,7 +219,7 @@ class BrokerConnection:
         timeout_ms: int | None = None,
         newest: int = NEWEST,
     ) -> Any:
-        """Send a control-plane request with kio's field names; return the decoded answer.
+        """Send a control-plane request with kio's field names. Return the decoded answer.
 
         The caller reads error codes in the answer. newest: as in `version_for`.
         """
@@ -233,7 +233,7 @@ class BrokerConnection:
     async def send(
         self, api_key: int, version: int, body: Sequence[Any], *, timeout_ms: int | None = None
     ) -> memoryview:
-        """Send an encoded request; return the body of the answer, without its header."""
+        """Send an encoded request. Return the body of the answer, without its header."""
         correlation_id = self._next_id()
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         flexible = api_key != API_VERSIONS and is_flexible(api_key, version)
@@ -318,7 +318,7 @@ class BrokerConnection:
         return kind(f"{self.host}:{self.port}: {reason}")
 
     def close(self) -> None:
-        """Close without waiting; repeated calls are allowed."""
+        """Close without waiting. Repeated calls are allowed."""
         self.writable.set()
         if self._transport is not None:
             self._transport.abort()

@@ -260,7 +260,7 @@ class Consumer:
             await self._view.refresh(self._topics())
 
     async def _wait(self, deadline_ms: int) -> bool:
-        """Wait for an answer; return False after the deadline."""
+        """Wait for an answer. Return False after the deadline."""
         self._fetcher.arrived.clear()
         self._fetcher.start(self._positions.states.values())
         left_ms = deadline_ms - now_ms()
@@ -317,7 +317,7 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit offsets, or all positions; raise CommitFailed after a rebalance."""
+        """Commit offsets, or all positions, or raise CommitFailed after a rebalance."""
         member = self._require_group()
         is_another = offsets is not None and self.group_metadata() != member.requests.metadata
         asked = offsets if offsets is not None else self._positions.given_last

@@ -112,7 +112,7 @@ class Forked(Protocol):
     """A client, or a part of a client, that is notified of forks."""
 
     def forked(self) -> None:
-        """Stop using the parent's connections; called in the child."""
+        """Stop using the parent's connections, in a forked child."""
 
 
 _clients: "weakref.WeakSet[Forked]" = weakref.WeakSet()
@@ -133,12 +133,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def as_abortable(problem: KafkaError) -> KafkaError:
-    """Mark an error as abortable and return it; the producer may continue after an abort."""
+    """Mark an error as abortable and return it. The producer may continue after an abort."""
     problem.abortable = True
     return problem
 
 
 def as_fatal(problem: KafkaError) -> KafkaError:
-    """Mark an error as fatal and return it; the producer cannot continue."""
+    """Mark an error as fatal and return it. The producer cannot continue."""
     problem.fatal = True
     return problem

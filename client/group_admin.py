@@ -50,7 +50,7 @@ class GroupAdmin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def describe(self, group_id: str) -> GroupDescription:
-        """Describe a group and its members, of either protocol; raise GroupIdNotFound."""
+        """Describe a group and its members, of either protocol, or raise GroupIdNotFound."""
         return await self._of_coordinator(
             group_id, lambda coordinator, node_id: described_group(coordinator, node_id, group_id)
         )
@@ -129,7 +129,7 @@ class GroupAdmin:
         await self._of_coordinator(group_id, ask)
 
     async def delete(self, group_id: str) -> None:
-        """Delete a group without members, and its offsets; raise NonEmptyGroup."""
+        """Delete a group without members, and its offsets, or raise NonEmptyGroup."""
 
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"groups_names": [group_id]}

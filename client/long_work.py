@@ -23,12 +23,12 @@ class LongWork:
         return self._task is None or self._task.done()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin work unless the last work still runs; drop errors of the last work."""
+        """Begin work unless the last work still runs. Drop errors of the last work."""
         if self.is_idle:
             self._task = asyncio.create_task(work())
 
     async def until(self, deadline_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Continue or begin work; return False at the deadline.
+        """Continue or begin work. Return False at the deadline.
 
         Raises the error of the work.
         """
@@ -45,7 +45,7 @@ class LongWork:
         return True
 
     async def ended(self) -> None:
-        """Wait for the end of work that an interrupted call has left running; ignore its error."""
+        """Wait for the end of work that an interrupted call has left running. Ignore its error."""
         task = self._task
         if task is not None:
             await asyncio.wait([task])

@@ -76,7 +76,7 @@ class _Call(Generic[T]):
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     def result(self, timeout_s: float | None) -> T:
-        """Wait for the result; raise its error, CancelledError or TimeoutError."""
+        """Wait for the result, or raise its error, CancelledError or TimeoutError."""
         if not self._is_running.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
             raise TimeoutError
         assert self._task is not None
@@ -99,12 +99,12 @@ class LoopThread:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Leave the thread to the parent; called in a forked child."""
+        """Leave the thread to the parent, in a forked child."""
         self.is_forked = True
         _unclosed.discard(self)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run a coroutine to its end; after a timeout cancel it and raise TimeoutError.
+        """Run a coroutine to its end. After a timeout cancel it and raise TimeoutError.
 
         Raises ClientClosed when the loop has ended, ends meanwhile, or belongs to another process.
         Raises RuntimeError in the loop's own thread, which would wait for itself.
@@ -136,7 +136,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel all work on the loop, and end loop and thread; later calls have no effect."""
+        """Cancel all work on the loop, and end loop and thread. Later calls have no effect."""
         self.refuse_own_thread()
         if self.is_forked:
             return

@@ -125,7 +125,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Put a record into a batch; its delivery is done when the record is acknowledged.
+        """Put a record into a batch. Its delivery is done when the record is acknowledged.
 
         Raises if the record cannot be sent, because the topic or partition does not exist, the
         record is too large, the transaction accepts no more records, or nothing was acknowledged
@@ -146,7 +146,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery | None:
-        """Send without waiting; return None if a wait is needed.
+        """Send without waiting. Return None if a wait is needed.
 
         Call this method on the loop's thread only.
         """
@@ -298,7 +298,7 @@ class Producer:
             raise problem
 
     async def close(self) -> None:
-        """Flush and end; abort an open transaction unless it is prepared.
+        """Flush and end. Abort an open transaction unless it is prepared.
 
         Without transactions the close raises as `flush` does. With transactions the commit raises.
         """
@@ -391,7 +391,7 @@ class Producer:
         await self._transactional.send_offsets(with_metadata(offsets), group)
 
     async def commit_transaction(self) -> None:
-        """Flush and commit; raise the error for which the transaction is not committed."""
+        """Flush and commit, or raise the error for which the transaction is not committed."""
         await self._transactional.commit(self._sender)
 
     async def abort_transaction(self) -> None:
@@ -407,7 +407,7 @@ class Producer:
         return await self._transactional.prepare(self._sender, may_time_out=may_time_out)
 
     async def complete(self, token: PreparedTransaction | str, commit: bool) -> None:
-        """End a prepared transaction of any producer; see `prepared.complete`."""
+        """End a prepared transaction of any producer. See `prepared.complete`."""
         known = PreparedTransaction.parse(token) if isinstance(token, str) else token
         if self._session is not None and self._session.kept == known:
             await (self.commit_transaction() if commit else self.abort_transaction())

@@ -20,7 +20,7 @@ INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting; `kind` is int, bool, str, list, Secret or FunctionType.
+    """A setting. `kind` is int, bool, str, list, Secret or FunctionType.
 
     least, most: the bounds of an int. aliases: names of the same setting in other clients.
     """
@@ -40,7 +40,7 @@ class Setting:
         return self.name.replace(".", "_")
 
     def read(self, value: Any) -> Any:
-        """Return a value converted to the kind of the setting; raise ValueError with a message."""
+        """Return a value converted to the kind of the setting. Raises ValueError with a message."""
         if value is None:
             return None
         if isinstance(value, bytes | bytearray):  # as text it would be b'...'
@@ -260,7 +260,7 @@ class Settings(SimpleNamespace):
 def read_settings(
     rows: Sequence[Setting], config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> Settings:
-    """Read defaults, then the dotted names of `config`, then keywords; raise ValueError."""
+    """Read defaults, then the dotted names of `config`, then keywords, or raise ValueError."""
     by_name = {name: row for row in rows for name in (row.name, *row.aliases)}
     by_keyword = {name.replace(".", "_"): row for name, row in by_name.items()}
     values = {row.keyword: row.default for row in rows}
@@ -302,7 +302,7 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 
 def producer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Settings:
-    """Return a producer's settings, with idempotence decided and checked; raise ValueError."""
+    """Return a producer's settings, with idempotence decided and checked, or raise ValueError."""
     s = read_settings(PRODUCER, config, keywords)
     s = s.but(acks={"all": -1, "-1": -1, "1": 1, "0": 0}[s.acks])
     asked = s.enable_idempotence
@@ -329,7 +329,7 @@ def producer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, A
 
 
 def consumer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Settings:
-    """Return a consumer's settings; raise ValueError."""
+    """Return a consumer's settings, or raise ValueError."""
     s = read_settings(CONSUMER, config, keywords)
     for name in s.partition_assignment_strategy:
         if name not in ASSIGNORS:

@@ -61,7 +61,7 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProducer:
-    """The state of a producer in a partition; first_offset is -1 without an open transaction.
+    """The state of a producer in a partition. `first_offset` is -1 without an open transaction.
 
     coordinator_epoch: the epoch of the last marker, -1 before the first marker.
     """
@@ -119,7 +119,7 @@ class TransactionAdmin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def describe(self, transactional_id: str) -> DescribedTransaction:
-        """Describe a transactional id; raise TransactionalIdNotFound."""
+        """Describe a transactional id, or raise TransactionalIdNotFound."""
 
         async def attempt() -> DescribedTransaction:
             node_id = await find_coordinator(self.view, transactional_id, TRANSACTION)
@@ -190,7 +190,7 @@ class TransactionAdmin:
         return found
 
     async def end(self, transactional_id: str) -> Identity:
-        """Abort the open transaction and fence its owner; return the new (producer id, epoch)."""
+        """Abort the open transaction and fence its owner. Return the new (producer id, epoch)."""
         values = {
             "transactional_id": transactional_id,
             "transaction_timeout": TAKEOVER_TIMEOUT_MS,

@@ -20,7 +20,7 @@ def split_source(source: Source | None, keywords: dict[str, Any]) -> dict[str, A
 
 
 def open_view(source: Source | None, settings: Any) -> tuple[ClusterView, bool]:
-    """Return the view, and whether this client closes it; raise ValueError without addresses."""
+    """Return the view, and whether this client closes it, or raise ValueError without addresses."""
     if isinstance(source, ClusterView):
         return source, False
     if not settings.bootstrap_servers:
@@ -40,7 +40,7 @@ def open_view(source: Source | None, settings: Any) -> tuple[ClusterView, bool]:
 
 
 def view_of(source: Source) -> ClusterView:
-    """Return the view of a source; the caller closes it unless the source was a view.
+    """Return the view of a source. The caller closes it unless the source was a view.
 
     Raises ValueError for an unknown name or an invalid value.
     """

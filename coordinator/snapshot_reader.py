@@ -12,7 +12,7 @@ _FEED_BYTES = 64 << 10
 
 
 class SnapshotReader:
-    """A reader of successive values; malformed data raises ValueError or UnpackException."""
+    """A reader of successive values. Malformed data raises ValueError or UnpackException."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)
@@ -20,11 +20,11 @@ class SnapshotReader:
         self._unpacker = msgpack.Unpacker(use_list=False)
 
     def value(self) -> Any:
-        """Read the next value completely; arrays are tuples."""
+        """Read the next value completely. Arrays are tuples."""
         return self._next(self._unpacker.unpack)
 
     def array(self) -> int:
-        """Read the length of an array; its elements are read one by one."""
+        """Read the length of an array. Its elements are read one by one."""
         return self._next(self._unpacker.read_array_header)
 
     def end(self) -> None:

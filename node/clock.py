@@ -23,7 +23,7 @@ class ClusterClock:
     """The clocks of a machine, plus the advances made by `oncelog clock advance`.
 
     An advance changes neither clock. Code that checks whether a stored timestamp has expired adds
-    `advanced_since_ms`; session timeouts and liveness checks do not.
+    `advanced_since_ms`. Session timeouts and liveness checks do not.
     """
 
     def __init__(self, own: Clock, tables: ClusterTables) -> None:

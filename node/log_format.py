@@ -60,7 +60,7 @@ def set_format(name: str) -> None:
 
 
 def set_level(level: str, logger: str) -> None:
-    """Set the level of a logger and its children; "" is the root logger. Raises ValueError."""
+    """Set the level of a logger and its children. "" is the root logger. Raises ValueError."""
     if level.upper() not in LEVELS:
         raise ValueError(f"the level {level!r} is none of {', '.join(LEVELS)}")
     logging.getLogger(logger).setLevel(level.upper())

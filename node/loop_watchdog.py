@@ -58,7 +58,7 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def describe(frame: FrameType | None, task: "asyncio.Task[Any] | None") -> str:
-    """Describe the work of the stack that ends in `frame`; `task` is the running task or None.
+    """Describe the work of the stack that ends in `frame`. `task` is the running task or None.
 
     A description is built only when needed, from the local variables of a few functions. The
     outermost known function gives the activity (a request, command, job or task), and the innermost

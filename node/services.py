@@ -39,9 +39,9 @@ _refusals = logging.getLogger("oncelog.authorizer")
 
 @dataclass(slots=True, kw_only=True)
 class BrokerServices:
-    """The parts of a broker that its handlers use; `broker_epoch` is -1 until it is registered.
+    """The parts of a broker that its handlers use. `broker_epoch` is -1 until it is registered.
 
-    `work` is the queue of clients' jobs; `replicas.work` is the queue of the broker's own jobs.
+    `work` is the queue of clients' jobs. `replicas.work` is the queue of the broker's own jobs.
     """
 
     config: BrokerConfig

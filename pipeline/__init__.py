@@ -1,4 +1,4 @@
-"""Spark on any Kafka-compatible cluster, exactly once; on floor 3, using only client and wire.
+"""Spark on any Kafka-compatible cluster, exactly once, on floor 3 above client and wire.
 
 The folder contains `spark_session`, which finds a Java, the source `format("oncelog")`, the sink
 `exactly_once`, jobs on the flights data, and the audit of raw logs. All of them use the Kafka

@@ -11,7 +11,7 @@ from ..wire.security.secret import Secret
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Parse NAME=VALUE as an argparse type; `dict` makes a mapping of the collected pairs."""
+    """Parse NAME=VALUE as an argparse type. `dict` makes a mapping of the collected pairs."""
     name, separator, value = text.partition("=")
     if not separator:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -43,7 +43,7 @@ def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = Tr
 
 
 def login_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return a client's configuration by dotted names; raise ValueError with a sentence."""
+    """Return a client's configuration by dotted names, or raise ValueError with a sentence."""
     config: dict[str, Any] = {}
     if options.command_config is not None:
         config, unused = read_client_file(options.command_config)

@@ -34,12 +34,12 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """The error that no suitable Java for Spark was found; the text lists the searched places."""
+    """The error that no suitable Java for Spark was found. The text lists the searched places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable Java; `home` is the JAVA_HOME to set, or None to leave it unset."""
+    """A usable Java. `home` is the JAVA_HOME to set, or None to leave it unset."""
 
     home: Path | None
     version: int
@@ -47,7 +47,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
-    """Find the Java for Spark, in the order above; raise NoJava.
+    """Find the Java for Spark, in the order above, or raise NoJava.
 
     cache: the folder of wrappers, by default below the user's cache folder.
     """
@@ -83,7 +83,7 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
 
 
 def version_of(program: Path) -> int:
-    """Return the feature release of a java program, such as 17 or 21; raise NoJava without one."""
+    """Return the feature release of a java program, such as 17 or 21. Raises NoJava without one."""
     try:
         done = subprocess.run(
             [str(program), "-version"],
@@ -110,7 +110,7 @@ def read_version(text: str) -> int | None:
 
 
 def has_module(home: Path, module: str = VECTOR) -> bool:
-    """Return whether a runtime has a module; a runtime without a list of modules has all."""
+    """Return whether a runtime has a module. A runtime without a list of modules has all."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:

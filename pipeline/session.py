@@ -129,7 +129,7 @@ def register(session: "SparkSession") -> None:
 
 
 def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
-    """Resolve a path or URL as Hadoop does; return its file system, and the path in it.
+    """Resolve a path or URL as Hadoop does. Return its file system, and the path in it.
 
     The session's settings are used, as by Spark itself, because only the session may have an object
     store's keys.

@@ -23,7 +23,7 @@ class DelayedProduce:
 
 @dataclass(slots=True, eq=False)
 class DelayedFetch:
-    """A fetch that still needs `missing_bytes`; `offsets` maps each partition to its fetch offset.
+    """A fetch that still needs `missing_bytes`. `offsets` maps each partition to its fetch offset.
 
     `hidden_bytes` is set for a read_committed consumer. For each partition it has the number of
     committed bytes after the fetch offset that an open transaction hides (BYTES_UNKNOWN if not

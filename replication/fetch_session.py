@@ -75,14 +75,14 @@ class SessionPartition(StandingPlace):
         )
 
     def was_answered(self, answer: FetchedPartition) -> None:
-        """Record the answer to the client; after an error the next answer is always news."""
+        """Record the answer to the client. After an error the next answer is always news."""
         is_known = not answer.error_code and answer.diverging_epoch is None
         self.high_watermark = answer.high_watermark if is_known else -1
         self.log_start_offset = answer.log_start_offset
 
 
 class FetchSession(StandingFetch):
-    """A session; `epoch` is the epoch that its next request must have."""
+    """A session. `epoch` is the epoch that its next request must have."""
 
     __slots__ = (
         "created_ms",
@@ -151,7 +151,7 @@ class FetchSession(StandingFetch):
         self.epoch = next_epoch(request.session_epoch)
 
     def set_isolation(self, read_committed: bool) -> None:
-        """Set the isolation level; if it changes, every partition must be read again."""
+        """Set the isolation level. If it changes, every partition must be read again."""
         if self.read_committed != read_committed:
             self.read_committed = read_committed
             self.changed.update(dict.fromkeys(self.partitions.values()))
@@ -163,7 +163,7 @@ class FetchSession(StandingFetch):
         return list(islice(places, count_max))
 
     def was_read(self, place: SessionPartition, answer: FetchedPartition) -> bool:
-        """Keep a partition with news or more to read; return whether it has news."""
+        """Keep a partition with news or more to read. Return whether it has news."""
         must_answer = place.must_answer(answer)
         if must_answer or place.has_more:
             self.ready[place] = None

@@ -62,7 +62,7 @@ class FetchSessionCache:
         return session, evicted
 
     def touch(self, session: FetchSession, now_ms: int) -> bool:
-        """Record a use and the number of partitions; return whether the cache has space."""
+        """Record a use and the number of partitions. Return whether the cache has space."""
         del self._by_use[session.session_id]
         self._by_use[session.session_id] = session
         session.last_used_ms = now_ms
@@ -71,7 +71,7 @@ class FetchSessionCache:
         return self.partition_count <= self.partitions_max
 
     def close(self, session: FetchSession) -> None:
-        """Close a session; the caller removes its links (`FetchSession.unlink`)."""
+        """Close a session. The caller removes its links (`FetchSession.unlink`)."""
         if not session.is_closed:
             session.is_closed = True
             del self._by_use[session.session_id]
@@ -85,7 +85,7 @@ class FetchSessionCache:
         return len(self) < self._slots and self.partition_count + size <= self.partitions_max
 
     def _victims(self, size: int, now_ms: int) -> Iterator[FetchSession]:
-        """Yield the sessions to evict, one after the other; the caller closes each."""
+        """Yield the sessions to evict, one after the other. The caller closes each."""
         while (oldest := next(iter(self._by_use.values()), None)) is not None:
             if now_ms - oldest.last_used_ms <= EVICTION_MS:
                 break

@@ -56,7 +56,7 @@ class StartAt:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Fetch again after the back-off; a new leader epoch in the metadata may arrive earlier."""
+    """Fetch again after the back-off. A new leader epoch in the metadata may arrive earlier."""
 
     error: int
 

@@ -24,7 +24,7 @@ ADDED_MAX = 500  # in one request, about 5 ms at the leader, which may raise as 
 
 @dataclass(slots=True, eq=False)
 class FollowerSlot:
-    """One partition in a session on the follower; `context` is used by the shell."""
+    """One partition in a session on the follower. `context` is used by the shell."""
 
     key: TopicIdPartition
     leader_epoch: int
@@ -194,7 +194,7 @@ class FollowerSession:
         return found
 
     def on_failure(self, request: ReplicaFetchRequest) -> bool:
-        """Record the loss of a request or its answer; return whether the session ends."""
+        """Record the loss of a request or its answer. Return whether the session ends."""
         is_ours = any(request is other for other in self._outstanding)
         if is_ours:
             self.reset()
@@ -206,7 +206,7 @@ class FollowerSession:
         self._outstanding.clear()
 
     def _leave(self, slot: FollowerSlot) -> bool:
-        """Remove a slot's number; return whether the leader knows it."""
+        """Remove a slot's number. Return whether the leader knows it."""
         self._moved.pop(slot.number, None)
         if self._by_number.get(slot.number) is not slot:
             return False

@@ -14,7 +14,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class IsrMember(NamedTuple):
-    """A proposed member; a broker_epoch of -1 is unknown to this leader and not checked (KIP-903).
+    """A proposed member. A broker_epoch of -1 is unknown to this leader and not checked (KIP-903).
 
     The epoch can be unknown only for a member that was in the ISR before this leader's term. If its
     process had failed since, the controller would have changed the partition epoch.
@@ -61,5 +61,5 @@ _AFTER_FAILURE = {
 
 
 def after_failure(error: int) -> AfterFailure:
-    """Return the action for this Kafka error code; an unlisted error is retried."""
+    """Return the action for this Kafka error code. An unlisted error is retried."""
     return _AFTER_FAILURE.get(error, AfterFailure.RETRY)  # type: ignore[call-overload]

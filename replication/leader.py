@@ -89,7 +89,7 @@ class PartitionLeader:
     # -- events of the log and of the followers
 
     def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> int | None:
-        """Record that the log has grown; return the new high watermark or None.
+        """Record that the log has grown. Return the new high watermark or None.
 
         Unless `is_flushed`, the leader's copy does not count towards the high watermark until
         `flushed` is called.
@@ -110,7 +110,7 @@ class PartitionLeader:
         return self._raised_high_watermark(now_ms) if len(self._maximal_isr) == 1 else None
 
     def flushed(self, offset: int, now_ms: int) -> int | None:
-        """Record the end of the leader's acknowledged log; return the new high watermark."""
+        """Record the end of the leader's acknowledged log. Return the new high watermark."""
         if offset <= self.own_end_offset:
             return None
         self.own_end_offset = offset
@@ -236,7 +236,7 @@ class PartitionLeader:
     def isr_change_succeeded(
         self, change: IsrChange, isr: Iterable[int], partition_epoch: int, now_ms: int
     ) -> int | None:
-        """Apply the controller's answer; return the new high watermark or None."""
+        """Apply the controller's answer. Return the new high watermark or None."""
         if self.pending_isr_change is not change or partition_epoch < self.partition_epoch:
             return None
         return self._confirm(frozenset(isr), partition_epoch, now_ms)

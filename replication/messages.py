@@ -84,7 +84,7 @@ class MovedSlot(NamedTuple):
 
 
 class ReplicaFetchRequest(NamedTuple):
-    """A follower's poll; session_id 0 opens a session, in which session_epoch counts from 1."""
+    """A follower's poll. `session_id` 0 opens a session, in which session_epoch counts from 1."""
 
     session_id: int
     session_epoch: int
@@ -124,7 +124,7 @@ class SlotAnswer(NamedTuple):
 
 
 class ReplicaFetchResponse(NamedTuple):
-    """The leader's answer; a non-zero error concerns the whole session."""
+    """The leader's answer. A non-zero error concerns the whole session."""
 
     session_id: int
     session_epoch: int
@@ -141,7 +141,7 @@ def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
 
 
 def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
-    """Decode a replica fetch; raise MalformedPeerMessage."""
+    """Decode a replica fetch, or raise MalformedPeerMessage."""
     session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, added, moved, removed = (
         _unpack_list(header, _REQUEST_TYPES)
     )
@@ -200,7 +200,7 @@ def encode_fetch_response(
 def decode_fetch_response(
     header: bytes, frames: Sequence[memoryview | bytes]
 ) -> ReplicaFetchResponse:
-    """Decode an answer, with records as views of the frames; raise MalformedPeerMessage."""
+    """Decode an answer, with records as views of the frames, or raise MalformedPeerMessage."""
     values = _unpack_list(header, _RESPONSE_TYPES)
     numbers = values[4]
     if len(numbers) == _ANSWER and len(frames) == 1 and set(map(type, numbers)) == _INT:
@@ -251,6 +251,6 @@ def _unpack_list(header: bytes, types: list[type]) -> list[Any]:
 
 
 def _check_numbers(values: list[Any], width: int = 1) -> None:
-    """Check that entries have `width` integers each; set and map run in C."""
+    """Check that entries have `width` integers each. Set and map run in C."""
     if values and (len(values) % width or set(map(type, values)) != _INT):
         raise MalformedPeerMessage(f"expected {width} whole numbers for each entry")

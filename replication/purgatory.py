@@ -143,7 +143,7 @@ class Purgatory:
         return self._finish_fetches(self.standing.look_at(key))
 
     def free_fetch(self, operation: DelayedFetch) -> list[DelayedFetch]:
-        """Complete one fetch with the available bytes; its session continues without it."""
+        """Complete one fetch with the available bytes. Its session continues without it."""
         return [] if operation.is_done else self._finish_fetches([operation])
 
     # -- both
@@ -156,7 +156,7 @@ class Purgatory:
             operation.context = None
 
     def expire(self, now_ms: int) -> list[DelayedProduce | DelayedFetch]:
-        """Return the expired operations; open partitions of produces get REQUEST_TIMED_OUT."""
+        """Return the expired operations. Open partitions of produces get REQUEST_TIMED_OUT."""
         expired: list[DelayedProduce | DelayedFetch] = []
         while (operation := self._deadlines.pop_up_to(now_ms)) is not None:
             if isinstance(operation, DelayedProduce):

@@ -64,7 +64,7 @@ class ServedPartition(Protocol):
 
 
 class SendingThrottle:
-    """The throttle that decides which partitions to hold back; the default holds none.
+    """The throttle that decides which partitions to hold back. The default holds none.
 
     When a held partition may be sent, `appended` must be called again with its key.
     """
@@ -89,7 +89,7 @@ class ReplicationUpdates:
 
 
 class PollResponse(NamedTuple):
-    """A response that is due; `context` was passed with its request."""
+    """A response that is due. `context` was passed with its request."""
 
     follower: int
     context: object
@@ -132,7 +132,7 @@ class ReplicaServer:
     def on_request(
         self, follower_id: int, request: ReplicaFetchRequest, context: object, now_ms: int
     ) -> ReplicationUpdates:
-        """Apply a follower's request; call `take_responses` afterwards."""
+        """Apply a follower's request. Call `take_responses` afterwards."""
         updates = ReplicationUpdates()
         self._peers.last_fetch_ms[follower_id] = now_ms
         follower = self._session_of(follower_id, request, context)
@@ -183,7 +183,7 @@ class ReplicaServer:
                 self._due.append(session)
 
     def watermarks_moved(self, key: TopicIdPartition) -> None:
-        """Record that the high watermark or log start rose; the next answer reports it."""
+        """Record that the high watermark or log start rose. The next answer reports it."""
         for slot in self._slots.get(key, ()):
             slot.session.quiet[slot.slot] = slot
 

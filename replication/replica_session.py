@@ -81,7 +81,7 @@ class LeaderSession:
     quiet: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
 
     def apply(self, request: ReplicaFetchRequest) -> tuple[list[LeaderSlot], list[LeaderSlot]]:
-        """Apply a request; return the added slots and the slots with new positions."""
+        """Apply a request. Return the added slots and the slots with new positions."""
         self.session_epoch = request.session_epoch
         self.broker_epoch = request.broker_epoch
         for number in request.removed:
@@ -123,7 +123,7 @@ class LeaderSession:
         self.row.clear()
 
     def mark_dirty(self, slot: LeaderSlot) -> None:
-        """Mark a slot with possible news; a marked slot keeps its place in the queue."""
+        """Mark a slot with possible news. A marked slot keeps its place in the queue."""
         if not slot.is_dirty:
             slot.is_dirty = True
             self.row.append(slot)

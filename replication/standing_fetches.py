@@ -80,7 +80,7 @@ class StandingFetches:
         added_bytes: int,
         stable_offset: Callable[[], int] | None = None,
     ) -> list[DelayedFetch]:
-        """Return the fetches that have enough bytes now; see `Purgatory.made_visible`."""
+        """Return the fetches that have enough bytes now. See `Purgatory.made_visible`."""
         places = self.places.get(key)
         if not places:
             return []
@@ -109,7 +109,7 @@ class StandingFetches:
         return enough
 
     def look_at(self, key: Hashable) -> list[DelayedFetch]:
-        """Record a change of leader or epoch, or the loss of a log; return the waiting fetches."""
+        """Record a change of leader or epoch, or the loss of a log. Return the waiting fetches."""
         waiting: list[DelayedFetch] = []
         for place in list(self.places.get(key, ())):
             operation = place.standing.waiting

@@ -16,7 +16,7 @@ BACKGROUND_TASK = "background_task"  # the key of the task's name in the excepti
 
 
 def background_task(name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-    """Start `work` under a name; an exception in it ends the broker."""
+    """Start `work` under a name. An exception in it ends the broker."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_ended)
     return task
@@ -42,7 +42,7 @@ def _ended(task: "asyncio.Task[None]") -> None:
 
 
 class TaskSet:
-    """Short tasks of one part of the broker; a failed task is logged, and the others continue."""
+    """Short tasks of one part of the broker. A failed task is logged, and the others continue."""
 
     def __init__(self, log: logging.Logger, failure: str) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

@@ -6,7 +6,7 @@ from math import inf
 
 
 class EarliestTimer:
-    """A timer that calls `due` at the earliest set time; `due` sets the next deadline.
+    """A timer that calls `due` at the earliest set time. `due` sets the next deadline.
 
     now_ms: the clock of these times.
     """

@@ -10,4 +10,4 @@ FaultPoint = Callable[[str], None]
 
 
 def no_fault_point(name: str) -> None:
-    """Do nothing; this is the fault point of a broker outside of tests."""
+    """Do nothing. This is the fault point of a broker outside of tests."""

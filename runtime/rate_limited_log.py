@@ -23,7 +23,7 @@ class LimitedLog:
         *arguments: object,
         error: BaseException | None = None,
     ) -> None:
-        """Log a line of this kind unless its limit is reached; now_s is monotonic.
+        """Log a line of this kind unless its limit is reached. `now_s` is monotonic.
 
         error: the exception, whose traceback is part of the line.
         """

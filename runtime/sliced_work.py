@@ -41,7 +41,7 @@ CLIENT_RUN_S = 0.05
 
 
 class _Job:
-    """A generator in a queue; `ran_s` is its running time since its last place at the end."""
+    """A generator in a queue. `ran_s` is its running time since its last place at the end."""
 
     __slots__ = ("future", "name", "ran_s", "steps")
 
@@ -67,7 +67,7 @@ class WorkLine:
         return bool(self._jobs)
 
     def run(self, name: str, steps: Steps[Result]) -> "asyncio.Future[Result]":
-        """Begin a job in the next turn; the future gets its result or its exception.
+        """Begin a job in the next turn. The future gets its result or its exception.
 
         A cancelled future ends the job at its next yield. The watchdog shows the job's `name`.
         """
@@ -112,9 +112,9 @@ class WorkLine:
 
 
 class SlicedWork(WorkLine):
-    """All jobs of one event loop; the object itself is the queue of the broker's own jobs.
+    """All jobs of one event loop. The object itself is the queue of the broker's own jobs.
 
-    `clock` returns seconds; the simulator ends slices by its seed.
+    `clock` returns seconds. The simulator ends slices by its seed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -147,7 +147,7 @@ class SlicedWork(WorkLine):
         self._schedule()
 
     def _spend(self, line: WorkLine, seconds: float) -> float:
-        """Run jobs of a queue for this time; return the remaining time."""
+        """Run jobs of a queue for this time. Return the remaining time."""
         if not line.has_jobs:
             return seconds
         deadline = self.clock() + seconds

@@ -26,12 +26,12 @@ class StepCounter:
         self._count = 0
 
     def ends_step(self) -> bool:
-        """Count one item of any loop; return whether to yield now."""
+        """Count one item of any loop. Return whether to yield now."""
         self._count += 1
         return self._count % self._items == 0
 
     def ends_steps(self, items: int) -> bool:
-        """Count several items; return whether to yield now."""
+        """Count several items. Return whether to yield now."""
         before = self._count // self._items
         self._count += items
         return self._count // self._items != before

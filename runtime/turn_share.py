@@ -27,7 +27,7 @@ WAKE_UP_S = 0.001  # the estimated work of a task that waited and continues in t
 
 
 class TurnShare:
-    """The share of one event loop; `clock` is that of its `SlicedWork`."""
+    """The share of one event loop. `clock` is that of its `SlicedWork`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -40,7 +40,7 @@ class TurnShare:
         self._is_counting = False  # True if `_next_turn` will be called
 
     def is_spent(self) -> bool:
-        """Return whether new work must wait for a later turn; call `ended` after work."""
+        """Return whether new work must wait for a later turn. Call `ended` after work."""
         now = self.began_s = self.clock()
         if not self._running and not self._is_counting and now > self._ended_s + IDLE_S:
             self._deadline = now + SHARE_S
@@ -50,7 +50,7 @@ class TurnShare:
         return False
 
     def has_room(self) -> bool:
-        """Return whether a long piece of work has time left; otherwise it must run elsewhere."""
+        """Return whether a long piece of work has time left. Otherwise it must run elsewhere."""
         self._count()  # answers in the meantime would each begin a new share
         return not self.is_spent()
 
@@ -98,7 +98,7 @@ class TurnShare:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """Begin a turn; the loop calls this before it polls its sockets again."""
+        """Begin a turn. The loop calls this before it polls its sockets again."""
         self._is_counting = False
         self._running = 0  # also if a caller found room and had nothing to do
         self._deadline = self.clock() + SHARE_S
@@ -115,6 +115,6 @@ class TurnShare:
             self._serve(self._early)
 
     def _serve(self, line: deque[Callable[[], object]], kept_s: float = 0.0) -> None:
-        """Run waiting actions while more than kept_s is left; the actions may charge the turn."""
+        """Run waiting actions while more than kept_s is left. The actions may charge the turn."""
         while line and self.clock() < self._deadline - kept_s:
             line.popleft()()

@@ -52,7 +52,7 @@ class AbortedTransactions:
         return found
 
     def mending(self) -> Steps[IndexMending | None]:
-        """Rebuild the index of the segment in `damaged`, in steps; pass the result to `mended`."""
+        """Rebuild the index of the segment in `damaged`, in steps. Pass the result to `mended`."""
         log = self._log
         segment, self.damaged = self.damaged, None
         if segment is None or log.segments.floor(segment.base_offset) is not segment:
@@ -73,7 +73,7 @@ class AbortedTransactions:
             yield
 
     def _reading(self, segment: Segment, end_offset: int) -> Steps[IndexMending | None]:
-        """Rebuild a segment's index; start over whenever another segment was removed.
+        """Rebuild a segment's index. Start over whenever another segment was removed.
 
         Returns None if this segment itself was removed or truncated.
         """

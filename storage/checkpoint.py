@@ -50,7 +50,7 @@ class CorruptCheckpoint(CorruptFile):
 def write_atomically(
     path: Path, content: bytes, *, fsync: bool = True, fault_point: FaultPoint = no_fault_point
 ) -> None:
-    """Replace the file at `path` atomically by a file with `content`; raise OSError.
+    """Replace the file at `path` atomically by a file with `content`, or raise OSError.
 
     Without `fsync` the new content survives a crash of the process, but maybe not of the machine.
     """
@@ -113,7 +113,7 @@ class _Checkpoint:
             yield match
 
     def _write(self, entries: Iterable[str], *, fsync: bool) -> None:
-        """Replace the file; raise OSError."""
+        """Replace the file, or raise OSError."""
         lines = list(entries)
         text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""])
         write_atomically(self.path, text.encode(), fsync=fsync, fault_point=self._fault_point)
@@ -130,7 +130,7 @@ class OffsetCheckpoint(_Checkpoint):
     __slots__ = ()
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return offsets by (topic, partition), none for a missing file; raise CorruptCheckpoint.
+        """Return offsets by (topic, partition), none for a missing file. Raises CorruptCheckpoint.
 
         Every checkpoint may be deleted. Its offsets are then determined again by reading the logs.
         """
@@ -142,7 +142,7 @@ class OffsetCheckpoint(_Checkpoint):
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int], *, fsync: bool = True) -> None:
-        """Replace the file; raise OSError."""
+        """Replace the file, or raise OSError."""
         lines = _lines(offsets)
         if lines:
             lines += _lines({_CHECKSUM: crc32c("\n".join(lines).encode())})
@@ -162,12 +162,12 @@ class LeaderEpochCheckpoint(_Checkpoint):
         super().__init__(directory / LEADER_EPOCHS, fault_point)
 
     def read(self) -> list[EpochStart]:
-        """Return the entries, none for a missing file; raise CorruptCheckpoint."""
+        """Return the entries, none for a missing file, or raise CorruptCheckpoint."""
         remedy = "Delete it and start the broker again: batches bear their epochs"
         return [EpochStart(int(m[1]), int(m[2])) for m in self._read(_EPOCH_LINE, remedy)]
 
     def write(self, entries: Iterable[EpochStart], *, fsync: bool = True) -> None:
-        """Replace the file; raise OSError."""
+        """Replace the file, or raise OSError."""
         self._write((f"{entry.epoch} {entry.start_offset}" for entry in entries), fsync=fsync)
 
 
@@ -215,7 +215,7 @@ class MetaProperties:
             raise CorruptCheckpoint(path, f"bad or missing: {problem}", remedy) from None
 
     def write(self, directory: Path, fault_point: FaultPoint = no_fault_point) -> None:
-        """Replace the file; raise OSError."""
+        """Replace the file, or raise OSError."""
         properties = {
             "version": str(META_PROPERTIES_VERSION),
             "cluster.id": self.cluster_id,
@@ -233,14 +233,14 @@ class MetaProperties:
 class PartitionMetadata:
     """The topic of a partition's directory (`partition.metadata` version 0).
 
-    A checksum follows Kafka's two lines, where Kafka does not read; older releases wrote none.
+    A checksum follows Kafka's two lines, where Kafka does not read. Older releases wrote none.
     """
 
     topic_id: bytes
 
     @classmethod
     def read(cls, directory: Path) -> "PartitionMetadata | None":
-        """Return the directory's metadata, or None for a missing file; raise CorruptCheckpoint."""
+        """Return the directory's metadata, or None for a missing file. Raises CorruptCheckpoint."""
         path = directory / PARTITION_METADATA
         remedy = "Delete it if the directory is surely this topic's; it is written again"
         try:
@@ -256,7 +256,7 @@ class PartitionMetadata:
     def write(
         self, directory: Path, fault_point: FaultPoint = no_fault_point, *, fsync: bool = True
     ) -> None:
-        """Replace the file; raise OSError."""
+        """Replace the file, or raise OSError."""
         path = directory / PARTITION_METADATA
         write_atomically(path, self._encoded(), fsync=fsync, fault_point=fault_point)
 
@@ -284,7 +284,7 @@ def encode_uuid(uuid: bytes) -> str:
 
 
 def decode_uuid(text: str) -> bytes:
-    """Return the sixteen bytes of Kafka's text form; raise ValueError."""
+    """Return the sixteen bytes of Kafka's text form, or raise ValueError."""
     uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not a uuid")
@@ -292,7 +292,7 @@ def decode_uuid(text: str) -> bytes:
 
 
 def _escape(value: str) -> str:
-    """Return a value as java.util.Properties stores it; values here are printable ASCII."""
+    """Return a value as java.util.Properties stores it. Values here are printable ASCII."""
     return re.sub(r"([\\:=#!])", r"\\\1", value)
 
 

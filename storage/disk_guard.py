@@ -65,7 +65,7 @@ class DiskGuard:
             self.met(problem)
 
     def met(self, problem: OSError) -> NoReturn:
-        """Mark the log as failed; raise KafkaStorageError."""
+        """Mark the log as failed, or raise KafkaStorageError."""
         is_first = self.failure is None
         self.failure = problem
         if is_first:

@@ -42,7 +42,7 @@ def _are_in_the_log(saved: tuple[EpochStart, ...], segments: SegmentList, end_of
 
 
 def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
-    """Record the leader epoch of a batch in the log; return whether it is new."""
+    """Record the leader epoch of a batch in the log. Return whether it is new."""
     latest = epochs.latest_epoch
     if header.partition_leader_epoch > (-1 if latest is None else latest):
         return epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -52,7 +52,7 @@ def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
 def load_epochs(
     directory: Path, segments: SegmentList, log_start_offset: int, end_offset: int
 ) -> Steps[tuple[LeaderEpochs, tuple[EpochStart, ...]]]:
-    """Load the leader epochs below `end_offset`; return them with the checkpoint's entries.
+    """Load the leader epochs below `end_offset`. Return them with the checkpoint's entries.
 
     If the checkpoint has no epochs for the beginning of the log, they are read from the batches.
     The checkpoint was lost, or shortened for a new log start that was not written itself.

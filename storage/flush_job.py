@@ -19,7 +19,7 @@ FLUSH_FAILED = "flush-failed"
 
 @dataclass(slots=True)
 class RecoveryPoint:
-    """The offset below which everything is on the disk; a truncation replaces the object."""
+    """The offset below which everything is on the disk. A truncation replaces the object."""
 
     offset: int
 
@@ -40,7 +40,7 @@ class OpenPath:
 
 
 def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
-    """Open the existing paths; raise OSError for a path that cannot be opened."""
+    """Open the existing paths, or raise OSError for a path that cannot be opened."""
     found: list[OpenPath] = []
     for path in paths:
         with suppress(FileNotFoundError):
@@ -64,7 +64,7 @@ class FlushJob:
     fault_point: FaultPoint
 
     def run(self) -> None:
-        """Sync all files (blocks), in any thread; raise OSError."""
+        """Sync all files (blocks), in any thread, or raise OSError."""
         sync = os.fsync if self.is_cut else os.fdatasync  # a truncation changes the file's length
         self.fault_point("log.flush.before-fsync")
         with noting_failed_flush(self.directory):

@@ -22,7 +22,7 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log; they must be saved after a method that returns True."""
+    """The epochs of one log. They must be saved after a method that returns True."""
 
     __slots__ = ("_entries",)
 

@@ -102,7 +102,7 @@ class LocalLog:
     # -- growing -----------------------------------------------------------------------------
 
     def write_batch(self, records: Buffer, header: BatchHeader, base_offset: int) -> None:
-        """Append one batch at `base_offset`; `header` is the header as it was sent."""
+        """Append one batch at `base_offset`. `header` is the header as it was sent."""
         size_bytes = len(records)
         last_offset = base_offset + header.last_offset_delta
         segment = self.segments.active
@@ -217,7 +217,7 @@ class LocalLog:
             self.snapshot_soon()
 
     def note_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Record that an epoch begins; the next flush, snapshot or segment saves it.
+        """Record that an epoch begins. The next flush, snapshot or segment saves it.
 
         Recovery also finds the epoch in later batches. Replacing a file for each partition would
         delay a broker that is elected for many partitions, because a rename waits for dirty pages.
@@ -277,7 +277,7 @@ class LocalLog:
         return segment
 
     def snapshot_soon(self, *, is_roll: bool = False) -> None:
-        """Save the producer state if that is quick; else request `snapshotting`."""
+        """Save the producer state if that is quick, or else request `snapshotting`."""
         count = len(self.producer_state)
         if count <= SNAPSHOT_AT_ONCE_PRODUCERS_MAX:
             self.take_snapshot()
@@ -322,7 +322,7 @@ class LocalLog:
         self.rebuild = self._loading()
 
     def _loading(self) -> Steps[ProducerStateTable]:
-        """Load the producers; start over whenever a segment is removed meanwhile."""
+        """Load the producers. Start over whenever a segment is removed meanwhile."""
         loaded: ProducerStateTable | None = None
         while loaded is None:
             at = self.segments, self.snapshots, self.log_end_offset, self.now_ms

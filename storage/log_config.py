@@ -28,7 +28,7 @@ class LogConfig:
     """A topic's configs for the storage, with Kafka's names and defaults.
 
     Sizes are in bytes, times in milliseconds, and -1 stands for no limit in the two retentions.
-    `record_validation` is the broker key oncelog.record.validation; compacted topics are checked
+    `record_validation` is the broker key oncelog.record.validation. Compacted topics are checked
     further.
     """
 

@@ -82,7 +82,7 @@ class Durability:
         self._closed_end = log_end_offset
 
     def names_changed(self) -> None:
-        """Record that files were added, removed or replaced; the next flush syncs the directory."""
+        """Record that files were added, removed or replaced. The next flush syncs the directory."""
         self._names_changed += 1
 
     def cut(self, end_offset: int) -> None:
@@ -101,7 +101,7 @@ class Durability:
         *,
         is_last: bool,
     ) -> FlushJob:
-        """Return the job that syncs everything below `log_end_offset`; raise OSError.
+        """Return the job that syncs everything below `log_end_offset`, or raise OSError.
 
         Of many segments a job has only the oldest, because all files of a job are opened here.
         is_last: the log is closed, and the next start will also trust the last indexes.

@@ -64,7 +64,7 @@ class LogFlushing:
         return self._durability.is_cut_unsynced
 
     def job(self, *, is_last: bool = False) -> FlushJob:
-        """Return a job that syncs the log in an executor; pass it to `flushed` afterwards.
+        """Return a job that syncs the log in an executor. Pass it to `flushed` afterwards.
 
         A job that is not whole must be followed by another. Recovery does not read epochs below the
         recovery point. Therefore, if the disk is too full to save the epochs, only a truncation is
@@ -126,7 +126,7 @@ class LogFlushing:
     # -- at the end --------------------------------------------------------------------------
 
     def write_last(self) -> None:
-        """Write the in-memory state, as the first half of a close; syncs of the logs follow."""
+        """Write the in-memory state, as the first half of a close. Syncs of the logs follow."""
         log = self._log
         if log.disk.failure is not None:
             return

@@ -159,7 +159,7 @@ def _read_at_most(
 
 
 def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
-    """Return how much to read in one call; of small batches only as many as are checked."""
+    """Return how much to read in one call. Of small batches only as many as are checked."""
     sample = segment.file.read(position, SAMPLE_BYTES)
     end = count = 0
     while end + HEADER_BYTES <= len(sample):
@@ -171,7 +171,7 @@ def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
 
 
 def _first_bytes(data: bytes, size_bytes: int) -> Buffer:
-    """Return the first bytes of a read; a much smaller part is copied, to free the rest."""
+    """Return the first bytes of a read. A much smaller part is copied, to free the rest."""
     view = memoryview(data)[:size_bytes]
     return bytes(view) if size_bytes * 2 < len(data) else view
 

@@ -87,7 +87,7 @@ def load_log(
     machine_restarted: bool,
     now_ms: int,
 ) -> Steps[LoadedLog]:
-    """Open the files of a partition; create or repair them as needed.
+    """Open the files of a partition. Create or repair them as needed.
 
     machine_restarted: the machine has lost power since, so more than the end may be missing.
     Raises OSError, InconsistentTopicId for another topic's directory, and CorruptMessage if a
@@ -218,7 +218,7 @@ class _Recovery:
         self.indexed_from = segment.base_offset
 
     def read_from(self, dirty_from: Segment, *, whole_to: int) -> Steps[None]:
-        """Read a segment and all newer segments; end the log before the first incomplete batch.
+        """Read a segment and all newer segments. End the log before the first incomplete batch.
 
         A power failure can remove the end of a segment, exactly between two batches, and leave a
         newer segment. Therefore the log also ends before a gap between segments, unless the newer
@@ -306,7 +306,7 @@ class _Recovery:
         )
 
     def _read_rest(self, segment: Segment) -> Steps[bool]:
-        """Read the batches after the segment's state; return whether its end was removed.
+        """Read the batches after the segment's state. Return whether its end was removed.
 
         Batches that the producers already know are only added to the indexes.
         """

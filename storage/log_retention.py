@@ -48,7 +48,7 @@ class LogRetention:
         return run_to_end(self.deleting_old_segments(now_ms))
 
     def deleting_old_segments(self, now_ms: int) -> Steps[int]:
-        """Remove segments by retention or below the log start offset; return how many.
+        """Remove segments by retention or below the log start offset. Return how many.
 
         Each step checks again. `purge_deleted_files` later removes their files from the disk.
         """
@@ -88,7 +88,7 @@ class LogRetention:
         return count
 
     def _drop(self, segments: Sequence[Segment]) -> None:
-        """Remove the oldest segments from the log; their files are deleted later."""
+        """Remove the oldest segments from the log. Their files are deleted later."""
         log = self._log
         due_ms = log.now_ms + log.config.file_delete_delay_ms
         for segment in segments:
@@ -105,7 +105,7 @@ class LogRetention:
         return bool(self._log.deleted)
 
     def purge_deleted_files(self, now_ms: int) -> int:
-        """Delete files of removed segments after file.delete.delay.ms; return how many.
+        """Delete files of removed segments after file.delete.delay.ms. Return how many.
 
         Deleting a large file blocks, so call this method in an executor. A file that cannot be
         deleted is retried by the next call. The log does not need the file any more.

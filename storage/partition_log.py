@@ -205,7 +205,7 @@ class PartitionLog:
         transaction_version: int = 0,
         prepare_index: int = 0,
     ) -> AppendInfo:
-        """Append one batch of a valid format; `header` is its header.
+        """Append one batch of a valid format. `header` is its header.
 
         `records` is writable, and offset and epoch are written into it. `guard` is the verification
         guard of a transactional batch. `transaction_version` and `prepare_index` belong to a marker
@@ -346,7 +346,7 @@ class PartitionLog:
             self.damage.met(problem)
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
-        """Do one step of a search by time (see log_read); `offset` is not below the log start."""
+        """Do one step of a search by time (see log_read). `offset` is not below the log start."""
         local, disk = self.local, self.local.disk
         try:
             with disk.retriable:
@@ -371,7 +371,7 @@ class PartitionLog:
     # -- limits ------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Raise the high watermark, at most to the log end; return False if it does not rise."""
+        """Raise the high watermark, at most to the log end. Return False if it does not rise."""
         local = self.local
         end_offset, has_faults = local.log_end_offset, local.fault_point is not no_fault_point
         high_watermark = offset if offset < end_offset else end_offset

@@ -52,7 +52,7 @@ class TopicConfig:
     is_internal: bool = False  # accepted, but not listed by DescribeConfigs
 
     def parse(self, text: str | None) -> Any:
-        """Return the typed value; raise InvalidConfig with Kafka's message if it is invalid."""
+        """Return the typed value, or raise InvalidConfig with Kafka's message if it is invalid."""
         if text is None:
             raise InvalidConfig(f"Null value not supported for topic configs: {self.name}")
         try:

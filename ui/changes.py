@@ -1,4 +1,4 @@
-"""Events as sentences, from the differences between two states of a cluster; pure.
+"""Events as sentences, from the differences between two states of a cluster, without I/O.
 
 An event has the time of the later state, so it may be late by the time between the two states.
 Changes that begin and end between the two are not seen.

@@ -1,4 +1,4 @@
-"""Conversion of facts to the JSON of `/api/...` and of pages; pure.
+"""Conversion of facts to the JSON of `/api/...` and of pages, without I/O.
 
 docs/ui.md has the schemas. Times are wall-clock milliseconds, ages and offsets are whole numbers,
 and unknown values are null. Every document begins with `as_of_ms`, the time of the request for its
@@ -100,7 +100,7 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
 def partitions(
     facts: ClusterFacts, now_ms: int, topic: str | None = None, rows: RowRange = ALL
 ) -> Document:
-    """Return a row for each partition (of one topic); `partition` has more about a partition."""
+    """Return a row for each partition (of one topic). `partition` has more about a partition."""
     wanted = sorted(key for key in facts.partitions if topic is None or key[0] == topic)
     return {
         "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),

@@ -1,4 +1,4 @@
-"""The known facts of a cluster at one moment; values only.
+"""The known facts of a cluster at one moment, as plain values.
 
 Parts are requested at different times, so each part has its own `as_of_ms` (wall clock), the time
 of its first request. All facts of the part were true at that time or later. If a cluster does not
@@ -40,7 +40,7 @@ class ObservedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedGroup:
-    """A group and its committed offsets; `described` is None if its coordinator is silent."""
+    """A group and its committed offsets. `described` is None if its coordinator is silent."""
 
     name: str
     coordinator: int
@@ -52,7 +52,7 @@ class ObservedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNode:
-    """Facts of a node from its machine and its admin socket; only for a cluster on this machine."""
+    """Facts of a node from its machine and admin socket, only for a cluster on this machine."""
 
     node_id: int
     state: str  # running, paused, down
@@ -78,7 +78,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSample:
-    """Counts at one moment, for curves; `held_back` are offsets between LSO and high watermark.
+    """Counts at one moment, for curves. `held_back` are offsets between LSO and high watermark.
 
     Only brokers on this machine report the last five. messages_in, bytes_out: counted since the
     page began, at `counted_ms`. produce_ms: the 99th percentile of Produce requests at the slowest
@@ -99,7 +99,7 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event of the cluster; `address` is that of a view, "" without a view.
+    """An event of the cluster. `address` is that of a view, "" without a view.
 
     node and line: the node and the log line of the event, only for a cluster on this machine.
     alike: the part that several simultaneous events share, without their subjects.
@@ -117,7 +117,7 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """All known facts; `as_of_ms` has a time for each part, such as cluster or offsets."""
+    """All known facts. `as_of_ms` has a time for each part, such as cluster or offsets."""
 
     as_of_ms: Mapping[str, int] = field(default_factory=dict[str, int])
     cluster: ClusterDescription | None = None

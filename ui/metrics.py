@@ -1,4 +1,4 @@
-"""Conversion of facts to the families of a metrics page; pure.
+"""Conversion of facts to the families of a metrics page, without I/O.
 
 Metrics that Kafka's own brokers have get the names of the JMX exporter's example rules for Kafka,
 with a label `broker` for metrics of a broker. Other names begin with `oncelog_`. docs/metrics.md

@@ -1,4 +1,4 @@
-"""The metrics page `/metrics` of a cluster, on loopback; a shell.
+"""The metrics page `/metrics` of a cluster, on loopback, with I/O.
 
 A scrape reads the facts of the observer, in threads of the server, and sends no request to the
 brokers.
@@ -59,7 +59,7 @@ class MetricsServer:
     """The server, which runs from `start` to `close`, in its own thread."""
 
     def __init__(self, known: Callable[[], ClusterFacts], port: int | None) -> None:
-        """Listen on a port, or on a free port; raise Failure if the port is in use.
+        """Listen on a port, or on a free port, or raise Failure if the port is in use.
 
         known: a function that returns the facts.
         """
@@ -86,7 +86,7 @@ class MetricsServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; requests in progress are answered."""
+        """Stop. Requests in progress are answered."""
         self._server.shutdown()
         self._server.server_close()
 

@@ -1,4 +1,4 @@
-"""The observer, which requests the state of a cluster repeatedly, as `ClusterFacts`; a shell.
+"""The observer, which requests the state of a cluster repeatedly, as `ClusterFacts`, with I/O.
 
 Each part (the cluster, offsets, log starts, transactions, groups, replicas) has its own period and
 its own age, so a slow or refused part does not delay the others. A part that a cluster does not
@@ -75,7 +75,7 @@ class Observer:
         self._changed = asyncio.Event()
 
     def start(self, others: Mapping[str, tuple[float, Callable[[], Awaitable[Changes]]]]) -> None:
-        """Begin to send requests; `others` are further parts, each with its period in seconds."""
+        """Begin to send requests. `others` are further parts, each with its period in seconds."""
         asked: dict[str, Callable[[], Awaitable[Changes]]] = {
             "cluster": self._cluster,
             "offsets": self._offsets,

@@ -1,4 +1,4 @@
-"""The selection of the rows in a document, which limits its size; pure."""
+"""The selection of the rows in a document, which limits its size, without I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ITEMS_MAX = 20_000  # of all such lists of a document, but for those of its last
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """The rows from `start` on; with a limit of None lists are complete."""
+    """The rows from `start` on. With a limit of None lists are complete."""
 
     start: int = 0
     limit: int | None = None

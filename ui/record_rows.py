@@ -1,4 +1,4 @@
-"""Conversion of the batches of a fetch to records with the outcome of their transactions; pure."""
+"""Conversion of a fetch's batches to records with transaction outcomes, without I/O."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence

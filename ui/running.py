@@ -42,7 +42,7 @@ CHECKS_LEFT_OUT = ("cluster", "answers", "controller", "without leader", "not fu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedCluster:
-    """The observed cluster; `own` is set if the cluster is on this machine."""
+    """The observed cluster. `own` is set if the cluster is on this machine."""
 
     choice: ClusterChoice
     own: Cluster | None = None
@@ -120,7 +120,7 @@ async def run_page(
     can_harm: bool,
     opens_browser: bool,
 ) -> None:
-    """Serve until a signal; the first line of stdout is the address, with its token.
+    """Serve until a signal. The first line of stdout is the address, with its token.
 
     can_write: allow aborts of transactions. can_harm: allow faults, if the cluster is on this
     machine.
@@ -182,7 +182,7 @@ def cluster_name(watched: WatchedCluster) -> str:
 async def end_transaction(
     choice: ClusterChoice, observer: Observer, fields: Mapping[str, str]
 ) -> str:
-    """End a transaction by its id, or a hanging transaction in a partition; return a sentence."""
+    """End a transaction by its id, or a hanging transaction in a partition. Return a sentence."""
     if name := fields.get("transactional_id"):
         return f"{name}: {await asyncio.to_thread(abort_id, choice, name)}"
     key, producer_id = (fields["topic"], int(fields["partition"])), int(fields["producer_id"])
@@ -193,7 +193,7 @@ async def end_transaction(
 async def harm(
     cluster: Cluster, load: Load, one_at_a_time: asyncio.Lock, fields: Mapping[str, str]
 ) -> str:
-    """Inject the fault of a form, or start a load; return a sentence about it."""
+    """Inject the fault of a form, or start a load. Return a sentence about it."""
     kind = fields.get("kind", "")
     if kind == "load":
         return load.begin()

@@ -1,4 +1,4 @@
-"""`oncelog top`, the cluster in a terminal, refreshed continuously; a shell.
+"""`oncelog top`, the cluster in a terminal, refreshed continuously, with I/O.
 
 The keys are q to end, s to sort the nodes by the next column, Tab to show the next list, and / to
 filter the list (Enter keeps the filter, Esc removes it).

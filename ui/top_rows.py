@@ -1,4 +1,4 @@
-"""The rows of `oncelog top`, nodes with their lags, and a list below; pure.
+"""The rows of `oncelog top`, nodes with their lags, and a list below, without I/O.
 
 A lag is counted at the node that leads the partition. The two lags are the distance of the groups
 from the end, and from the last stable offset, where committed readers must stop.
@@ -56,7 +56,7 @@ def node_rows(facts: ClusterFacts, now_ms: int, sort: str = "NODE") -> list[dict
 
 
 def plain_table(rows: Sequence[Row], width: int | None) -> str:
-    """Return rows as text, with numbers on the right; a narrow width drops columns on the right.
+    """Return rows as text, with numbers on the right. A narrow width drops columns on the right.
 
     The column of the node is always shown.
     """

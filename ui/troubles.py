@@ -1,4 +1,4 @@
-"""Problems of a cluster, in sentences with a next step; pure.
+"""Problems of a cluster, in sentences with a next step, without I/O.
 
 The worst problem comes first. Results of `oncelog doctor` for a cluster on this machine are
 included. The other problems come from the protocol, so they work for any Kafka.

@@ -1,4 +1,4 @@
-"""The time range that the timeline shows; pure except for the local time zone."""
+"""The time range that the timeline shows, without I/O except for the local time zone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class TimeWindow:
 
 
 def day_time_ms(text: str) -> int | None:
-    """Return a local time with its day, in the form of a browser's field; None for other texts."""
+    """Return a local time with its day, in the form of a browser's field, or None."""
     for form in DAY_FORMS:
         try:
             return _in_ms(datetime.strptime(text.strip(), form))

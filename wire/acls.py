@@ -1,6 +1,6 @@
 """The numbers and names of Kafka's access control lists (KIP-11, KIP-290).
 
-The names of the enumerations are Kafka's; `word` is the form in kafka-acls.
+The names of the enumerations are Kafka's. `word` is the form in kafka-acls.
 """
 
 from enum import IntEnum

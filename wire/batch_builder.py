@@ -45,7 +45,7 @@ class BatchBuilder:
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> None:
-        """Add a record; the timestamp is wall-clock time in ms."""
+        """Add a record. The timestamp is wall-clock time in ms."""
         count = self.count
         if count:
             delta = timestamp - self._base_timestamp
@@ -85,7 +85,7 @@ class BatchBuilder:
         self.size_bytes += len(length) + len(record)
 
     def extend(self, rows: SizedRows, at: int, batch_bytes: int) -> int:
-        """Add rows from `at` on while the batch stays within `batch_bytes`; return how many.
+        """Add rows from `at` on while the batch stays within `batch_bytes`. Return how many.
 
         An empty batch accepts at least one row.
         """
@@ -113,7 +113,7 @@ class BatchBuilder:
         base_sequence: int = -1,
         is_transactional: bool = False,
     ) -> bytearray:
-        """Return the batch, with base offset 0; raise UnsupportedCompressionType."""
+        """Return the batch, with base offset 0, or raise UnsupportedCompressionType."""
         chunks = self._chunks
         if compression != NONE:
             chunks = [_ROOM, compress(compression, b"".join(chunks[1:]))]
@@ -139,7 +139,7 @@ class BatchBuilder:
         return batch
 
     def release(self) -> None:
-        """Free the records after `build`; counts and sizes remain."""
+        """Free the records after `build`. Counts and sizes remain."""
         self._chunks.clear()
 
 

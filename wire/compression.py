@@ -27,7 +27,7 @@ class DecompressedTooLarge(InvalidRecord):
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Compress data in the form of Java's clients; raise UnsupportedCompressionType."""
+    """Compress data in the form of Java's clients, or raise UnsupportedCompressionType."""
     if codec == NONE:
         return data
     if codec == GZIP:

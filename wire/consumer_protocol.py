@@ -43,7 +43,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 def decode_subscription(
     data: bytes, instance_id: str | None = None, elements_max: int = ELEMENTS_MAX
 ) -> Subscription:
-    """Decode a subscription of any version; raise MalformedFrame."""
+    """Decode a subscription of any version, or raise MalformedFrame."""
     reader = Reader(memoryview(data), elements_max=elements_max)
     version = reader.int16()
     if version < 0:
@@ -60,7 +60,7 @@ def decode_subscription(
 def encode_assignment(
     partitions: Iterable[TopicPartition], version: int = 1, user_data: bytes | None = b""
 ) -> bytes:
-    """Encode an assignment; all versions have the same format, and all clients read version 1."""
+    """Encode an assignment. All versions have the same format, and all clients read version 1."""
     data = _int32.pack(-1) if user_data is None else _sized(user_data)
     return _int16.pack(version) + _partitions(partitions) + data
 
@@ -72,7 +72,7 @@ def assignment_for(subscription: bytes, partitions: Iterable[TopicPartition]) ->
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Decode an assignment of any version; empty bytes stand for no partitions.
+    """Decode an assignment of any version. Empty bytes stand for no partitions.
 
     Raises MalformedFrame.
     """

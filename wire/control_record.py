@@ -33,7 +33,7 @@ _USUAL = _marker.size - 12, MAGIC, 0, 1, _BEFORE_KEY, _BEFORE_VALUE, _HEADERS
 
 
 class ControlType(IntEnum):
-    """The type of a control record; all other types concern Raft snapshots."""
+    """The type of a control record. All other types concern Raft snapshots."""
 
     ABORT = 0
     COMMIT = 1
@@ -63,7 +63,7 @@ def encode_marker(
 
 
 def decode_marker(batch: Buffer, position: int = 0) -> tuple[ControlType, int]:
-    """Return (type, coordinator epoch) of a marker; raise InvalidRecord.
+    """Return (type, coordinator epoch) of a marker, or raise InvalidRecord.
 
     The usual form is decoded in one step, because each replica decodes each marker twice.
     """
@@ -88,7 +88,7 @@ def _any_marker(batch: Buffer, position: int) -> tuple[ControlType, int]:
 
 
 def marker_of(record: Record) -> tuple[ControlType, int]:
-    """Return (type, coordinator epoch) of a marker's record; raise InvalidRecord."""
+    """Return (type, coordinator epoch) of a marker's record, or raise InvalidRecord."""
     key, value = record.key, record.value
     if key is None or len(key) < _key.size or value is None or len(value) < _value.size:
         raise InvalidRecord("a control record is too short")

@@ -16,7 +16,7 @@ class _Row(int):
 
 
 class ErrorCode(IntEnum):
-    """The errors of the protocol up to Apache Kafka 4.4; the numbers never change."""
+    """The errors of the protocol up to Apache Kafka 4.4. The numbers never change."""
 
     sentence: str
     is_retriable: bool

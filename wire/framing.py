@@ -32,7 +32,7 @@ _response_v1 = struct.Struct(">ib")
 
 
 class MalformedLength(MalformedFrame):  # pyright: ignore[reportUntypedBaseClass]
-    """The error of a length out of bounds; `frames` are the complete frames before it."""
+    """The error of a length out of bounds. `frames` are the complete frames before it."""
 
     def __init__(self, size: int, frames: list[memoryview]) -> None:
         super().__init__(f"a frame of {size} bytes is not accepted here")
@@ -144,7 +144,7 @@ class FrameReceiver:
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request; the body begins at body_offset of the frame."""
+    """The header of a request. The body begins at body_offset of the frame."""
 
     api_key: int
     api_version: int
@@ -161,7 +161,7 @@ def peek_api(frame: Buffer) -> tuple[int, int]:
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """Decode a header of version 1 or 2 (client_id is never compact); raise MalformedFrame."""
+    """Decode a header of version 1 or 2 (client_id is never compact), or raise MalformedFrame."""
     try:
         key, version, correlation_id, length = _request_start.unpack_from(frame)
     except struct.error:

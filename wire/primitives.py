@@ -114,7 +114,7 @@ class Reader:
             raise MalformedFrame("a string is not UTF-8") from None
 
     def string(self, flexible: bool) -> str:
-        """Read a string; refuse null."""
+        """Read a string. Refuse null."""
         value = self.nullable_string(flexible)
         if value is None:
             raise MalformedFrame("a string must not be null")
@@ -136,7 +136,7 @@ class Reader:
         return count
 
     def length(self, flexible: bool, element_bytes_min: int) -> int:
-        """Read the length of an array; refuse null."""
+        """Read the length of an array. Refuse null."""
         count = self.count(flexible, element_bytes_min)
         if count < 0:
             raise MalformedFrame("an array must not be null")
@@ -145,7 +145,7 @@ class Reader:
     def array(
         self, flexible: bool, element_bytes_min: int, read: Callable[[], Value]
     ) -> list[Value]:
-        """Read all elements of an array; refuse null."""
+        """Read all elements of an array. Refuse null."""
         return [read() for _ in range(self.length(flexible, element_bytes_min))]
 
     def tags(self) -> dict[int, memoryview]:

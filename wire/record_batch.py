@@ -118,7 +118,7 @@ class BatchHeader(NamedTuple):
 
 
 def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Decode the header at a position; raise CorruptMessage for an invalid one."""
+    """Decode the header at a position, or raise CorruptMessage for an invalid one."""
     try:
         header = new_tuple(BatchHeader, _header.unpack_from(buffer, position))
     except struct.error:
@@ -155,7 +155,7 @@ def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def split_batches(
     buffer: memoryview | bytes, batches_max: int, bytes_max: int
 ) -> Iterator[memoryview]:
-    """Yield the buffer in parts of whole batches; a partial or invalid rest is in the last part.
+    """Yield the buffer in parts of whole batches. A partial or invalid rest is in the last part.
 
     A part has at least one batch, and apart from its first batch respects both limits.
     """
@@ -219,7 +219,7 @@ def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 
 
 def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields: int) -> None:
-    """Write the header of a batch, in front of its records; `fields` begin with the attributes."""
+    """Write the header of a batch, in front of its records. `fields` begin with the attributes."""
     length = len(batch) - LENGTH_COUNTS_FROM
     _header.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))

@@ -37,7 +37,7 @@ class _Table(dict[int, Any]):
 
 
 class _Cost(_Table):
-    """The number of bytes that a field takes, by the field's length; -1 stands for null."""
+    """The number of bytes that a field takes, by the field's length. -1 stands for null."""
 
     def answer(self, number: int) -> int:
         return max(number, 0) + len(encode_varint(number))
@@ -105,7 +105,7 @@ class SizedRows:
         return self._edges[last] - self._edges[first]
 
     def largest_bytes(self) -> int:
-        """Return the size of key, value and headers of the largest row; 0 without rows."""
+        """Return the size of key, value and headers of the largest row, or 0 without rows."""
         raise NotImplementedError
 
     def fitting(self, at: int, room_bytes: int, place: int) -> int:
@@ -117,7 +117,7 @@ class SizedRows:
         return max(0, min(last - at, ROWS_MAX - place))
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
-        """Encode `count` rows after `place` others in a batch; return (bytes, newest timestamp)."""
+        """Encode `count` rows after `place` others in a batch. Return (bytes, newest timestamp)."""
         raise NotImplementedError
 
 
@@ -157,11 +157,11 @@ class Rows(SizedRows):
         self._edges = list(accumulate(map(_COST.__getitem__, bound), initial=0))
 
     def largest_bytes(self) -> int:
-        """Return the size of key, value and headers of the largest row; 0 without rows."""
+        """Return the size of key, value and headers of the largest row, or 0 without rows."""
         return max(self._sizes[1], default=0)
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[bytes, int]:
-        """Encode `count` rows after `place` others in a batch; return (bytes, newest timestamp)."""
+        """Encode `count` rows after `place` others in a batch. Return (bytes, newest timestamp)."""
         last = at + count
         lengths, sizes = self._sizes[0][at:last], self._sizes[1][at:last]
         places = _PLACES[place : place + count]

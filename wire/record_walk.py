@@ -47,7 +47,7 @@ class RecordsWithoutKey(NamedTuple):
 
 
 def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[WalkedRecords]:
-    """Check the layout of the records of a client's batch; `data` is not compressed.
+    """Check the layout of the records of a client's batch. `data` is not compressed.
 
     The lengths of the records must fill the batch exactly, their number must be the header's, and
     their offsets must rise by one from 0. Keys, values and headers are not read. Raises
@@ -115,7 +115,7 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Walked
 
 
 def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithoutKey]:
-    """Find the records without a key; `data` is not compressed.
+    """Find the records without a key. `data` is not compressed.
 
     Raises InvalidRecord if the records do not fill their batch exactly, or their offsets are out of
     range or do not rise.
@@ -215,7 +215,7 @@ def first_record_not_older(
 
 
 def timestamps(data: bytes, header: BatchHeader) -> Iterator[int]:
-    """Yield the producer's timestamps of the records; raise InvalidRecord."""
+    """Yield the producer's timestamps of the records, or raise InvalidRecord."""
     at = 0
     try:
         for _ in range(header.record_count):

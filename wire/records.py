@@ -36,7 +36,7 @@ RECORD_BYTES_MIN = 7  # length, attributes, two deltas, null key, null value, no
 
 
 class Record(NamedTuple):
-    """A record; offset and timestamp (ms) are absolute, key and value may be null."""
+    """A record. Offset and timestamp (ms) are absolute, key and value may be null."""
 
     offset: int
     timestamp: int
@@ -152,7 +152,7 @@ def decode_batch(
 def decoding_batch(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Steps[list[Record]]:
-    """Run `decode_batch` in steps; the buffer must not change."""
+    """Run `decode_batch` in steps. The buffer must not change."""
     header = decode_header(buffer, position)
     end = position + header.size_bytes
     if end > len(buffer):
@@ -217,7 +217,7 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, i
 
 
 def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return (number, next position); raise InvalidRecord, or IndexError beyond the data."""
+    """Return (number, next position), or raise InvalidRecord, or IndexError beyond the data."""
     value = data[at]
     at += 1
     if value >= 0x80:
@@ -238,7 +238,7 @@ def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def bytes_at(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Return (bytes, next position) in a record that ends at `end`; raise InvalidRecord."""
+    """Return (bytes, next position) in a record that ends at `end`, or raise InvalidRecord."""
     number = data[at]
     if number < 0x80:
         length, at = (number >> 1) ^ -(number & 1), at + 1
@@ -253,7 +253,7 @@ def bytes_at(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def header_count_at(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return (number of headers, next position) within a record; raise InvalidRecord."""
+    """Return (number of headers, next position) within a record, or raise InvalidRecord."""
     count, at = varint_at(data, at)
     if count < 0 or count * 2 > end - at:
         raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")

@@ -1,1 +1,1 @@
-"""Commands that test or compare systems; begin with conformance.py."""
+"""Commands that test or compare systems. Begin with conformance.py."""

@@ -32,7 +32,7 @@ AS_TEXT: dict[str, Callable[[str], Any]] = {
 
 
 class AvroSchema:
-    """A schema with its values; `referred` returns the schema that a reference names."""
+    """A schema with its values. `referred` returns the schema that a reference names."""
 
     def __init__(self, schema: Any, referred: Callable[[Any], Any]) -> None:
         self._named: dict[str, Any] = {}
@@ -40,7 +40,7 @@ class AvroSchema:
         self.parsed: Any = load_schema(ROOT, repo=every, named_schemas=self._named)
 
     def value(self, content: Any) -> Any:
-        """Return the value of JSON data; raise ValueError with the reason if it does not fit."""
+        """Return the value of JSON data, or raise ValueError with the reason if it does not fit."""
         return self._value(self.parsed, content, "it")
 
     def _value(self, schema: Any, content: Any, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Encoding of JSON, as by the serializers of a Schema Registry; needs the extra `schema`."""
+"""Encoding of JSON, as by the serializers of a Schema Registry, with the extra `schema`."""
 
 import base64
 import io

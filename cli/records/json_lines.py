@@ -52,7 +52,7 @@ def encoded(data: bytes | None) -> Decoded | None:
 def fields_of(
     record: ConsumerRecord, key: Decoded | None = None, value: Decoded | None = None
 ) -> dict[str, Any]:
-    """Return a record as fields for JSON; `key` and `value` are decoded."""
+    """Return a record as fields for JSON. `key` and `value` are decoded."""
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -75,7 +75,7 @@ def _put(fields: dict[str, Any], name: str, found: Decoded | None) -> None:
 
 
 def parsed(data: bytes) -> Any:
-    """Return the parsed JSON; raise ValueError with the reason if it is invalid."""
+    """Return the parsed JSON, or raise ValueError with the reason if it is invalid."""
     try:
         return json.loads(data)
     except UnicodeDecodeError:
@@ -87,7 +87,7 @@ def parsed(data: bytes) -> Any:
 
 
 def record_of(line: bytes) -> NewRecord:
-    """Return the record of a line; raise NotARecord.
+    """Return the record of a line, or raise NotARecord.
 
     Topic and offset in the line are ignored.
     """

@@ -26,7 +26,7 @@ class OutOfRange(Exception):
 
 
 def time_ms(text: str) -> int | None:
-    """Return the wall-clock time of an ISO date, or of @ and milliseconds; None for other texts."""
+    """Return the wall-clock time of an ISO date, or of @ and milliseconds. Return None for other texts."""
     if text.startswith("@"):
         return int(text[1:]) if _is_number(text[1:]) else None
     try:
@@ -36,7 +36,7 @@ def time_ms(text: str) -> int | None:
 
 
 def parse_start(text: str) -> LogPlace:
-    """Parse --offset; raise Failure with the choices if it is invalid."""
+    """Parse --offset, or raise Failure with the choices if it is invalid."""
     if text == "earliest":
         return LogPlace("earliest")
     if text == "latest":
@@ -54,7 +54,7 @@ def parse_start(text: str) -> LogPlace:
 
 
 def parse_end(text: str) -> LogPlace:
-    """Parse --until; raise Failure with the choices if it is invalid."""
+    """Parse --until, or raise Failure with the choices if it is invalid."""
     found = _offset_or_time(text)
     if found is None:
         raise Failure(f"--until {text} is neither an offset nor {TIMES}.", exit_code=2)

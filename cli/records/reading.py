@@ -39,7 +39,7 @@ def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | N
 
 
 def decoded(decode: Decoder | None, record: ConsumerRecord, part: Part) -> Decoded | None:
-    """Decode a key or a value, and keep None; a Failure names the record."""
+    """Decode a key or a value, and keep None. A Failure names the record."""
     data = record.value if part == "value" else record.key
     if decode is None or data is None:
         return None
@@ -92,7 +92,7 @@ class Stops:
             self.unfinished.add(key)
 
     def takes(self, record: ConsumerRecord) -> bool:
-        """Return whether a record is wanted; a record beyond the end finishes its partition."""
+        """Return whether a record is wanted. A record beyond the end finishes its partition."""
         key = (record.topic, record.partition)
         if key not in self.unfinished:
             return False
@@ -119,7 +119,7 @@ class Stops:
 
 
 async def read(view: ClusterView, order: ReadOrder, emit: Emit) -> int:
-    """Print the wanted records as they arrive; return their number.
+    """Print the wanted records as they arrive. Return their number.
 
     Raises Failure for a wrong offset.
     """
@@ -255,7 +255,7 @@ class _Reader:
         ends: Mapping[TopicPartition, int],
         times: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return the first offset to read in each partition; raise if all are out of range."""
+        """Return the first offset to read in each partition, or raise if all are out of range."""
         found: dict[TopicPartition, int] = {}
         outside: list[str] = []
         place = self._order.begin

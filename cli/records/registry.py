@@ -63,7 +63,7 @@ def context_of(topic: str, part: Part, headers: Any = None) -> Any:
 
 
 def open_registry(url: str) -> Any:
-    """Return the library's client of a registry; raise Failure for an invalid URL."""
+    """Return the library's client of a registry, or raise Failure for an invalid URL."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     try:

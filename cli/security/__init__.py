@@ -1,1 +1,1 @@
-"""The commands that list and change ACLs; begin with acls.py."""
+"""The commands that list and change ACLs. Begin with acls.py."""

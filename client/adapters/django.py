@@ -47,7 +47,7 @@ def connect(using: str = "default") -> Any:
 
 @contextlib.contextmanager
 def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Work_co]:
-    """Open a block of the writer or pool; `using` is the alias that `connect` was given."""
+    """Open a block of the writer or pool. `using` is the alias that `connect` was given."""
     db = needed("django.db")
     own = db.connections[using]
     if own.in_atomic_block:

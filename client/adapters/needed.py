@@ -7,7 +7,7 @@ from ...wire.errors import InvalidConfig
 
 
 def needed(module: str, package: str | None = None) -> Any:
-    """Import a module; `package` is the module's name for pip, if different."""
+    """Import a module. `package` is the module's name for pip, if different."""
     try:
         return import_module(module)
     except ModuleNotFoundError as problem:

@@ -36,7 +36,7 @@ IN_BLOCK = {"join_transaction_mode": "create_savepoint"}
 
 @contextlib.contextmanager
 def session(work: BlockingDatabaseWork, **options: Any) -> Generator[Any]:
-    """Yield a `sqlalchemy.orm.Session` of the block; `options` are the arguments of the session."""
+    """Yield a `sqlalchemy.orm.Session` of the block. `options` are the arguments of the session."""
     orm = needed("sqlalchemy.orm")
     with connection(work) as bound, orm.Session(bind=bound, **IN_BLOCK, **options) as opened:
         yield opened
@@ -103,7 +103,7 @@ def _pool() -> dict[str, Any]:
 
 
 def _tamed(engine: Any) -> Any:
-    """Turn the engine's transactions into savepoints of the writer's; return the engine."""
+    """Turn the engine's transactions into savepoints of the writer's. Return the engine."""
     inner, dialect = _Inner(), engine.dialect
     dialect.do_begin, dialect.do_commit = inner.begin, inner.commit
     dialect.do_rollback, dialect.do_close = inner.rollback, inner.close

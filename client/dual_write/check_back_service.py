@@ -34,7 +34,7 @@ AT_ONCE_MAX = 16  # questions, so that one that hangs does not delay the others
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result for one transaction; an unknown outcome is None, with a `reason`."""
+    """The result for one transaction. An unknown outcome is None, with a `reason`."""
 
     key: TransactionKey
     age_ms: int
@@ -70,7 +70,7 @@ class CheckBack:
         writer: str | None = None,
         resolve_timeout_s: float = RESOLVE_TIMEOUT_S,
     ) -> None:
-        """Create a check-back; `writer` is the only writer to check, by default all writers."""
+        """Create a check-back. `writer` is the only writer to check, by default all writers."""
         self._view, self._resolver, self._writer = view, resolver, writer
         self._prefix = PREFIX if writer is None else f"{PREFIX}{checked_name(writer)}."
         self._older_than_ms, self._resolve_timeout_s = older_than_ms, resolve_timeout_s
@@ -79,7 +79,7 @@ class CheckBack:
         self._postponed: dict[TransactionKey, _Postponed] = {}
 
     async def check(self) -> str:
-        """Ask the resolver and the cluster once; return a doubt as text, or an empty string.
+        """Ask the resolver and the cluster once. Return a doubt as text, or an empty string.
 
         Raises InvalidConfig if the resolver cannot answer, and errors of the cluster that are not
         retriable. A cluster that cannot be reached is not an error here, because `run` tries again.
@@ -103,7 +103,7 @@ class CheckBack:
     async def run(
         self, *, every_ms: int = EVERY_MS, report: Callable[[Checked], object] | None = None
     ) -> None:
-        """Sweep until cancelled; log failures and try again."""
+        """Sweep until cancelled. Log failures and try again."""
         while True:
             try:
                 for each in await self.sweep():

@@ -39,7 +39,7 @@ class CheckBackTask:
         every_ms: int = EVERY_MS,
         writer: str | None = None,
     ) -> None:
-        """Create the task; closing it also closes the resolver."""
+        """Create the task. Closing it also closes the resolver."""
         self._view, self._resolver, self._every_ms = view_of(source), resolver, every_ms
         self._owns_view = self._view is not source
         self._check_back = CheckBack(
@@ -56,7 +56,7 @@ class CheckBackTask:
         await self.close()
 
     async def start(self) -> None:
-        """Ask the resolver and the cluster once, then begin; raise as `CheckBack.check` does.
+        """Ask the resolver and the cluster once, then begin, or raise as `CheckBack.check` does.
 
         Repeated calls do nothing. Raises ClientClosed if it is closed, also if it is meanwhile.
         """
@@ -103,7 +103,7 @@ class CheckBackTask:
 
 
 class BlockingCheckBack(BlockingClient[CheckBackTask]):
-    """A check-back in a thread; its arguments are those of `CheckBackTask`."""
+    """A check-back in a thread. Its arguments are those of `CheckBackTask`."""
 
     def __init__(self, source: Source, resolver: Resolver, /, **options: Any) -> None:
         super().__init__(CheckBackTask(source, resolver, **options), "oncelog-check-back")

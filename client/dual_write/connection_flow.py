@@ -43,14 +43,14 @@ class ConnectionFlow:
         tell_of_forks(self)
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """Return the object made from this connection under a name; make it if missing."""
+        """Return the object made from this connection under a name. Make it if missing."""
         of, found = self._kept.get(name, (None, None))
         if of is not self.connection:
             of, found = self._kept[name] = self.connection, make(self.connection)
         return found
 
     def forked(self) -> None:
-        """Leave the connection to the parent process; called in a forked child."""
+        """Leave the connection to the parent process, in a forked child."""
         self._is_forked = True
 
     def refuse_forked(self) -> None:

@@ -44,7 +44,7 @@ class Dialect:
         return parts[0] + "".join(numbered)
 
     def is_busy(self, connection: Any) -> bool | None:
-        """Return whether a transaction is open on the connection; None if unknown."""
+        """Return whether a transaction is open on the connection, or None if unknown."""
         if self._is_sqlite:
             return None if self._is_always_open(connection) else connection.in_transaction
         status = getattr(getattr(connection, "info", None), "transaction_status", None)
@@ -175,7 +175,7 @@ def refuse_unsafe_postgresql() -> Script[None]:
 
 
 def run(script: Script[T], connection: Any, dialect: Dialect) -> Flow[T]:
-    """Run a script; raise the errors that the script does not catch."""
+    """Run a script, or raise the errors that the script does not catch."""
     answer: SqlResult | None = None
     problem: Exception | None = None
     while True:

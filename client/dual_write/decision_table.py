@@ -94,7 +94,7 @@ def find_table() -> Script[None]:
 
 
 def create_missing(tables: Mapping[str, str]) -> Script[None]:
-    """Create the missing ones among these tables; `columns` are given by table name."""
+    """Create the missing ones among these tables. `columns` are given by table name."""
     for table, columns in tables.items():
         try:
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
@@ -117,7 +117,7 @@ def _find_database_id() -> Script[str | None]:
 
 
 def database_id(drawn: str) -> Script[str]:
-    """Return the id of this database; store the drawn id if there was none."""
+    """Return the id of this database. Store the drawn id if there was none."""
     found = yield from _find_database_id()
     yield SqlEnding.ROLLBACK
     if found is not None:
@@ -158,7 +158,7 @@ def raise_generation(name: str) -> Script[int]:
 
 
 def _raise_generation(name: str) -> Script[int]:
-    """Increment the generation; wait for a decision that is being committed."""
+    """Increment the generation. Wait for a decision that is being committed."""
     for attempt in range(CLAIMS_MAX):
         answer = yield Statement(
             f"UPDATE {TABLE} SET generation = generation + 1 WHERE {KEY}", (name, WRITER, 0)
@@ -197,7 +197,7 @@ def read_decisions(transactional_id: str) -> Script[tuple[TransactionKey, ...]]:
 
 
 def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
-    """Return the decision; decide `aborted` if there is none. The script may be run again."""
+    """Return the decision. Decide `aborted` if there is none. The script may be run again."""
     own_id = yield from _find_database_id()
     found = yield from read_outcome(key)
     if found is not None:
@@ -226,7 +226,7 @@ def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
 
 
 def decide(asked: steps.Decide) -> Script[None]:
-    """Write a decision without its COMMIT; raise WriterSuperseded or CheckedBackError."""
+    """Write a decision without its COMMIT, or raise WriterSuperseded or CheckedBackError."""
     yield from check_generation(asked.name, asked.generation)
     for key in asked.finished:
         yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", _parameters(key))
@@ -239,7 +239,7 @@ def decide(asked: steps.Decide) -> Script[None]:
 
 
 def check_generation(name: str, generation: int) -> Script[None]:
-    """Lock the writer's row in the transaction that commits; raise WriterSuperseded."""
+    """Lock the writer's row in the transaction that commits, or raise WriterSuperseded."""
     answer = yield Statement(
         f"UPDATE {TABLE} SET decisions = decisions + 1 WHERE {KEY} AND generation = ?",
         (name, WRITER, 0, generation),
@@ -256,7 +256,7 @@ def begin_block(before: Sequence[str]) -> Script[None]:
 
 
 def end_block() -> Script[None]:
-    """Release the savepoint; raise BlockNotWhole if the savepoint has disappeared."""
+    """Release the savepoint, or raise BlockNotWhole if the savepoint has disappeared."""
     try:
         yield Statement(f"RELEASE SAVEPOINT {SAVEPOINT}")
     except Exception as problem:

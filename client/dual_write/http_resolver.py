@@ -1,4 +1,4 @@
-"""An HTTP endpoint that knows the outcome of a transaction; its answers are not trusted.
+"""An HTTP endpoint that knows the outcome of a transaction. Its answers are not trusted.
 
 An answer must be short, arrive completely within the timeout, and come from the given address. A
 redirection is an error.
@@ -48,11 +48,11 @@ class HttpResolver:
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
 
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """Return the endpoint's outcome; raise OSError or ValueError without a valid answer."""
+        """Return the endpoint's outcome, or raise OSError or ValueError without a valid answer."""
         return await asyncio.to_thread(self._ask, key)
 
     async def check(self) -> str:
-        """Ask about an unknown transaction; raise InvalidConfig without a valid answer."""
+        """Ask about an unknown transaction, or raise InvalidConfig without a valid answer."""
         try:
             await self.resolve(NOBODYS)
         except (OSError, ValueError) as problem:

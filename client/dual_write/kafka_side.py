@@ -83,7 +83,7 @@ def _prepared(token: PreparedTransaction) -> steps.Event:
 
 
 def event_after_error(effect: steps.Effect, problem: KafkaError) -> steps.Event:
-    """Return the event of a failed call; raise the error of a failed start."""
+    """Return the event of a failed call, or raise the error of a failed start."""
     match effect:
         case steps.BeginBoth() | steps.Prepare():
             return steps.BlockFailed(problem)
@@ -107,7 +107,7 @@ def _not_ended(problem: KafkaError, *, is_commit: bool) -> steps.Event:
 
 
 async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
-    """Handle a transaction of another session; raise KafkaError."""
+    """Handle a transaction of another session, or raise KafkaError."""
     view, timeout_ms = producer.view, producer.settings.max_block_ms
     match effect:
         case steps.FenceSession(transactional_id):
@@ -122,7 +122,7 @@ async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
 async def end(
     view: ClusterView, key: TransactionKey, *, is_commit: bool, timeout_ms: int
 ) -> steps.Event:
-    """End a transaction by its key; repeated and late calls are harmless."""
+    """End a transaction by its key. Repeated and late calls are harmless."""
     token = PreparedTransaction(
         key.transactional_id, key.producer_id, key.producer_epoch, is_v2=True
     )

@@ -12,7 +12,7 @@ WRITER, SESSION, DATABASE = -2, -3, -4  # kinds of rows, in place of a producer 
 
 
 def checked_name(name: str) -> str:
-    """Return a valid writer's name; raise InvalidRequest for an invalid one."""
+    """Return a valid writer's name, or raise InvalidRequest for an invalid one."""
     if NAME.fullmatch(name) is None:
         raise InvalidRequest(
             f"{name!r} is no name of a writer: 1 to 150 letters, digits, dots, dashes, underscores"
@@ -21,7 +21,7 @@ def checked_name(name: str) -> str:
 
 
 def session_id(name: str, database_id: str, nonce: bytes) -> str:
-    """Return the transactional id of a session; a nonce is drawn once and never used again."""
+    """Return the transactional id of a session. A nonce is drawn once and never used again."""
     return f"{PREFIX}{name}.{database_id}{nonce.hex()}"
 
 

@@ -66,7 +66,7 @@ class WriterProtocol:
         self._stopped: BaseException | None = None
 
     def step(self, event: steps.Event) -> steps.Effect:
-        """Take an event and return the next effect; raise the error that stopped the writer."""
+        """Take an event and return the next effect, or raise the error that stopped the writer."""
         if self._stopped is not None:
             # the caller that was cancelled is not this one
             if not isinstance(self._stopped, Exception):
@@ -83,11 +83,11 @@ class WriterProtocol:
 
     @property
     def is_amid(self) -> bool:
-        """Return whether a block has begun and not ended; `resume` ends an interrupted block."""
+        """Return whether a block has begun and not ended. `resume` ends an interrupted block."""
         return self.phase in AMID
 
     def resume(self, reason: BaseException) -> steps.Effect:
-        """Continue after an interruption at any point; return the next effect.
+        """Continue after an interruption at any point. Return the next effect.
 
         The progress of the last effect is unknown, so the effect is repeated or undone.
         """
@@ -110,7 +110,7 @@ class WriterProtocol:
                 return steps.EndAsDecided(self._key, is_commit=True)
 
     def stop(self, reason: BaseException) -> BaseException:
-        """Stop the writer; the next start ends its open transaction."""
+        """Stop the writer. The next start ends its open transaction."""
         self.phase, self._stopped = WriterPhase.STOPPED, self._stopped or reason
         return reason
 

@@ -36,7 +36,7 @@ class Resolver(Protocol):
         ...
 
     async def check(self) -> str:
-        """Ask once before a caller depends on the resolver; raise InvalidConfig without an answer.
+        """Ask once before a caller depends on the resolver. Raises InvalidConfig without an answer.
 
         Returns a doubt as text, or an empty string.
         """
@@ -54,9 +54,9 @@ class DatabaseResolver:
         self._lock = asyncio.Lock()  # two questions on one connection would share a transaction
 
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """Return the outcome; raise InvalidRequest for a session of another database.
+        """Return the outcome, or raise InvalidRequest for a session of another database.
 
-        Errors of the database are raised; the next call connects again.
+        Errors of the database are raised. The next call connects again.
         """
         async with self._lock:
             return await drive_async(self._resolve(key))

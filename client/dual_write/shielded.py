@@ -54,14 +54,14 @@ class ShieldedWork:
         task.result()
 
     async def ended(self) -> None:
-        """Return when no work of a cancelled caller is running; raise none of its errors."""
+        """Return when no work of a cancelled caller is running, or raise none of its errors."""
         while (task := self._left) is not None:
             await asyncio.wait([task])
             if self._left is task:
                 self._left = None
 
     async def stop(self, timeout_s: float) -> bool:
-        """Wait for running work; after the timeout cancel it and return False."""
+        """Wait for running work. After the timeout cancel it and return False."""
         task = self._task
         if task is None or task.done():
             return True

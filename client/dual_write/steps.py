@@ -177,7 +177,7 @@ class AbortOwn:
 
 @dataclass(frozen=True, slots=True)
 class EndBlock:
-    """End the block; `reason` says why the block was undone."""
+    """End the block. `reason` says why the block was undone."""
 
     is_committed: bool
     reason: BaseException | None = None
@@ -192,7 +192,7 @@ class WaitAndAsk:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBack:
-    """Finish a check-back; `is_ours` says whether this check-back has ended the transaction."""
+    """Finish a check-back. `is_ours` says whether this check-back has ended the transaction."""
 
     key: TransactionKey
     outcome: DecidedOutcome
@@ -209,7 +209,7 @@ class SessionStarted:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The generation was claimed; `older_sessions` are ids with lower generations."""
+    """The generation was claimed. `older_sessions` are ids with lower generations."""
 
     generation: int
     older_sessions: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class DecisionsRead:
-    """The decisions were read; `keys` are transactions with records.
+    """The decisions were read. `keys` are transactions with records.
 
     Kafka may have completed some of these transactions.
     """
@@ -300,7 +300,7 @@ class BlockFailed:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The transaction was prepared; `key` is None without records."""
+    """The transaction was prepared. `key` is None without records."""
 
     key: TransactionKey | None
 

@@ -33,13 +33,13 @@ class UnsafeDatabase(KafkaError):
 
 
 class DecisionInDoubt(KafkaError):
-    """It is unknown whether the database has committed; the next start resolves it."""
+    """It is unknown whether the database has committed. The next start resolves it."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
 
 class DecisionOverruled(KafkaError):
-    """The database has committed, but Kafka has aborted the transaction; this is an alarm."""
+    """The database has committed, but Kafka has aborted the transaction. This is an alarm."""
 
     code = ErrorCode.INVALID_TXN_STATE
 

@@ -50,7 +50,7 @@ class WorkOfWriter:
         self._writer.on_use()
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """Return the object made from the connection under a name; make it only once."""
+        """Return the object made from the connection under a name. Make it only once."""
         self._used()
         return self._writer.kept(name, make)
 
@@ -70,7 +70,7 @@ class BlockingDatabaseWork(WorkOfWriter):
     """The work of a block without an event loop."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection; return its cursor."""
+        """Run a statement on the connection. Return its cursor."""
         cursor = self.connection.cursor()
         cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         return cursor
@@ -85,7 +85,7 @@ class DatabaseWork(WorkOfWriter):
     """The work of a block with an event loop."""
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection; return its cursor."""
+        """Run a statement on the connection. Return its cursor."""
         cursor = self.connection.cursor()
         result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         if isinstance(result, Awaitable):

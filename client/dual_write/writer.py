@@ -58,7 +58,7 @@ class DualWriter(WriterFlow):
     _producer: Producer | None = None
 
     def __init__(self, source: Source, name: str, connection: Any, /, **options: Any) -> None:
-        """Create a writer; `WriterFlow` has the options."""
+        """Create a writer. `WriterFlow` has the options."""
         super().__init__(source, name, connection, **options)
         self._shielded = ShieldedWork(name)
 

@@ -54,7 +54,7 @@ class WriterFlow(ConnectionFlow):
         resolve_timeout_ms: int = RESOLVE_TIMEOUT_MS,
         **options: Any,
     ) -> None:
-        """Create a writer; `options` are settings of the producer.
+        """Create a writer. `options` are settings of the producer.
 
         resolve_timeout_ms: for how long the database is asked again after it was lost in a commit.
         """
@@ -180,7 +180,7 @@ class WriterFlow(ConnectionFlow):
     def _carry_out(
         self, effect: steps.Effect, undoes: BaseException | None = None
     ) -> Flow[steps.Effect]:
-        """Execute effects until the application has to act; then raise an interruption.
+        """Execute effects until the application has to act. Then raise an interruption.
 
         Only the first interruption is survived. undoes: the reason to undo a block if its caller
         has ended.
@@ -280,7 +280,7 @@ class WriterFlow(ConnectionFlow):
         return steps.DatabaseCommitted()
 
     def _resolve(self, asked: steps.ReadOrAbort) -> Flow[steps.Event]:
-        """Ask until the database answers; do not reopen a connection that was given."""
+        """Ask until the database answers. Do not reopen a connection that was given."""
         until, pause_s = time.monotonic() + self._resolve_timeout_ms / 1000, PAUSE_FIRST_S
         yield from self._roll_back()
         while True:

@@ -1,1 +1,1 @@
-"""Reading, from a leader's answer to records; begin with fetcher.py and state.py."""
+"""Reading, from a leader's answer to records. Begin with fetcher.py and state.py."""

@@ -20,7 +20,7 @@ CONSUMER = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch up to the requested epoch, and its end (exclusive); -1 if unknown."""
+    """The largest epoch up to the requested epoch, and its end (exclusive), or -1 if unknown."""
 
     error_code: int
     leader_epoch: int

@@ -52,7 +52,7 @@ class Fetcher:
         *,
         has_sessions: bool = False,
     ) -> None:
-        """Create a fetcher; `topic_ids` are the ids of topics that are fetched by id."""
+        """Create a fetcher. `topic_ids` are the ids of topics that are fetched by id."""
         self._view, self._settings = view, settings
         self._has_sessions = has_sessions
         self._sessions: dict[int, BrokerSession] = {}

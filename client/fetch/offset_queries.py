@@ -22,7 +22,7 @@ async def list_offsets(
     read_committed: bool,
     timeout_ms: int,
 ) -> dict[TopicPartition, int]:
-    """Return offsets of EARLIEST, LATEST, MAX_TIMESTAMP or wall times in ms; -1 for none."""
+    """Return offsets of EARLIEST, LATEST, MAX_TIMESTAMP or wall times in ms, with -1 for none."""
     found = await _ask(view, wanted, read_committed=read_committed, timeout_ms=timeout_ms)
     return {key: offset for key, (offset, _) in found.items()}
 
@@ -34,7 +34,7 @@ async def offsets_for_times(
     read_committed: bool,
     timeout_ms: int,
 ) -> dict[TopicPartition, tuple[int, int] | None]:
-    """Return (offset, timestamp) of the first record since each time; None without one."""
+    """Return (offset, timestamp) of the first record since each time, or None without one."""
     if any(time_ms < 0 for time_ms in times_ms.values()):
         raise ValueError("times are wall-clock milliseconds, not below 0")
     found = await _ask(view, times_ms, read_committed=read_committed, timeout_ms=timeout_ms)

@@ -25,7 +25,7 @@ Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, Offs
 
 
 class Positions:
-    """The partitions that are read, by topic and number; `committed` asks the group, if any."""
+    """The partitions that are read, by topic and number. `committed` asks the group, if any."""
 
     def __init__(self, view: ClusterView, settings: Settings, committed: Committed | None) -> None:
         self._view, self._settings, self._committed = view, settings, committed
@@ -44,7 +44,7 @@ class Positions:
         self.why_closed = self.why_closed or why
 
     def of(self, topic: str, partition: int) -> FetchState:
-        """Return the state of a partition; raise PartitionNotAssigned."""
+        """Return the state of a partition, or raise PartitionNotAssigned."""
         state = self.states.get((topic, partition))
         if state is None:
             self.require_open()
@@ -104,7 +104,7 @@ class Positions:
         return [key for key, s in self.states.items() if s.position < 0]
 
     async def find(self) -> None:
-        """Find missing positions; keep positions that the application sets meanwhile."""
+        """Find missing positions. Keep positions that the application sets meanwhile."""
         wanted = {key: self.states[key] for key in self.unknown}
 
         def set_position(key: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
@@ -134,7 +134,7 @@ class Positions:
         return is_read and state.fetch_offset == offset
 
     def out_of_range(self, state: FetchState, offset: int) -> None:
-        """Reset a position out of range; raise OffsetOutOfRange if auto.offset.reset is none."""
+        """Reset a position out of range, or raise OffsetOutOfRange if auto.offset.reset is none."""
         if not self._is_at(state, offset) or state.has_data:
             return
         if self._settings.auto_offset_reset == "none":
@@ -153,7 +153,7 @@ class Positions:
         self._lose_position(state)
 
     def truncated(self, state: FetchState, offset: int, end: EpochEnd) -> None:
-        """Move a truncated position; raise LogTruncated if auto.offset.reset is none."""
+        """Move a truncated position, or raise LogTruncated if auto.offset.reset is none."""
         if not self._is_at(state, offset):
             return
         if self._settings.auto_offset_reset == "none":

@@ -22,7 +22,7 @@ NO_HEADERS: Headers = ()
 class RecordColumns(NamedTuple):
     """The records of one batch, as columns of the same length.
 
-    offsets: ascending; a range when no offset is missing. timestamps: wall-clock ms. headers: None
+    offsets: ascending. A range when no offset is missing. timestamps: wall-clock ms. headers: None
     when no record has headers. header: the header of the batch, with producer, epoch, sequence,
     leader epoch and attributes.
     """

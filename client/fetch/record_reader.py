@@ -10,7 +10,7 @@ from .record_columns import Headers, read_columns
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer returns it; timestamp in wall ms."""
+    """A record as a consumer returns it, with a timestamp in wall-clock ms."""
 
     topic: str
     partition: int

@@ -47,7 +47,7 @@ class RawBatch(NamedTuple):
     is_aborted: bool
 
     def columns(self, from_offset: int = 0, until_offset: int | None = None) -> RecordColumns:
-        """Return the batch's records between two offsets; raise InvalidRecord.
+        """Return the batch's records between two offsets, or raise InvalidRecord.
 
         A control batch raises InvalidRecord too.
         """
@@ -113,7 +113,7 @@ class FetchState:
         return not (self.is_paused or self.is_frozen)
 
     def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Read from another offset; `leader_epoch` is the epoch of the record before, if known."""
+        """Read from another offset. `leader_epoch` is the epoch of the record before, if known."""
         self.position, self.position_epoch = offset, leader_epoch
         self.checked_epoch = NO_EPOCH
         self.settle()
@@ -185,7 +185,7 @@ class FetchState:
         aborted: Sequence[tuple[int, int]] | None,
         leader_epoch: int = NO_EPOCH,
     ) -> None:
-        """Add the answer to a fetch from `fetch_offset`; `leader_epoch` is its leader's epoch."""
+        """Add the answer to a fetch from `fetch_offset`. `leader_epoch` is its leader's epoch."""
         view = memoryview(data)
         last = None
         for _, header in iterate_batches(view):
@@ -227,7 +227,7 @@ class FetchState:
         return taken
 
     def take_columns(self, *, read_committed: bool) -> RecordColumns | None:
-        """Return the rest of the next visible batch; None when all answers are used up.
+        """Return the rest of the next visible batch, or None when all answers are used up.
 
         Raises as `take` does.
         """
@@ -246,7 +246,7 @@ class FetchState:
         return None
 
     def take_raw(self) -> RawBatch | None:
-        """Return the next batch of any kind unchanged; None when all answers are used up."""
+        """Return the next batch of any kind unchanged, or None when all answers are used up."""
         self._rewind()
         raw = self._next_batch()
         if raw is None:

@@ -1,1 +1,1 @@
-"""Membership of a consumer group; begin with member.py."""
+"""Membership of a consumer group. Begin with member.py."""

@@ -22,7 +22,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 def assign(name: str, members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
-    """Return partitions by member id; `counts` has the partition count of each existing topic.
+    """Return partitions by member id. `counts` has the partition count of each existing topic.
 
     Raises KeyError for an unknown name.
     """
@@ -133,7 +133,7 @@ def _balanced(
 
 
 def _move_one(members: Mapping[str, Subscription], given: Assignment) -> bool:
-    """Move a partition to a member with at least two fewer; return False without such a member."""
+    """Move a partition to a member with at least two fewer. Return False without such a member."""
     by_size = sorted(given, key=lambda m: len(given[m]))
     for fullest in reversed(by_size):
         for emptiest in by_size:

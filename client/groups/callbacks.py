@@ -58,7 +58,7 @@ class Callbacks:
 
 
 async def _until_done(calling: asyncio.Future[Any]) -> None:
-    """Wait until the call is done, then raise a cancellation; a second one cancels the call."""
+    """Wait until the call is done, then raise a cancellation. A second one cancels the call."""
     try:
         await asyncio.wait([calling])
     except asyncio.CancelledError:

@@ -39,7 +39,7 @@ _UNSETTLED = frozenset({_S.JOINING, _S.RELEASING, _S.FENCED, _S.RECONCILING, _S.
 
 
 class HeartbeatWatcher(Protocol):
-    """An observer of heartbeats; epochs are those of the protocol (0 to join)."""
+    """An observer of heartbeats. Epochs are those of the protocol (0 to join)."""
 
     def says(self, epoch: int) -> None:
         """Observe a heartbeat that is about to be sent."""
@@ -55,7 +55,7 @@ class HeartbeatWatcher(Protocol):
 
 
 class ConsumerGroupMember(PolledMember[MembershipRequests]):
-    """A member of a consumer group; `changed` and `before_revoking` are as for `Holding`."""
+    """A member of a consumer group. `changed` and `before_revoking` are as for `Holding`."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._due.set()
 
     async def close(self) -> None:
-        """Stop and leave the group; a static member leaves temporarily, since it may return."""
+        """Stop and leave the group. A static member leaves temporarily, since it may return."""
         await self._settling.stop()
         try:
             await self._give_up_everything()

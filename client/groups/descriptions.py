@@ -20,7 +20,7 @@ _OF_ANOTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it; `type` is "" if the coordinator does not send it."""
+    """A group as its coordinator lists it. `type` is "" if the coordinator does not send it."""
 
     group_id: str
     protocol_type: str
@@ -31,7 +31,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member; `partitions` is empty for protocols other than "consumer".
+    """A member. `partitions` is empty for protocols other than "consumer".
 
     epoch and target are set for members of a consumer group (KIP-848), else None. `partitions` are
     those the member may read now, including those to be revoked. `target` are those of the target
@@ -62,7 +62,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group; a group with only offsets is "Empty" and has no protocol type.
+    """A group. A group with only offsets is "Empty" and has no protocol type.
 
     epoch and target_epoch are set for a consumer group (KIP-848), else None. `protocol` is the
     assignor. Groups of other types have only their type and state.
@@ -91,7 +91,7 @@ async def listed_groups(connection: BrokerConnection, node_id: int) -> list[Grou
 
 
 def listings(answer: Any, node_id: int) -> list[GroupListing]:
-    """Return the groups in an answer to ListGroups; raise its error."""
+    """Return the groups in an answer to ListGroups, or raise its error."""
     raise_error_of(answer, operation="Describe")
     return [
         GroupListing(
@@ -108,7 +108,7 @@ def listings(answer: Any, node_id: int) -> list[GroupListing]:
 async def described_group(
     coordinator: BrokerConnection, node_id: int, group_id: str
 ) -> GroupDescription:
-    """Describe a group of any type; raise GroupIdNotFound."""
+    """Describe a group of any type, or raise GroupIdNotFound."""
     if CONSUMER_GROUP_DESCRIBE in coordinator.versions:
         answer = await coordinator.call(CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]})
         (group,) = answer.groups

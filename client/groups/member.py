@@ -42,7 +42,7 @@ _R = GroupReaction
 
 
 class GroupMember(PolledMember[GroupRequests]):
-    """A member of a classic group; `changed` and `before_revoking` are as for `Holding`."""
+    """A member of a classic group. `changed` and `before_revoking` are as for `Holding`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class GroupMember(PolledMember[GroupRequests]):
     def subscribe(
         self, topics: tuple[str, ...], pattern: str | None, listener: RebalanceListener
     ) -> None:
-        """Subscribe to topics from the next poll on; raise ValueError for a pattern."""
+        """Subscribe to topics from the next poll on, or raise ValueError for a pattern."""
         if pattern is not None:
             raise ValueError("patterns are for group.protocol=consumer: the broker finds topics")
         self.topics, self.holding.listener, self._must_join = topics, listener, True
@@ -108,7 +108,7 @@ class GroupMember(PolledMember[GroupRequests]):
         self._is_lost |= is_lost
 
     async def close(self) -> None:
-        """Stop and leave the group; a static member does not leave, since it may return."""
+        """Stop and leave the group. A static member does not leave, since it may return."""
         await self._settling.stop()
         await self._heartbeats.stop()
         await self._give_up(everything=True)
@@ -203,7 +203,7 @@ class GroupMember(PolledMember[GroupRequests]):
         return {member_id: encode_assignment(given[member_id]) for member_id in given}
 
     async def _accept(self, request: GroupRequest, code: int) -> bool:
-        """Return True for success, False to join again; raise other errors."""
+        """Return True for success, False to join again, or raise other errors."""
         reaction = group_reaction_to(request, code)
         if reaction is _R.DONE:
             return True

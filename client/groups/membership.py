@@ -55,7 +55,7 @@ SPEAKING = WITHIN | {_S.JOINING, _S.RELEASING}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberHeartbeat:
-    """A heartbeat, with kio's names; `topic_partitions` are places, None if unreported."""
+    """A heartbeat, with kio's names. `topic_partitions` are places, None if unreported."""
 
     member_epoch: int
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -64,7 +64,7 @@ class MemberHeartbeat:
 
 @dataclass(slots=True)
 class Membership:
-    """A membership; `interval_ms` is the coordinator's heartbeat interval."""
+    """A membership. `interval_ms` is the coordinator's heartbeat interval."""
 
     member_id: str
     instance_id: str | None = None
@@ -111,7 +111,7 @@ class Membership:
     # -- calls of the application
 
     def subscribe(self, names: tuple[str, ...], pattern: str | None) -> None:
-        """Subscribe to names, or to topics that match a pattern; without both, leave the group."""
+        """Subscribe to names, or to topics that match a pattern. Without both, leave the group."""
         self.names, self.pattern = names, pattern
         self._had_pattern |= pattern is not None
         if self.wants and self.state is _S.OUTSIDE:
@@ -140,7 +140,7 @@ class Membership:
                 self.left()
 
     def leave(self) -> MemberHeartbeat | None:
-        """Leave the group; return the heartbeat that reports it, or None for a non-member."""
+        """Leave the group. Return the heartbeat that reports it, or None for a non-member."""
         was = self.state
         self._forget()
         self.owned = self.target = NOWHERE
@@ -158,7 +158,7 @@ class Membership:
                 self.state = _S.JOINING
 
     def too_slow(self) -> MemberHeartbeat | None:
-        """Leave, since the application has not polled for too long; return the heartbeat."""
+        """Leave, since the application has not polled for too long. Return the heartbeat."""
         if not self.is_within:
             return None
         self._fence(may_have_place=True)
@@ -173,7 +173,7 @@ class Membership:
     # -- heartbeats
 
     def heartbeat(self) -> MemberHeartbeat | None:
-        """Return the next heartbeat, which then waits for its answer; None if none is due."""
+        """Return the next heartbeat, which then waits for its answer, or None if none is due."""
         if self.state not in SPEAKING:
             return None
         if self.state is _S.RELEASING:
@@ -201,7 +201,7 @@ class Membership:
 
     @property
     def _said_pattern(self) -> str | None:
-        """The pattern to report; an empty one removes an earlier pattern."""
+        """The pattern to report. An empty one removes an earlier pattern."""
         return "" if self.pattern is None and self._had_pattern else self.pattern
 
     def _going_on(self) -> MemberHeartbeat:
@@ -222,7 +222,7 @@ class Membership:
     def answered(
         self, heartbeat: MemberHeartbeat, epoch: int, interval_ms: int, assignment: Places | None
     ) -> None:
-        """Process the answer to a heartbeat; an `assignment` of None is unchanged."""
+        """Process the answer to a heartbeat. An `assignment` of None is unchanged."""
         if heartbeat is self._on_its_way and self.state is _S.LEAVING:
             self.epoch = max(self.epoch, epoch)  # the member has yet to commit
         if heartbeat is not self._on_its_way or self.state not in SPEAKING:

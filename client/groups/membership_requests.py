@@ -34,7 +34,7 @@ _HEARTBEATS_TELL = (
 
 
 class MembershipRequests(CoordinatorRequests):
-    """The requests of a member; `next_answer` returns after the next heartbeat was answered.
+    """The requests of a member. `next_answer` returns after the next heartbeat was answered.
 
     topic_ids: a function that returns the topic ids of the member's partitions.
     """
@@ -62,7 +62,7 @@ class MembershipRequests(CoordinatorRequests):
     async def heartbeat(
         self, heartbeat: MemberHeartbeat, limit_ms: int
     ) -> tuple[int, int, Places | None]:
-        """Send a heartbeat; return epoch, interval in ms and assignment, or raise its error."""
+        """Send a heartbeat. Return epoch, interval in ms and assignment, or raise its error."""
         connection = await self._coordinator()
         pattern = heartbeat.fields.get("subscribed_topic_regex")
         try:
@@ -92,7 +92,7 @@ class MembershipRequests(CoordinatorRequests):
         return error_for(code, words)
 
     async def leave(self, heartbeat: MemberHeartbeat) -> None:
-        """Leave the group if its coordinator can be reached; otherwise the session times out."""
+        """Leave the group if its coordinator can be reached. Otherwise the session times out."""
         try:
             await self.heartbeat(heartbeat, LEAVE_TIMEOUT_MS)
         except KafkaError:

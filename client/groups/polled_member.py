@@ -19,7 +19,7 @@ Requests = TypeVar("Requests", bound=CoordinatorRequests)
 
 
 class PolledMember(Generic[Requests]):
-    """A member; each protocol implements which work is due, and how the work is done."""
+    """A member. Each protocol implements which work is due, and how the work is done."""
 
     holding: Holding
     requests: Requests
@@ -31,7 +31,7 @@ class PolledMember(Generic[Requests]):
         self._polled_ms = now_ms()
 
     async def poll(self, deadline_ms: int) -> bool:
-        """Do work that is due; return False at the deadline.
+        """Do work that is due. Return False at the deadline.
 
         Raises the error that ended the membership. Partitions that stay assigned are read
         meanwhile.

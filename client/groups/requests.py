@@ -52,7 +52,7 @@ class GroupRequests(CoordinatorRequests):
             self.member_id = ""
 
     async def join(self, protocols: list[tuple[str, bytes]]) -> Any:
-        """Send JoinGroup; return the answer, even an error, when all members have joined."""
+        """Send JoinGroup. Return the answer, even an error, when all members have joined."""
         values = {
             "group_id": self.group_id,
             "session_timeout": self._settings.session_timeout_ms,
@@ -66,7 +66,7 @@ class GroupRequests(CoordinatorRequests):
         return await self._call(GroupRequest.JOIN.value, values, self._join_limit_ms)
 
     async def sync(self, protocol: str, assignments: Mapping[str, bytes]) -> Any:
-        """Send SyncGroup; return the answer when the leader has sent the assignments."""
+        """Send SyncGroup. Return the answer when the leader has sent the assignments."""
         values = {
             **self._now,
             "protocol_type": PROTOCOL_TYPE,
@@ -80,7 +80,7 @@ class GroupRequests(CoordinatorRequests):
         return self._settings.max_poll_interval_ms + JOIN_EXTRA_TIMEOUT_MS
 
     async def heartbeat(self, limit_ms: int) -> KafkaError | None:
-        """Send a heartbeat; return its error, or None."""
+        """Send a heartbeat. Return its error, or None."""
         try:
             answer = await self._call(GroupRequest.HEARTBEAT.value, self._now, limit_ms)
         except KafkaError as problem:
@@ -89,7 +89,7 @@ class GroupRequests(CoordinatorRequests):
         return error_about(code, self.group_id, "Read") if code else None
 
     async def leave(self) -> None:
-        """Leave the group if its coordinator can be reached; otherwise the session times out."""
+        """Leave the group if its coordinator can be reached. Otherwise the session times out."""
         if not self.member_id:
             return
         member = {"member_id": self.member_id, "reason": "the consumer is closing"}
@@ -103,7 +103,7 @@ class GroupRequests(CoordinatorRequests):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_itself: bool = False
     ) -> None:
-        """Commit offsets; raise CommitFailed if the group has removed this member.
+        """Commit offsets, or raise CommitFailed if the group has removed this member.
 
         by_itself: an automatic commit, which fails immediately for deleted topics.
         """

@@ -37,7 +37,7 @@ TAIL_OFFSETS = 1_000  # the first range of offsets that a start reads
 
 
 class OutboxRelay(ConnectionFlow):
-    """A relay; of two relays with one name, only the later one works."""
+    """A relay. Of two relays with one name, only the later one works."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class OutboxRelay(ConnectionFlow):
         self.is_idle = False  # the last batch was empty
 
     async def run(self, *, every_ms: int = EVERY_MS) -> None:
-        """Send batches until cancelled; after an error begin again from the start.
+        """Send batches until cancelled. After an error begin again from the start.
 
         Raises RelaySuperseded, OtherDatabase.
         """
@@ -99,7 +99,7 @@ class OutboxRelay(ConnectionFlow):
         await self._start(None)
 
     async def _start(self, latest: int | None) -> None:
-        """Start the relay; raise if there is a higher generation than `latest`.
+        """Start the relay, or raise if there is a higher generation than `latest`.
 
         latest: the highest generation of this relay.
         """
@@ -205,7 +205,7 @@ class OutboxRelay(ConnectionFlow):
         return offset + 1
 
     async def _last_sent(self) -> int:
-        """Return the number of the last sent batch, or 0; transactions of older relays have ended.
+        """Return the number of the last sent batch, or 0. Transactions of older relays have ended.
 
         The search begins near the end, because the newest segment, of up to a gigabyte or a week,
         is not compacted.

@@ -123,7 +123,7 @@ def read_generation(outbox: str) -> Script[int]:
 
 
 def _office(outbox: str) -> Script[tuple[int, str]]:
-    """Return generation and origin; NO_OFFICE if the table was created again."""
+    """Return generation and origin, or NO_OFFICE if the table was created again."""
     answer = yield Statement(f"SELECT generation, origin FROM {RELAYS} WHERE outbox = ?", (outbox,))
     generation, origin = answer.rows[0] if answer.rows else NO_OFFICE
     return int(generation), str(origin)
@@ -149,7 +149,7 @@ def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
 
 
 def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
-    """Clear the number of batches after this one, which were not sent; raise RelaySuperseded.
+    """Clear the number of batches after this one, which were not sent, or raise RelaySuperseded.
 
     The check prevents a relay that was suspended during its start from clearing the batch of its
     successor.
@@ -175,7 +175,7 @@ def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
 def next_batch(
     outbox: str, generation: int, batch: int, rows_max: int, bytes_max: int = BATCH_BYTES_MAX
 ) -> Script[list[Row]]:
-    """Number rows without a batch, and return them; raise RelaySuperseded.
+    """Number rows without a batch, and return them, or raise RelaySuperseded.
 
     Lengths are read first, because rows_max records of a megabyte each would need too much memory.
     """

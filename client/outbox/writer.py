@@ -53,7 +53,7 @@ class BlockingOutboxWriter(OutboxFlow):
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[BlockingOutboxWork]:
-        """Open an atomic block; DecisionInDoubt means that its outcome is unknown."""
+        """Open an atomic block. DecisionInDoubt means that its outcome is unknown."""
         with self._taken():
             drive(self._begin_block())
             try:
@@ -108,7 +108,7 @@ class OutboxWriter(OutboxFlow):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[OutboxWork]:
-        """Open an atomic block; DecisionInDoubt means that its outcome is unknown.
+        """Open an atomic block. DecisionInDoubt means that its outcome is unknown.
 
         A block that is cancelled at its end may count or not, and ends by itself.
         """

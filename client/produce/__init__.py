@@ -1,1 +1,1 @@
-"""Sending, from a record to its acknowledgement; begin with sender.py."""
+"""Sending, from a record to its acknowledgement. Begin with sender.py."""

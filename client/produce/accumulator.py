@@ -1,6 +1,6 @@
 """The unfinished records of a producer, with batches by partition, linger and retries.
 
-Pure; `now_ms` is monotonic. A partition has a queue of batches and a few batches in flight. To keep
+Pure. `now_ms` is monotonic. A partition has a queue of batches and a few batches in flight. To keep
 the order, a batch that must be sent again returns to its place. While that batch waits or is in
 flight again, no other batch of its partition is sent. Places are counted apart from sequence
 numbers, which restart at 0.
@@ -89,7 +89,7 @@ class Accumulator:
 
     @property
     def obstacle(self) -> KafkaError | None:
-        """Return the last error of a batch that is being retried; None without one."""
+        """Return the last error of a batch that is being retried, or None without one."""
         tried = (b for q in self._queues.values() for b in (*q.in_flight, *q.waiting))
         return next((b.problem for b in tried if b.problem is not None), None)
 
@@ -107,7 +107,7 @@ class Accumulator:
         timestamp: int,
         size_bytes: int,
     ) -> Delivery | None:
-        """Add a record of at most this size to the open batch; None if a new batch is needed."""
+        """Add a record of at most this size to the open batch, or None if a new batch is needed."""
         batch = self._open.get(where)
         if batch is None:
             return None

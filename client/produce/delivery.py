@@ -16,7 +16,7 @@ UNSEEN_MAX = 64
 
 
 class RecordMetadata(NamedTuple):
-    """The place of a written record; the offset is NO_OFFSET if unknown (acks=0).
+    """The place of a written record. The offset is NO_OFFSET if unknown (acks=0).
 
     timestamp: the broker's for a topic with LogAppendTime, else NO_TIMESTAMP.
     """
@@ -101,7 +101,7 @@ class Outcome:
             self._notify()
 
     def split(self, parts: tuple[tuple[int, "Outcome"], ...]) -> None:
-        """Let the parts of a split batch decide; `parts` are (index of first record, outcome)."""
+        """Let the parts of a split batch decide. `parts` are (index of first record, outcome)."""
         self._parts = parts
         listeners, self._listeners = self._listeners, []
         for index, listener in listeners:
@@ -129,7 +129,7 @@ class Delivery:
         return self._outcome.of(self._index)[0].is_decided
 
     def exception(self) -> Exception | None:
-        """Return why the record was not written, or None; raise InvalidStateError before."""
+        """Return why the record was not written, or None, or raise InvalidStateError before."""
         outcome = self._outcome.of(self._index)[0]
         if not outcome.is_decided:
             raise asyncio.InvalidStateError("the record is not decided yet")
@@ -137,7 +137,7 @@ class Delivery:
         return outcome.problem
 
     def result(self) -> RecordMetadata:
-        """Return the record's place; raise its error, or InvalidStateError if undecided."""
+        """Return the record's place, or raise its error, or InvalidStateError if undecided."""
         outcome, index = self._outcome.of(self._index)
         base = outcome.base
         if base is None:
@@ -182,7 +182,7 @@ class UnseenFailures:
             self._failed.append(outcome)
 
     def take(self) -> Exception | None:
-        """Return the first unread failure; mark all of them as read."""
+        """Return the first unread failure. Mark all of them as read."""
         unseen = [outcome for outcome in self._failed if not outcome.is_seen]
         self._failed.clear()
         for outcome in unseen:
@@ -225,7 +225,7 @@ class Deliveries:
         return problem
 
     def result(self) -> list[RecordRange]:
-        """Return the records' places; raise the first error, or InvalidStateError if undecided."""
+        """Return the records' places. Raises the first error, or InvalidStateError if undecided."""
         problem = self.exception()
         if problem is not None:
             raise problem

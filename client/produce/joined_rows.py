@@ -1,4 +1,4 @@
-"""Encodes records from Arrow arrays with Arrow's kernels; the bytes equal those of `Rows`.
+"""Encodes records from Arrow arrays with Arrow's kernels. The bytes equal those of `Rows`.
 
 The interpreter's steps for each record are the largest cost on the way to a broker. Arrow joins
 binary columns row by row into one buffer. Therefore one call produces the records of a batch, with
@@ -37,7 +37,7 @@ def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
 
 
 def as_wall_ms(timestamps: Any) -> Any:
-    """Return timestamps as int64; raise TypeError unless they are whole numbers.
+    """Return timestamps as int64, or raise TypeError unless they are whole numbers.
 
     Dates are refused, since dates have other units.
     """
@@ -81,7 +81,7 @@ _varints = cache(_Varints)  # one for the process
 
 
 class JoinedRows(SizedRows):
-    """Records of one partition; keys and values are arrays for which `can_join` is true.
+    """Records of one partition. Keys and values are arrays for which `can_join` is true.
 
     headers, timestamps: as for `Rows`, but numpy timestamps are accepted. Raises ValueError for
     columns of different lengths.
@@ -138,7 +138,7 @@ class JoinedRows(SizedRows):
         return int(self._sizes.max())
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
-        """Encode rows as `Rows.encode` does; the bytes are a memoryview."""
+        """Encode rows as `Rows.encode` does. The bytes are a memoryview."""
         known, scalar, last = self._known, self._arrow.scalar, at + count
         places = slice(place, place + count)
         inner = self._sizes[at:last] + known.place_bytes[places] + len(ATTRIBUTES)

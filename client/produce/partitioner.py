@@ -66,7 +66,7 @@ class KeyPartitions(dict[bytes, int]):
         return partition
 
     def of_many(self, keys: Sequence[bytes | None]) -> list[int]:
-        """Return the partition of each key; ANYWHERE for null."""
+        """Return the partition of each key, which is ANYWHERE for null."""
         numpy = vector_library()
         if numpy is None or len(keys) < WORTH_IT:
             return [ANYWHERE if key is None else self[bytes(key)] for key in keys]
@@ -112,7 +112,7 @@ class StickyPartitioner:
         self._current, self._bytes, self._bytes_max = start, 0, bytes_max
 
     def choose(self, size_bytes: int, partitions: int, led: Sequence[int] = ()) -> int:
-        """Return the partition of a record; `led` are the partitions with a leader, if known."""
+        """Return the partition of a record. `led` are the partitions with a leader, if known."""
         if self._bytes >= self._bytes_max:
             self._current, self._bytes = self._current + 1, 0
         self.took(size_bytes)
@@ -123,7 +123,7 @@ class StickyPartitioner:
     def choose_many(
         self, sizes: Iterable[int], partitions: int, led: Sequence[int] = ()
     ) -> Iterator[tuple[int, int]]:
-        """Choose for many records as `choose` does; yield (count, partition) for each run."""
+        """Choose for many records as `choose` does. Yield (count, partition) for each run."""
         edges = list(accumulate(sizes, initial=0))
         at, last = 0, len(edges) - 1
         while at < last:

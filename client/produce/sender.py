@@ -47,7 +47,7 @@ TAKES_PARTITIONS = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANS
 
 
 class Sender:
-    """The loop that sends the batches of the accumulator; `session` is for transactions."""
+    """The loop that sends the batches of the accumulator. `session` is for transactions."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Sender:
         self._adding: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the loop unless it runs; raise the error that ended the loop."""
+        """Start the loop unless it runs, or raise the error that ended the loop."""
         if self._loop is None:
             self._loop = asyncio.create_task(self._run())
         elif self._loop.done() and self._identity.problem is not None:
@@ -100,7 +100,7 @@ class Sender:
             waiter.cancel()
 
     async def abandon(self, problem: KafkaError) -> bool:
-        """Fail all batches immediately; return whether some of them had been sent."""
+        """Fail all batches immediately. Return whether some of them had been sent."""
         were_on_their_way = self._batches.has_in_flight
         for batch in self._batches.take_all():
             were_on_their_way |= batch.attempts > 1

@@ -41,7 +41,7 @@ class KnownTopic:
             self.by_key = KeyPartitions(self.count)
 
     def stick(self, sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Choose for records without keys; yield (count, partition) for each run."""
+        """Choose for records without keys. Yield (count, partition) for each run."""
         return self.sticky.choose_many(sizes, self.count, self.led)
 
 
@@ -72,7 +72,7 @@ class TopicLookup:
         return found
 
     async def until_known(self, topic: str) -> None:
-        """Return when the topic is in the view; raise the topic's error after max.block.ms."""
+        """Return when the topic is in the view, or raise the topic's error after max.block.ms."""
         since_ms, looked_ms = self._missing.get(topic, (LONG_AGO_MS, LONG_AGO_MS))
         is_missing = now_ms() - since_ms < self._settings.metadata_max_age_ms
         if is_missing and now_ms() - looked_ms < LOOK_AGAIN_MS:

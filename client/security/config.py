@@ -101,7 +101,7 @@ class SecurityConfig:
 
 
 def security_config(settings: Any) -> SecurityConfig | None:
-    """Return the configuration, or None for PLAINTEXT; raise ValueError without secrets in it."""
+    """Return the configuration, or None for PLAINTEXT. Raises ValueError without secrets in it."""
     protocol = settings.security_protocol
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     for names, is_used, other in (

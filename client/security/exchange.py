@@ -31,7 +31,7 @@ class Mechanism(Protocol):
     def start(self) -> bytes: ...
 
     def respond(self, challenge: bytes) -> bytes | Derive | None:
-        """Return the next message, or a value to derive first; return None at the end."""
+        """Return the next message, or a value to derive first. Return None at the end."""
         ...
 
 
@@ -65,7 +65,7 @@ Exchange = Generator[Ask | Derive, Any, int]
 
 
 def sasl_exchange(mechanism: Mechanism, broker: str, who: str) -> Exchange:
-    """Yield `Ask` (send its answer) and `Derive` (send the bytes); return the lifetime in ms.
+    """Yield `Ask` (send its answer) and `Derive` (send the bytes). Return the lifetime in ms.
 
     With a lifetime of 0 the session lasts as long as the connection. `broker` and `who` are for
     messages. Raises SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState, which are

@@ -44,7 +44,7 @@ ALLOWED: Mapping[OAuthState, frozenset[OAuthState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An access token; `expires_s` is in wall-clock seconds, None if unknown."""
+    """An access token. `expires_s` is in wall-clock seconds, None if unknown."""
 
     value: Secret
     expires_s: float | None = None
@@ -75,7 +75,7 @@ class OauthbearerClient:
         return f"n,,{SEPARATOR}{parts}{SEPARATOR}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """Return None at the end; return %x01 after a refusal, and keep the reason in `refusal`."""
+        """Return None at the end. Return %x01 after a refusal, and keep the reason in `refusal`."""
         if self.state is OAuthState.REFUSED:
             self._move(OAuthState.FAILED)
             raise SaslAuthenticationFailed(f"{NAME}: {self.refusal}")
@@ -109,7 +109,7 @@ def _refusal(challenge: bytes) -> str:
 
 
 def check_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return extensions as pairs; raise ValueError for an invalid one (RFC 7628, 3.1)."""
+    """Return extensions as pairs, or raise ValueError for an invalid one (RFC 7628, 3.1)."""
     for name, value in extensions.items():
         if name == "auth" or not EXTENSION_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a SASL extension: letters only, not auth")
@@ -119,7 +119,7 @@ def check_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], ..
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the expiry of a JWT in wall-clock seconds; None for other tokens or no expiry.
+    """Return the expiry of a JWT in wall-clock seconds, or None for other tokens or no expiry.
 
     No signature is verified, because the brokers do that. The client only needs a new token in
     time.

@@ -67,7 +67,7 @@ class Derive:
 
 
 class ScramClient:
-    """One conversation; `nonce` is printable, without commas, and never used before."""
+    """One conversation. `nonce` is printable, without commas, and never used before."""
 
     def __init__(
         self, mechanism: str, username: str, password: Secret, nonce: str, *, hash_name: str = ""
@@ -84,7 +84,7 @@ class ScramClient:
         return HEADER + self._first_bare
 
     def respond(self, challenge: bytes) -> Derive | None:
-        """Return the value to derive after server-first; None after server-final.
+        """Return the value to derive after server-first, or None after server-final.
 
         Raises SaslAuthenticationFailed if the server does not prove that it knows the password, or
         violates the protocol.

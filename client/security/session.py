@@ -52,7 +52,7 @@ class Security:
 
     @classmethod
     def of(cls, settings: Any) -> "Security | None":
-        """Return the security of a client's settings, or None for plain text; raise ValueError."""
+        """Return the security of a client's settings, or None for plain text. Raises ValueError."""
         config = security_config(settings)
         return None if config is None else cls(config)
 
@@ -68,7 +68,7 @@ class Security:
         return f"{'client id' if sasl.tokens else 'user'} {sasl.username}"
 
     async def tls_options(self, host: str) -> dict[str, Any]:
-        """Return options of `loop.create_connection`; raise ValueError for an unusable file."""
+        """Return options of `loop.create_connection`, or raise ValueError for an unusable file."""
         if self.config.tls is None:
             return {}
         async with self._lock:
@@ -86,7 +86,7 @@ class Security:
         return session
 
     async def authenticate(self, connection: Asking) -> int:
-        """Run the exchange; return the session's lifetime in ms (0 for unlimited)."""
+        """Run the exchange. Return the session's lifetime in ms (0 for unlimited)."""
         sasl = self.config.sasl
         assert sasl is not None
         token: Token | None = None
@@ -146,7 +146,7 @@ class SaslSession:
             self._renew_s = began_s + part * lifetime_ms / 1000
 
     async def renew_if_due(self) -> None:
-        """Authenticate again if due; on an error close the connection and raise."""
+        """Authenticate again if due. On an error close the connection and raise."""
         if self._renewing is None:
             if self._renew_s is None or time.monotonic() < self._renew_s:
                 return

@@ -39,7 +39,7 @@ OF_OUR_CERTIFICATE = (
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return a context for clients; raise ValueError that names an unusable file or text."""
+    """Return a context for clients, or raise ValueError that names an unusable file or text."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     chosen = sorted(VERSIONS[version] for version in config.versions)
     context.minimum_version, context.maximum_version = chosen[0], chosen[-1]
@@ -53,7 +53,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def https_context(ca_file: str | None) -> ssl.SSLContext:
-    """Return a context for the token endpoint; raise ValueError as `make_context` does."""
+    """Return a context for the token endpoint, or raise ValueError as `make_context` does."""
     try:
         return make_context(TlsConfig(ca_file=ca_file))
     except ValueError as problem:

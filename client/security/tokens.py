@@ -89,7 +89,7 @@ class TokenSource:
         return self._token
 
     def invalidate(self, token: Token) -> None:
-        """Drop a token that a broker refused; the next connection requests another token."""
+        """Drop a token that a broker refused. The next connection requests another token."""
         if self._token is token:
             self._token = None
 
@@ -113,7 +113,7 @@ class TokenSource:
 
 
 def given_token(given: Any) -> Token:
-    """Return a provider's result as a token; raise SaslAuthenticationFailed for an invalid one."""
+    """Return a provider's result as a token. Raises SaslAuthenticationFailed for an invalid one."""
     expires_s: Any = None
     if isinstance(given, tuple):
         pair = cast(tuple[Any, ...], given)

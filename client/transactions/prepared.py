@@ -26,7 +26,7 @@ TOKEN = re.compile(rf"{FORM}:([^:]*):(-?[0-9]+):(-?[0-9]+):([12])(e?)")
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A token, whose text is `str()`; `is_empty` means that the transaction has no records.
+    """A token, whose text is `str()`. `is_empty` means that the transaction has no records.
 
     A transaction without records needs no end.
     """
@@ -44,7 +44,7 @@ class PreparedTransaction:
 
     @classmethod
     def parse(cls, text: str) -> "PreparedTransaction":
-        """Return the token of a text; raise ValueError."""
+        """Return the token of a text, or raise ValueError."""
         found = TOKEN.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no token of a prepared transaction")
@@ -60,7 +60,7 @@ async def complete(
     timeout_ms: int = 60_000,
     request_timeout_ms: int = 10_000,
 ) -> None:
-    """Commit or abort a prepared transaction; return when the decision is durable.
+    """Commit or abort a prepared transaction. Return when the decision is durable.
 
     cluster: a view, a bootstrap list, or a configuration, as for `Admin`. Raises InvalidTxnState,
     ProducerFenced or InvalidProducerIdMapping if the transaction was ended in the other way or

@@ -55,7 +55,7 @@ ALLOWED: Mapping[ProducerState, frozenset[ProducerState]] = {
 
 
 class Call(Enum):
-    """The calls of a transactional producer; the value is the method's name."""
+    """The calls of a transactional producer. The value is the method's name."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"
@@ -90,7 +90,7 @@ class ProducerIdentity:
         self._next: dict[TopicPartition, int] = {}
 
     def move_to(self, state: ProducerState, problem: Exception | None = None) -> None:
-        """Change the state; raise AssertionError for a transition that the table lacks."""
+        """Change the state, or raise AssertionError for a transition that the table lacks."""
         assert state in ALLOWED[self.state], f"{self.state.name} -> {state.name}"
         self.state, self.problem = state, problem
 

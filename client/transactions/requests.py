@@ -48,7 +48,7 @@ KEEPING_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The answer to InitProducerId; `ongoing` is (id, epoch) of a kept prepared transaction."""
+    """The answer to InitProducerId. `ongoing` is (id, epoch) of a kept prepared transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -56,7 +56,7 @@ class Session:
 
 
 class TransactionRequests:
-    """The requests of a transactional id; the caller closes the view."""
+    """The requests of a transactional id. The caller closes the view."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class TransactionRequests:
         enables_prepare: bool = False,
         keeps_prepared: bool = False,
     ) -> Session:
-        """Return an id and epoch; with `current`, a higher epoch of the same id (KIP-360)."""
+        """Return an id and epoch, with `current` a higher epoch of the same id (KIP-360)."""
         values: dict[str, Any] = {
             "transactional_id": self.transactional_id,
             "transaction_timeout": transaction_timeout_ms,
@@ -193,7 +193,7 @@ class TransactionRequests:
     async def end(
         self, producer: Identity, deadline_ms: int, *, is_commit: bool, is_v2: bool
     ) -> Identity:
-        """Commit or abort; return (id, epoch) of the next transaction.
+        """Commit or abort. Return (id, epoch) of the next transaction.
 
         A repeated request is harmless.
         """

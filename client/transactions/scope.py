@@ -38,7 +38,7 @@ class TransactionScope:
         self._asked: tuple[TopicPartition, ...] = ()
 
     def want(self, partition: TopicPartition) -> bool:
-        """Note that a record for a partition is coming; return True for the first record."""
+        """Note that a record for a partition is coming. Return True for the first record."""
         if partition in self._added or partition in self._unadded or partition in self._asked:
             return False
         (self._added if self.is_v2 else self._unadded).add(partition)

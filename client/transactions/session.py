@@ -38,7 +38,7 @@ class Sending(Protocol):
         """Return when every batch is decided."""
 
     async def abandon(self, problem: KafkaError) -> bool:
-        """Fail all batches; return whether some of them had been sent."""
+        """Fail all batches. Return whether some of them had been sent."""
         ...
 
 
@@ -73,7 +73,7 @@ class TransactionSession:
         return state in (_S.ABORTABLE_ERROR, _S.ABORTING_TRANSACTION)
 
     async def init(self, *, keep_prepared: bool) -> PreparedTransaction | None:
-        """Take the transactional id over; return a prepared transaction that was kept."""
+        """Take the transactional id over. Return a prepared transaction that was kept."""
         self.identity.require(Call.INIT)
         self.identity.move_to(_S.INITIALIZING)
         session = await self._new_epoch(otherwise=_S.UNINITIALIZED, keeps_prepared=keep_prepared)
@@ -105,7 +105,7 @@ class TransactionSession:
             )
 
     def want(self, topic: str, partition: int) -> None:
-        """Add the partition of a record; raise if no transaction is open for it."""
+        """Add the partition of a record, or raise if no transaction is open for it."""
         self._open_scope(Call.SEND).want((topic, partition))
 
     def _open_scope(self, call: Call) -> TransactionScope:
@@ -116,7 +116,7 @@ class TransactionSession:
         return self.scope
 
     async def add_wanted(self) -> None:
-        """Add the partitions of `want` to the transaction, under V1; a failure sets the state."""
+        """Add the partitions of `want` to the transaction, under V1. A failure sets the state."""
         scope = self.scope
         if scope is None or not scope.has_unadded:
             return  # the transaction was over before this began
@@ -183,7 +183,7 @@ class TransactionSession:
             raise
 
     async def prepare(self, sending: Sending, *, may_time_out: bool = False) -> PreparedTransaction:
-        """Flush, and return the transaction's token; the transaction accepts no more records."""
+        """Flush, and return the transaction's token. The transaction accepts no more records."""
         self.identity.require(Call.PREPARE)
         if not (may_time_out or self._settings.transaction_two_phase_commit_enable):
             raise IllegalProducerState(
@@ -208,7 +208,7 @@ class TransactionSession:
         )
 
     async def commit(self, sending: Sending) -> None:
-        """Flush and commit; raise the reason if the commit fails.
+        """Flush and commit, or raise the reason if the commit fails.
 
         A deadline leaves the state COMMITTING_TRANSACTION.
         """
@@ -225,7 +225,7 @@ class TransactionSession:
         self._over()
 
     async def abort(self, sending: Sending) -> None:
-        """Abort; raise the reason if the abort fails.
+        """Abort, or raise the reason if the abort fails.
 
         After a deadline the abort may be repeated.
         """
@@ -300,7 +300,7 @@ class TransactionSession:
         self.identity.renew(*following)
 
     async def _tracked(self, request: Awaitable[T]) -> T:
-        """Await a request; a lost answer makes the transaction uncertain."""
+        """Await a request. A lost answer makes the transaction uncertain."""
         before = self.requests.lost_answers
         try:
             return await request
@@ -315,7 +315,7 @@ class TransactionSession:
         current: Identity = (-1, -1),
         keeps_prepared: bool = False,
     ) -> Session:
-        """Call InitProducerId; the state becomes READY, or `otherwise` after a failure.
+        """Call InitProducerId. The state becomes READY, or `otherwise` after a failure.
 
         current: the id to keep.
         """

@@ -74,7 +74,7 @@ class PoolOfWriters:
         acquire_timeout_ms: int = ACQUIRE_TIMEOUT_MS,
         **options: Any,
     ) -> None:
-        """Create a pool; `connect` opens a connection for each writer.
+        """Create a pool. `connect` opens a connection for each writer.
 
         options: the options of `DualWriter`.
         """

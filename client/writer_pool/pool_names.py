@@ -26,7 +26,7 @@ class NoWriterFree(KafkaError):
 
 
 class WriterHolder(Protocol):
-    """A task or a thread that holds a writer; `str` names the holder.
+    """A task or a thread that holds a writer. `str` names the holder.
 
     The task that enters a block may differ from the task that runs it (asyncio.wait_for, an
     executor), and from the task of the last use (asyncio.gather). Therefore a holder is dead only
@@ -43,7 +43,7 @@ class WriterHolder(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A name of the pool; `writer` is None if the writer has to be started."""
+    """A name of the pool. `writer` is None if the writer has to be started."""
 
     name: str
     writer: Any = None
@@ -55,14 +55,14 @@ class Slot:
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """A request for a writer; `wake` is called when the request may be next."""
+    """A request for a writer. `wake` is called when the request may be next."""
 
     holder: WriterHolder
     wake: Callable[[], object] = field(default=lambda: None)
 
 
 class PoolNames:
-    """The names of a pool; the caller serializes the calls."""
+    """The names of a pool. The caller serializes the calls."""
 
     def __init__(self, prefix: str, size: int) -> None:
         if not 1 <= size <= SIZE_MAX:
@@ -84,7 +84,7 @@ class PoolNames:
         return next(iter(self._waiting), None) is ticket
 
     def take(self, ticket: Ticket, now_s: float) -> Slot | None:
-        """Return a writer if the ticket is first and a writer is free; raise WriterSuperseded."""
+        """Return a writer if the ticket is first and a writer is free. Raises WriterSuperseded."""
         if not self.is_next(ticket):
             return None
         slot = self._free.popleft() if self._free else self._orphan()

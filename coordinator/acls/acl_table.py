@@ -102,7 +102,7 @@ class AclTable:
         return iter(self._bindings)
 
     def add(self, binding: AclBinding) -> bool:
-        """Add an ACL; return False if it already exists."""
+        """Add an ACL. Return False if it already exists."""
         if binding in self._bindings:
             return False
         self.generation = object()
@@ -116,7 +116,7 @@ class AclTable:
         return True
 
     def remove(self, binding: AclBinding) -> bool:
-        """Remove an ACL; return False if it does not exist."""
+        """Remove an ACL. Return False if it does not exist."""
         if binding not in self._bindings:
             return False
         self.generation = object()
@@ -146,7 +146,7 @@ class AclTable:
         return found
 
     def discarding(self) -> Steps[None]:
-        """Free all ACLs in slices; the table must not be read afterwards."""
+        """Free all ACLs in slices. The table must not be read afterwards."""
         counter = StepCounter()
         while self._bindings:
             self.remove(next(reversed(self._bindings)))
@@ -156,7 +156,7 @@ class AclTable:
     def decide(
         self, principals: Sequence[str], host: str, operation: int, resource_type: int, name: str
     ) -> bool | None:
-        """Return whether one of the principals may perform the operation; None if no ACL matches.
+        """Return whether a principal may perform the operation, or None if no ACL matches.
 
         A matching DENY takes precedence. Without a DENY one matching ALLOW is enough.
         """
@@ -193,7 +193,7 @@ class AclTable:
     ) -> Steps[bool]:
         """Return whether the operation may be allowed on some resource of this type.
 
-        An ALLOW counts unless a DENY covers its whole pattern (KIP-679); implied operations do not
+        An ALLOW counts unless a DENY covers its whole pattern (KIP-679). Implied operations do not
         count. Prefixes are compared by characters, as in Kafka.
         """
         allowing, denying = _ALLOWING_ANY[operation], _DENYING[operation]

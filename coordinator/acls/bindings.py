@@ -21,7 +21,7 @@ _PERMISSIONS = frozenset({AclPermission.DENY, AclPermission.ALLOW})
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
-    """One ACL, with the numbers of `wire.acls`; the principal is TYPE:NAME."""
+    """One ACL, with the numbers of `wire.acls`. The principal is TYPE:NAME."""
 
     resource_type: int
     pattern_type: int

@@ -1,1 +1,1 @@
-"""The duties of the leader of the metadata group; the shell is node/controller."""
+"""The duties of the leader of the metadata group. The shell is node/controller."""

@@ -111,7 +111,7 @@ class _Session:
 
 
 class Controller:
-    """The duties of the metadata leader; active only between `elected` and `resigned`."""
+    """The duties of the metadata leader, active only between `elected` and `resigned`."""
 
     def __init__(self, state: ClusterTables, settings: ControllerSettings) -> None:
         self._state = state
@@ -125,7 +125,7 @@ class Controller:
         self._next_rebalance_ms = 0
 
     def elected(self, now_ms: int, term: int) -> None:
-        """Begin a term as leader; all session timeouts start again."""
+        """Begin a term as leader. All session timeouts start again."""
         self._leads, self._term = True, term
         self._sessions.clear()
         self._under_way.clear()
@@ -139,7 +139,7 @@ class Controller:
         self._under_way.clear()
 
     def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatReply:
-        """Record a heartbeat; its requests are due at the next tick."""
+        """Record a heartbeat. Its requests are due at the next tick."""
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(heartbeat.node_id)
         if broker is None:
@@ -177,7 +177,7 @@ class Controller:
             session.link_is_down = False
 
     def tick(self, now_ms: int) -> list[Command]:
-        """Return the commands that are due; call it often, and after each event."""
+        """Return the commands that are due. Call it often, and after each event."""
         self._advance_clock(now_ms)
         if not self._leads:
             return []
@@ -192,7 +192,7 @@ class Controller:
         return due
 
     def settled(self, command: Command, result: Result | None) -> None:
-        """Record the result of a command of `tick`; None stands for a lost or unknown result."""
+        """Record the result of a command of `tick`. None stands for a lost or unknown result."""
         for key, under_way in list(self._under_way.items()):
             if under_way is command:
                 del self._under_way[key]

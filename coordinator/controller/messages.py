@@ -62,7 +62,7 @@ class ReplyStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControllerReply:
-    """The envelope of every answer of a controller; leader_id is -1 without a known leader."""
+    """The envelope of every answer of a controller. `leader_id` is -1 without a known leader."""
 
     status: int
     payload: bytes = b""

@@ -149,7 +149,7 @@ class ClassicGroup:
     # -- members
 
     def add(self, member: Member, protocol_type: str, ticket: object | None = None) -> None:
-        """Add a member; with a ticket its JoinGroup waits."""
+        """Add a member. With a ticket its JoinGroup waits."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -174,7 +174,7 @@ class ClassicGroup:
             self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, pending or not; an unknown id is ignored."""
+        """Remove a member, pending or not. An unknown id is ignored."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member.protocols, -1)
@@ -211,7 +211,7 @@ class ClassicGroup:
             self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def replace_static(self, instance_id: str, new_member_id: str, turn: Turn) -> Member:
-        """Replace a static member by its new incarnation; the old member id is fenced."""
+        """Replace a static member by its new incarnation. The old member id is fenced."""
         old = self.members.pop(self.static_members[instance_id])
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(old, JoinAnswer(error=fenced, member_id=old.member_id), turn)
@@ -229,7 +229,7 @@ class ClassicGroup:
         return new
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """Return the member that a request names; raise UnknownMemberId or FencedInstanceId."""
+        """Return the member that a request names, or raise UnknownMemberId or FencedInstanceId."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is None:
@@ -254,7 +254,7 @@ class ClassicGroup:
     # -- requests that wait
 
     def wait_for_join(self, member: Member, ticket: object | None) -> None:
-        """Let a JoinGroup wait; a ticket of None ends the wait."""
+        """Let a JoinGroup wait. A ticket of None ends the wait."""
         self.awaiting_join_count += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 
@@ -266,7 +266,7 @@ class ClassicGroup:
 
     @staticmethod
     def answer_sync(member: Member, answer: SyncAnswer, turn: Turn) -> bool:
-        """Answer the waiting SyncGroup of the member; return False if there is none."""
+        """Answer the waiting SyncGroup of the member. Return False if there is none."""
         if member.sync_ticket is None:
             return False
         turn.answer(member.sync_ticket, answer)
@@ -274,7 +274,7 @@ class ClassicGroup:
         return True
 
     def generation_for(self, member: Member, *, skip_assignment: bool = False) -> JoinAnswer:
-        """Return the JoinGroup answer with this generation; only the leader gets all members."""
+        """Return the JoinGroup answer with this generation. Only the leader gets all members."""
         is_leader = member.member_id == self.leader_id
         return JoinAnswer(
             member_id=member.member_id,

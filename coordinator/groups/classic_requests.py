@@ -32,7 +32,7 @@ class ClassicRequests:
         self._join_classic = join_classic
 
     def join(self, group: ConsumerGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-        """Handle JoinGroup; the following SyncGroup returns the partitions to own."""
+        """Handle JoinGroup. The following SyncGroup returns the partitions to own."""
         try:
             self._join(group, request, ticket, turn)
         except KafkaError as error:
@@ -73,7 +73,7 @@ class ClassicRequests:
         return self._consumers.begin_long_work(group, decision, turn)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """Handle SyncGroup; answer with the member's partitions when they are committed."""
+        """Handle SyncGroup. Answer with the member's partitions when they are committed."""
         try:
             assignment = classic_members.sync(group, request, turn.topics.by_name)
         except KafkaError as error:
@@ -101,7 +101,7 @@ class ClassicRequests:
         generation: int,
         turn: Turn,
     ) -> None:
-        """Handle Heartbeat; raise the KafkaError of its answer."""
+        """Handle Heartbeat, or raise the KafkaError of its answer."""
         classic_members.check_member(group, member_id, instance_id, generation)
         expect_classic_heartbeat(group, member_id, turn)
         if classic_members.must_rejoin(group, member_id):

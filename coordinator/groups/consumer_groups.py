@@ -75,7 +75,7 @@ class Former(NamedTuple):
 
 
 class ConsumerGroups:
-    """The consumer groups of a table; `remove` removes a group of any type."""
+    """The consumer groups of a table. `remove` removes a group of any type."""
 
     def __init__(self, groups: dict[str, Group], remove: Remove, held: HeldMetadata) -> None:
         self._groups = groups
@@ -145,7 +145,7 @@ class ConsumerGroups:
         )
 
     def heartbeat(self, request: ConsumerHeartbeat, ticket: object, turn: Turn) -> None:
-        """Handle ConsumerGroupHeartbeat; raise the KafkaError of its answer."""
+        """Handle ConsumerGroupHeartbeat, or raise the KafkaError of its answer."""
         group, former = self._group_for(request, turn)
         if request.member_epoch in (LEAVES, LEAVES_FOR_NOW):
             return self._leave(group, request, ticket, turn)
@@ -191,7 +191,7 @@ class ConsumerGroups:
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember], ticket: object, turn: Turn
     ) -> None:
-        """Handle LeaveGroup, which removes the members immediately; raise GroupIdNotFound."""
+        """Handle LeaveGroup, which removes the members immediately, or raise GroupIdNotFound."""
         group = self.find(group_id)
         errors, gone = expelled(group, leaving)
 
@@ -250,7 +250,7 @@ class ConsumerGroups:
             )
 
     def find(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group; raise GroupIdNotFound, also for a classic group."""
+        """Return a consumer group, or raise GroupIdNotFound, also for a classic group."""
         group = self._groups.get(group_id)
         if group is None:
             raise GroupIdNotFound(f"Group {group_id} not found.")
@@ -319,7 +319,7 @@ class ConsumerGroups:
     def _remove_members(
         self, group: ConsumerGroup, member_ids: Sequence[str], settled: Settled, turn: Turn
     ) -> None:
-        """Remove members; the group becomes a classic group if only classic members remain."""
+        """Remove members. The group becomes a classic group if only classic members remain."""
 
         def remove(now: Turn) -> None:
             self.append(group, removing(group, member_ids, now.topics.by_name), settled, now)

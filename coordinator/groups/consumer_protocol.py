@@ -24,7 +24,7 @@ class EveryTopic:
 
 
 def subscribed_topics(metadata: bytes, topics: set[str], counter: StepCounter) -> Steps[bool]:
-    """Add the topics of a subscription to `topics`; return False if the bytes are invalid."""
+    """Add the topics of a subscription to `topics`. Return False if the bytes are invalid."""
     try:
         (count,) = _COUNT.unpack_from(metadata, _COUNT_AT)
         position = _COUNT_AT + _COUNT.size

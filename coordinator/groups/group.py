@@ -70,7 +70,7 @@ class Group(Protocol):
         ...
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Check the member that fetches offsets; raise the KafkaError of the answer."""
+        """Check the member that fetches offsets, or raise the KafkaError of the answer."""
         ...
 
     def check_offset_delete(self) -> None:

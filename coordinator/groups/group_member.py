@@ -37,7 +37,7 @@ def pending_member_bytes(member_id: str) -> int:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Member:
-    """A member of a classic group; a static member has a `group_instance_id` (KIP-345).
+    """A member of a classic group. A static member has a `group_instance_id` (KIP-345).
 
     Its tickets stand for the JoinGroup and the SyncGroup that wait for their answers. `is_new` is
     set until the member gets its id with a first generation.

@@ -17,7 +17,7 @@ Protocols = tuple[tuple[str, bytes], ...]  # names and metadata, in the member's
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """The request JoinGroup; `new_member_id` is the id for a member without one.
+    """The request JoinGroup. `new_member_id` is the id for a member without one.
 
     `requires_member_id` (from version 4 on, KIP-394) means that a new dynamic member first gets its
     id. `can_skip_assignment` (version 9, KIP-814) means that the leader understands
@@ -50,7 +50,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """The answer of JoinGroup; `members` is filled only for the group leader."""
+    """The answer of JoinGroup. `members` is filled only for the group leader."""
 
     error: int = ErrorCode.NONE
     member_id: str = NO_MEMBER
@@ -64,7 +64,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """The request SyncGroup; `assignments` by member id are sent only by the group leader."""
+    """The request SyncGroup. `assignments` by member id are sent only by the group leader."""
 
     group_id: str
     member_id: str

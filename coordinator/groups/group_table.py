@@ -56,7 +56,7 @@ class GroupTable:
     # -- the log
 
     def replay(self, group_id: str, value: GroupValue | None) -> None:
-        """Apply a record while loading; None is a tombstone."""
+        """Apply a record while loading. None is a tombstone."""
         before = self.classic(group_id)
         if before is not None:
             del self.groups[group_id]
@@ -83,7 +83,7 @@ class GroupTable:
             release(group, turn, error)
 
     def attempt(self, group_id: str, turn: Turn, action: Callable[[], object]) -> None:
-        """Run an action on one group; an unexpected error ends only that group."""
+        """Run an action on one group. An unexpected error ends only that group."""
         try:
             action()
         except Exception as error:
@@ -104,7 +104,7 @@ class GroupTable:
     # -- requests
 
     def join(self, request: JoinRequest, ticket: object, turn: Turn) -> None:
-        """Handle JoinGroup; the first member without an id creates a group."""
+        """Handle JoinGroup. The first member without an id creates a group."""
         before = self.groups.get(request.group_id)
         if isinstance(before, ConsumerGroup):
             if before.members:
@@ -131,7 +131,7 @@ class GroupTable:
         turn.store(request.group_id, empty, lambda error, later: None)
 
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """Handle SyncGroup; the ticket is answered in this turn or a later one."""
+        """Handle SyncGroup. The ticket is answered in this turn or a later one."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.sync(group, request, ticket, turn)
@@ -147,7 +147,7 @@ class GroupTable:
         generation: int,
         turn: Turn,
     ) -> None:
-        """Handle Heartbeat; raise the KafkaError of its answer."""
+        """Handle Heartbeat, or raise the KafkaError of its answer."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.heartbeat(group, member_id, instance_id, generation, turn)
@@ -156,7 +156,7 @@ class GroupTable:
         heartbeat(group, member_id, instance_id, generation, turn)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
-        """Handle LeaveGroup; return an ErrorCode for each member.
+        """Handle LeaveGroup. Return an ErrorCode for each member.
 
         Raises CoordinatorNotAvailable.
         """
@@ -177,14 +177,14 @@ class GroupTable:
                 expect_heartbeat(group, member, turn)
 
     def find(self, group_id: str) -> Group:
-        """Return the group; raise GroupIdNotFound."""
+        """Return the group, or raise GroupIdNotFound."""
         group = self.groups.get(group_id)
         if group is None:
             raise GroupIdNotFound(f"Group {group_id} not found.")
         return group
 
     def find_classic(self, group_id: str) -> ClassicGroup:
-        """Return the classic group; raise GroupIdNotFound."""
+        """Return the classic group, or raise GroupIdNotFound."""
         group = self.find(group_id)
         if not isinstance(group, ClassicGroup):
             raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
@@ -230,7 +230,7 @@ class GroupTable:
     # -- deadlines
 
     def due(self, turn: Turn, count_max: int | None = None) -> int:
-        """Handle the deadlines up to turn.now_ms, the earliest first; return their number."""
+        """Handle the deadlines up to turn.now_ms, the earliest first. Return their number."""
         count = 0
         for key in islice(self.deadlines.pop_due(turn.now_ms), count_max):
             count += 1

@@ -37,7 +37,7 @@ NOT_GIVEN = "not provided"
 
 
 def join(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-    """Let a member join; the ticket is answered in this turn or a later one."""
+    """Let a member join. The ticket is answered in this turn or a later one."""
 
     def refuse(error: int, member_id: str = request.member_id) -> None:
         turn.answer(ticket, JoinAnswer(error=error, member_id=member_id))
@@ -168,7 +168,7 @@ def _place_stored(
     error: int,
     turn: Turn,
 ) -> None:
-    """Answer with the new member id once it is in the log; otherwise restore the old id."""
+    """Answer with the new member id once it is in the log. Otherwise restore the old id."""
     if group.members.get(member.member_id) is not member:
         return  # the member has left or was itself replaced, and its request was answered then
     if group.state is not GroupState.STABLE or group.generation != generation:

@@ -19,7 +19,7 @@ _HAS_A_GENERATION = frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANC
 
 
 def leave(group: ClassicGroup, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
-    """Remove members; return an ErrorCode for each.
+    """Remove members. Return an ErrorCode for each.
 
     Raises CoordinatorNotAvailable for a dead group.
     """

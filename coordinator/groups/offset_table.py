@@ -65,7 +65,7 @@ class OffsetTable:
 
         A part of a batch is applied in each step. Only markers, which are batches of their own,
         take several steps, and a reader between two steps finds each offset either before or after
-        the end of the transaction. Control batches end transactions; records that are not offsets
+        the end of the transaction. Control batches end transactions. Records that are not offsets
         are skipped.
         """
         if header.is_control:

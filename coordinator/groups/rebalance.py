@@ -34,7 +34,7 @@ def begin_or_complete(group: ClassicGroup, turn: Turn, reason: str) -> None:
 
 
 def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
-    """Require all members to rejoin; members that wait for an assignment get an error."""
+    """Require all members to rejoin. Members that wait for an assignment get an error."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         drop_assignments(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -140,7 +140,7 @@ def _has_leader_who_joined(group: ClassicGroup) -> bool:
 
 
 def remove_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    """Remove a member; its waiting requests are answered with UNKNOWN_MEMBER_ID."""
+    """Remove a member. Its waiting requests are answered with UNKNOWN_MEMBER_ID."""
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     group.answer_join(member, JoinAnswer(error=unknown), turn)
     group.answer_sync(member, SyncAnswer(error=unknown), turn)
@@ -149,7 +149,7 @@ def remove_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
 
 
 def drop_assignments(group: ClassicGroup, turn: Turn, error: int) -> None:
-    """Discard this generation's assignments; answer the waiting members with the error."""
+    """Discard this generation's assignments. Answer the waiting members with the error."""
     for member in group.members.values():
         member.assignment = b""
         if group.answer_sync(member, SyncAnswer(error=error), turn):

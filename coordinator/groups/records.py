@@ -72,7 +72,7 @@ class GroupKey(NamedTuple):
 
 
 class MemberValue(NamedTuple):
-    """A member of a group; `rebalance_timeout_ms` is -1 in records of version 0."""
+    """A member of a group. `rebalance_timeout_ms` is -1 in records of version 0."""
 
     member_id: str
     group_instance_id: str | None
@@ -85,7 +85,7 @@ class MemberValue(NamedTuple):
 
 
 class GroupValue(NamedTuple):
-    """A classic group as of its last rebalance; the timestamp is -1 before version 2."""
+    """A classic group as of its last rebalance. The timestamp is -1 before version 2."""
 
     protocol_type: str
     generation: int
@@ -186,7 +186,7 @@ _remembered_key = lru_cache(KEYS_REMEMBERED)(_decoded_key)
 
 
 def decode_offset_value(value: bytes) -> OffsetValue:
-    """Decode versions 0 to 4; raise InvalidRecord."""
+    """Decode versions 0 to 4, or raise InvalidRecord."""
     # The format written here, by far the most frequent, is decoded directly.
     # The length of the metadata, plus one.
     size = value[_METADATA_AT] if len(value) > _METADATA_AT else 0
@@ -229,7 +229,7 @@ def _read_offset_value(value: bytes) -> OffsetValue:
 
 
 def decode_group_value(value: bytes) -> GroupValue:
-    """Decode versions 0 to 4; raise InvalidRecord."""
+    """Decode versions 0 to 4, or raise InvalidRecord."""
     reader = Reader(memoryview(value))
     try:
         version = _version(reader, _GROUP_VALUE_NEWEST)

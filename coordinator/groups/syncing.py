@@ -128,7 +128,7 @@ def heartbeat(
     generation: int,
     turn: Turn,
 ) -> None:
-    """Extend the member's session; raise the error of the answer, such as RebalanceInProgress."""
+    """Extend the member's session. Raises the error of the answer, such as RebalanceInProgress."""
     if group.state is GroupState.DEAD:
         raise CoordinatorNotAvailable
     member = group.check_member(member_id, instance_id)

@@ -43,7 +43,7 @@ class GroupAppend:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """The outcome so far; now_ms is monotonic and for deadlines, wall_ms is for stored times."""
+    """The outcome so far. `now_ms` is monotonic and for deadlines, wall_ms is for stored times."""
 
     now_ms: int
     wall_ms: int

@@ -1,1 +1,1 @@
-"""The cluster's metadata as a replicated state machine; begin with cluster_state.py."""
+"""The cluster's metadata as a replicated state machine. Begin with cluster_state.py."""

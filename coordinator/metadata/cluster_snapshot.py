@@ -44,7 +44,7 @@ class UnreadableSnapshot(Exception):
 
 
 def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Steps[list[bytes]]:
-    """Encode the tables as they are at this call; return the snapshot in pieces.
+    """Encode the tables as they are at this call. Return the snapshot in pieces.
 
     outcomes: the encoded results of recent operations, oldest first.
     """
@@ -88,13 +88,13 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
 
 
 def _quota_fields(entity: QuotaEntity, values: Mapping[str, float]) -> tuple[object, ...]:
-    """Return the fields of an entity; only those of an address have the address, as the last."""
+    """Return the fields of an entity. Only those of an address have the address, as the last."""
     address = () if entity.ip is None else (entity.ip,)
     return entity.user, entity.client_id, sorted(values.items()), *address
 
 
 def _broker_values(broker: BrokerRegistration) -> tuple[object, ...]:
-    """Return the fields; omit an empty last field, for older releases."""
+    """Return the fields. Omit an empty last field, for older releases."""
     values = _broker_fields(broker)
     return values if broker.endpoints else values[:-1]
 
@@ -136,7 +136,7 @@ def _encode(
 def decode_tables(
     snapshot: bytes | memoryview,
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
-    """Return new tables and the outcomes; raise UnreadableSnapshot."""
+    """Return new tables and the outcomes, or raise UnreadableSnapshot."""
     try:
         return (yield from _decode(SnapshotReader(snapshot)))
     except (
@@ -253,7 +253,7 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
 
 
 def discarding(tables: ClusterTables) -> Steps[None]:
-    """Free large tables in slices; the tables must not be read afterwards."""
+    """Free large tables in slices. The tables must not be read afterwards."""
     freed = 0
     for name in list(tables.topics):
         freed += 1 + len(tables.topics[name].partitions)

@@ -100,7 +100,7 @@ class ClusterState(ClusterTables):
         return run_to_end(self.apply_steps(command, index, term))
 
     def apply_steps(self, command: bytes, index: int, term: int = 0) -> Steps[Result]:
-        """Apply the command at `index`; raise MalformedCommand without any change.
+        """Apply the command at `index`, or raise MalformedCommand without any change.
 
         A command may affect thousands of partitions. A reader between two steps finds some
         partitions changed and others unchanged, but each partition consistent. Listeners are called
@@ -115,7 +115,7 @@ class ClusterState(ClusterTables):
         return result
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return the state as it is at this call; commands may be applied meanwhile."""
+        """Return the state as it is at this call. Commands may be applied meanwhile."""
         return encode_tables(self, self._outcomes)
 
     def snapshot(self) -> bytes:
@@ -126,7 +126,7 @@ class ClusterState(ClusterTables):
         run_to_end(self.restore_steps(snapshot))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
-        """Replace the state by the snapshot's; listeners get the difference.
+        """Replace the state by the snapshot's. Listeners get the difference.
 
         The state changes in the last step, before which no command may be applied. Raises
         UnreadableSnapshot without any change.

@@ -178,7 +178,7 @@ class ClusterTables:
         return BUILT_IN_DEFAULTS[name]
 
     def min_insync_replicas(self, topic: Topic) -> int:
-        """Return the configured min.insync.replicas of a topic; 1 if the text is not a number."""
+        """Return the configured min.insync.replicas of a topic, or 1 for an invalid text."""
         return max(1, _integer(self.setting("min.insync.replicas", topic), 1))
 
     def effective_min_insync_replicas(self, topic: Topic, partition: PartitionRegistration) -> int:
@@ -341,7 +341,7 @@ class ClusterTables:
         self._changes.others_changed = True
 
     def take_producer_ids(self, count: int) -> int:
-        """Reserve `count` unused producer ids; return the first."""
+        """Reserve `count` unused producer ids. Return the first."""
         first = self.next_producer_id
         self.next_producer_id += count
         self._changes.others_changed = True

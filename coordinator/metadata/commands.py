@@ -97,7 +97,7 @@ class FenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class BeginControlledShutdown:
-    """Begin a controlled shutdown; the broker loses its leaderships and leaves every ISR."""
+    """Begin a controlled shutdown. The broker loses its leaderships and leaves every ISR."""
 
     node_id: int
     broker_epoch: int
@@ -105,7 +105,7 @@ class BeginControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 stands for the cluster's default.
+    """A topic to create. -1 stands for the cluster's default.
 
     assignments: (partition index, replicas), instead of a count and a replication factor.
     """
@@ -143,7 +143,7 @@ class DeleteTopics:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """A topic to extend to total_count partitions; assignments are those of the new partitions."""
+    """A topic to extend to total_count partitions. Assignments are those of the new partitions."""
 
     name: str
     total_count: int
@@ -160,7 +160,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class ConfigOperation:
-    """One change of one key; APPEND and SUBTRACT on an unset key start from list_default."""
+    """One change of one key. APPEND and SUBTRACT on an unset key start from list_default."""
 
     key: str
     operation: int
@@ -170,7 +170,7 @@ class ConfigOperation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceConfigs:
-    """Changes of one resource; with replaces_all other keys are removed (AlterConfigs)."""
+    """Changes of one resource. With replaces_all other keys are removed (AlterConfigs)."""
 
     resource_type: int
     name: str
@@ -212,7 +212,7 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """Elect the preferred leader, or any live one; None stands for all partitions (KIP-460)."""
+    """Elect the preferred leader, or any live one. None stands for all partitions (KIP-460)."""
 
     election_type: int
     partitions: tuple[TopicPartition, ...] | None = None
@@ -220,7 +220,7 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The requested replicas of a partition; None cancels the ongoing reassignment."""
+    """The requested replicas of a partition. None cancels the ongoing reassignment."""
 
     topic: str
     partition: int
@@ -265,21 +265,21 @@ class AdvanceClock:
 
 @dataclass(frozen=True, slots=True)
 class CreateAcls:
-    """Add ACLs; existing ones stay (KIP-140)."""
+    """Add ACLs. Existing ones stay (KIP-140)."""
 
     acls: tuple[AclBinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteAcls:
-    """Remove ACLs; missing ones are ignored."""
+    """Remove ACLs. Missing ones are ignored."""
 
     acls: tuple[AclBinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AlterScramCredentials:
-    """Set or remove credentials of users (KIP-554); the changes are independent."""
+    """Set or remove credentials of users (KIP-554). The changes are independent."""
 
     changes: tuple[ScramChange, ...]
 
@@ -293,7 +293,7 @@ class AlterClientQuotas:
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """The requested level of a feature; upgrade_type is Kafka's, see `features`."""
+    """The requested level of a feature. `upgrade_type` is Kafka's, see `features`."""
 
     name: str
     level: int
@@ -302,7 +302,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Set the levels of features, all or none (KIP-584); controller_id is for error messages."""
+    """Set the levels of features, all or none (KIP-584). `controller_id` is for error messages."""
 
     updates: tuple[FeatureUpdate, ...]
     controller_id: int
@@ -377,7 +377,7 @@ def encode_command(command: Command, operation_id: bytes = NO_OPERATION) -> byte
 
 
 def decode_command(data: bytes) -> tuple[Command, bytes]:
-    """Decode a command and its operation id; raise MalformedCommand."""
+    """Decode a command and its operation id, or raise MalformedCommand."""
     try:
         kind, operation_id, fields = msgpack.unpackb(data, use_list=False)
         if type(kind) is not int or type(operation_id) is not bytes or type(fields) is not bytes:

@@ -58,7 +58,7 @@ def place(
 
 
 def _ring(brokers: list[UsableBroker]) -> list[UsableBroker]:
-    """Return the brokers in the order of their ids; with racks, alternate between the racks."""
+    """Return the brokers in the order of their ids, or alternating between racks."""
     ordered = sorted(brokers)
     if any(broker.rack is None for broker in ordered):
         return ordered
@@ -90,7 +90,7 @@ def _replicas(
 def _choose(
     chosen: list[UsableBroker], candidates: list[UsableBroker], replication_factor: int
 ) -> None:
-    """Add candidates in order; prefer those in the least used rack."""
+    """Add candidates in order. Prefer those in the least used rack."""
     has_racks = all(broker.rack is not None for broker in (*chosen, *candidates))
     while candidates and len(chosen) < replication_factor:
         used = [broker.rack for broker in chosen] if has_racks else []

@@ -18,7 +18,7 @@ class Item:
     """The result for one topic, partition, or config resource, in the order of the command.
 
     Only the fields that concern the command are set. After AlterPartition the fields from `leader`
-    on describe the current partition, even if the proposal was refused; min_insync_replicas is the
+    on describe the current partition, even after a refusal. `min_insync_replicas` is the
     effective value at that time.
     """
 
@@ -73,7 +73,7 @@ def encoding_of(result: Result) -> Steps[bytes]:
 
 
 def decode_result(data: bytes) -> Result:
-    """Decode a result; raise MalformedPeerMessage."""
+    """Decode a result, or raise MalformedPeerMessage."""
     return decode_message(Result, data)
 
 

@@ -31,7 +31,7 @@ class QuotaEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """Quotas of one entity, each with its value; None removes a quota."""
+    """Quotas of one entity, each with its value. None removes a quota."""
 
     user: str | None
     client_id: str | None
@@ -44,7 +44,7 @@ class QuotaChange:
 
 
 class ClientLimit(NamedTuple):
-    """A quota that applies to a client; all clients with the same entity share it."""
+    """A quota that applies to a client. All clients with the same entity share it."""
 
     rate: float
     shared_by: QuotaEntity
@@ -72,7 +72,7 @@ class QuotaTable:
         return self._entities_with[key] > 0
 
     def put(self, entity: QuotaEntity, key: str, value: float | None) -> bool:
-        """Set a quota, or remove it (None); return whether that changes anything."""
+        """Set a quota, or remove it (None). Return whether that changes anything."""
         before = self._values.get(entity, {})
         if before.get(key) == value:
             return False
@@ -117,7 +117,7 @@ class QuotaTable:
 
 
 def check_quota(key: str, value: float | None, *, of_address: bool = False) -> None:
-    """Raise INVALID_REQUEST for an invalid quota; None, which removes a quota, is valid."""
+    """Raise INVALID_REQUEST for an invalid quota, or None, which removes a quota, is valid."""
     keys = (CONNECTION_CREATION_RATE,) if of_address else KEYS
     if key not in keys:
         raise InvalidRequest(f"Invalid configuration key {key}; served are {', '.join(keys)}")

@@ -26,7 +26,7 @@ class QuotaRate:
         self._current = 0
 
     def record(self, value: float, limit: float, now_ms: int) -> int:
-        """Record a value; return the milliseconds until the rate is within the limit again."""
+        """Record a value. Return the milliseconds until the rate is within the limit again."""
         sample = self._sample_of(now_ms)
         sample.value += value
         sample.last_ms = now_ms

@@ -28,7 +28,7 @@ class StateMachine(Protocol):
     """A replicated state machine, total and deterministic, without clock, randomness and files."""
 
     def apply(self, command: bytes, index: int, term: int) -> Any:
-        """Execute a committed command; the result is for its submitter, if on this node.
+        """Execute a committed command. The result is for its submitter, if on this node.
 
         A refusal is a result. An exception is raised only for a command that this release cannot
         decode, and ends the node.
@@ -36,7 +36,7 @@ class StateMachine(Protocol):
         ...
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return the state as it is at this call; entries may be applied meanwhile."""
+        """Return the state as it is at this call. Entries may be applied meanwhile."""
         ...
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
@@ -78,7 +78,7 @@ class Applier:
         self.has_decided = False  # True if a command was applied, now or before a snapshot
 
     def recover(self, log: GroupLog) -> None:
-        """Read the snapshot and match it with the log (blocking); raise CorruptJournal."""
+        """Read the snapshot and match it with the log (blocking), or raise CorruptJournal."""
         self._log = log
         disk = self._engine.disk
         name = disk.snapshot_name(self._group_id)
@@ -100,7 +100,7 @@ class Applier:
         self._recovered = snapshot
 
     def load_steps(self) -> Steps[None]:
-        """Restore the state machine from the recovered snapshot; raise UnloadableSnapshot."""
+        """Restore the state machine from the recovered snapshot, or raise UnloadableSnapshot."""
         snapshot, self._recovered = self._recovered, None
         if snapshot is not None:
             yield from self._restore_steps(snapshot, "read from this node's disk")
@@ -112,7 +112,7 @@ class Applier:
         return not self._is_restoring and not self._is_applying
 
     def apply_up_to(self, last_index: int, applied: Applied, done: Callable[[], None]) -> None:
-        """Apply the entries after `applied_index`; InapplicableEntry ends the node.
+        """Apply the entries after `applied_index`. InapplicableEntry ends the node.
 
         Long entries continue in slices after this method has returned.
         """
@@ -130,7 +130,7 @@ class Applier:
         self._engine.jobs.begin_steps(name, self._apply_all(entries, applied), ended)
 
     def apply(self, entry: bytes, index: int, term: int) -> Steps[Any]:
-        """Apply the entry after `applied_index`; raise InapplicableEntry."""
+        """Apply the entry after `applied_index`, or raise InapplicableEntry."""
         assert index == self.applied_index + 1
         result = None
         if entry[:1] == COMMAND:
@@ -206,7 +206,7 @@ class Applier:
     def install(
         self, wanted: tuple[int, int], chunks: list[bytes], done: Callable[[bool], None]
     ) -> None:
-        """Replace state and log by the leader's snapshot; False if it is damaged or must wait.
+        """Replace state and log by the leader's snapshot, or False if it is damaged or must wait.
 
         wanted: the index and term of the snapshot. The file is on disk before the state changes,
         and replaces the old file before the log is replaced.

@@ -18,7 +18,7 @@ from .wal.journal import Journal
 
 
 class GroupListeners:
-    """The listeners of a group; see RaftGroup.
+    """The listeners of a group. See RaftGroup.
 
     `elected` listeners get the term, `applied` listeners the index of the last command. An
     exception of one listener does not affect the others.
@@ -65,7 +65,7 @@ class RaftHost(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
-    """The shared parts of one group; posted messages are sent after the turn."""
+    """The shared parts of one group. Posted messages are sent after the turn."""
 
     group_id: int
     node_id: int

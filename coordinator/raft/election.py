@@ -91,7 +91,7 @@ class RaftElection:
             self.deadline_ms = min(self.deadline_ms, now_ms + delay)
 
     def on_deadline(self, now_ms: float) -> None:
-        """Ask the voters for pre-votes, because no leader was heard; not called on a leader."""
+        """Ask the voters for pre-votes, because no leader was heard. A leader never calls this."""
         if not self._log.is_voter:
             self.deadline_ms = now_ms + self._settings.census_interval_ms
             self._take_census(now_ms)
@@ -177,7 +177,7 @@ class RaftElection:
         self._post(peer, PreVote(request.term, granted, core.term))
 
     def _on_pre_vote(self, peer: int, answer: PreVote, now_ms: float) -> None:
-        """Count an answer; adopt a newer term, so that the next request can be granted."""
+        """Count an answer. Adopt a newer term, so that the next request can be granted."""
         core = self._core
         if core.state == LEADER:
             return

@@ -37,7 +37,7 @@ _SEAL_AFTER_MS = 1_000
 
 
 def end_process(error: BaseException) -> None:
-    """Write the reason and exit; the response to a violation of Raft's guarantees in production."""
+    """Write the reason and exit, as the response to a violation of Raft's guarantees."""
     sys.stderr.write(f"FATAL: the Raft engine stops this process: {error}\n")
     sys.stderr.flush()
     os._exit(70)
@@ -162,7 +162,7 @@ class RaftEngine:
             raise
 
     def begin(self) -> None:
-        """Take part in elections from now on; called after `recover`, on the event loop."""
+        """Take part in elections from now on, after `recover`, on the event loop."""
         for group in self.groups.values():
             run_to_end(group.load_steps())  # does nothing after `start`
         self._is_running = True
@@ -185,7 +185,7 @@ class RaftEngine:
         self.disk.close()
 
     def halt(self) -> None:
-        """Stop immediately; nothing more is sent or applied, and pending outcomes are unknown."""
+        """Stop immediately. Nothing more is sent or applied, and pending outcomes are unknown."""
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -352,7 +352,7 @@ class RaftEngine:
                             self.groups[group_id].lost(peer)
 
     def _arm_timer(self, groups: Collection[RaftGroup]) -> None:
-        """Set the timer after the turns of these groups; other deadlines have not changed."""
+        """Set the timer after the turns of these groups. Other deadlines have not changed."""
         if self._timer is None:
             groups = self.groups.values()
         earliest_ms = float("inf")

@@ -26,7 +26,7 @@ class _Incoming:
 
 
 class Follower:
-    """The receiving side of one group; messages of older terms were already dropped."""
+    """The receiving side of one group. Messages of older terms were already dropped."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Follower:
         return self._verified_term, self._verified_index
 
     def take_quietly(self, peer: int, append: AppendEntries) -> bool:
-        """Acknowledge a heartbeat that changes nothing; return False if `on_append` must be called.
+        """Acknowledge a heartbeat that changes nothing. Return False if `on_append` must be called.
 
         In an idle cluster every message is such a heartbeat, and `on_append` would compare the same
         values.
@@ -131,7 +131,7 @@ class Follower:
         )
 
     def on_chunk(self, peer: int, chunk: SnapshotChunk) -> None:
-        """Collect a snapshot; when it is complete and valid, install it and then answer."""
+        """Collect a snapshot. When it is complete and valid, install it and then answer."""
         self._core.follow_leader(peer, chunk.term)
         self._enter(chunk.term)
         if self._is_installing:

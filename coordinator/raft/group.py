@@ -85,7 +85,7 @@ class RaftGroup:
         """Replicate a command and return the result of `apply` on this node.
 
         Raises DefinitelyNot or OutcomeUnknown, at the latest after `timeout_ms` and a heartbeat
-        interval; see outcomes.py.
+        interval. See outcomes.py.
         """
         future, on_done = as_future()
         self.propose(command, timeout_ms, on_done)
@@ -109,7 +109,7 @@ class RaftGroup:
         self._engine.touch(self)
 
     async def transfer_leadership(self, to: int) -> bool:
-        """Transfer the leadership to a voter with the whole log; return whether it was taken.
+        """Transfer the leadership to a voter with the whole log. Return whether it was taken.
 
         Commands are refused meanwhile. The result tells whether this node has stepped down.
         """
@@ -127,7 +127,7 @@ class RaftGroup:
         self._engine.touch(self)
 
     def status(self) -> RaftStatus:
-        """Return the group's status; only the leader knows the followers' progress."""
+        """Return the group's status. Only the leader knows the followers' progress."""
         if self._is_stopped:
             return RaftStatus(None, 0, 0, 0, 0, 0, False, [])
         return describe(self._context, self._tracker, self.applied_index, self._engine.now_ms())
@@ -135,12 +135,12 @@ class RaftGroup:
     # ---- the engine's interface
 
     def recover(self, recovered: RecoveredGroup) -> None:
-        """Load snapshot and log from disk (blocking); raise CorruptJournal."""
+        """Load snapshot and log from disk (blocking), or raise CorruptJournal."""
         self._log = GroupLog(self.group_id, self._engine.journal, recovered)
         self._applier.recover(self._log)
 
     def load_steps(self) -> Steps[None]:
-        """Load the recovered snapshot; raise UnloadableSnapshot."""
+        """Load the recovered snapshot, or raise UnloadableSnapshot."""
         return self._applier.load_steps()
 
     def begin(self, now_ms: float) -> None:
@@ -167,7 +167,7 @@ class RaftGroup:
         engine.touch(self)
 
     def receive(self, peer: int, message: Message, now_ms: float) -> bool:
-        """Handle one message of this group; return whether `advance` may have work to do."""
+        """Handle one message of this group. Return whether `advance` may have work to do."""
         core = self._core
         leads = core.state == LEADER and core.term == self._led_term
         if self._is_settled:
@@ -228,7 +228,7 @@ class RaftGroup:
         return is_applied and (self._is_serving or self._core.state != LEADER)
 
     def heartbeat(self, now_ms: float) -> bool:
-        """Send heartbeats and check quorum and timeouts; return whether to `advance` now."""
+        """Send heartbeats and check quorum and timeouts. Return whether to `advance` now."""
         is_quiet = False
         if self._core.state == LEADER:
             if not self._has_quorum(now_ms):
@@ -240,7 +240,7 @@ class RaftGroup:
         return not (is_quiet and self._is_settled) or self._transfer.to is not None
 
     def on_deadline(self, now_ms: float) -> None:
-        """Handle the expired election timeout; not called while `leads`."""
+        """Handle the expired election timeout, which never expires while `leads` is set."""
         self._election.on_deadline(now_ms)
 
     @property
@@ -272,7 +272,7 @@ class RaftGroup:
             self._tracker.lost(peer)
 
     def stop(self) -> None:
-        """Report unknown outcomes of pending commands; the group is inactive afterwards."""
+        """Report unknown outcomes of pending commands. The group is inactive afterwards."""
         if not self._is_stopped:
             self._resign()
             self._is_stopped = True
@@ -298,7 +298,7 @@ class RaftGroup:
 
     @property
     def _is_deposed(self) -> bool:
-        """Return whether the term in which this node led has ended; `advance` then resigns."""
+        """Return whether the term in which this node led has ended. `advance` then resigns."""
         return self._core.state != LEADER or self._core.term != self._led_term
 
     def _post(self, peer: int, message: Message) -> None:

@@ -60,7 +60,7 @@ class Jobs:
         future.add_done_callback(ended)
 
     def begin_steps(self, name: str, steps: Steps[T], done: Callable[[T], None]) -> None:
-        """Run a job on the event loop; a short job has ended when this method returns."""
+        """Run a job on the event loop. A short job has ended when this method returns."""
         clock = self._work.clock
         deadline = clock() + FIRST_SLICE_S
         try:

@@ -49,7 +49,7 @@ class _Node(int, Node):
 
 
 class RaftCore(SyncObj):
-    """One group's Raft state; no method blocks, and messages are sent through `post`."""
+    """One group's Raft state. No method blocks, and messages are sent through `post`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class RaftCore(SyncObj):
         self._SyncObj__onMessageReceived(self._nodes[peer], message)
 
     def follow_leader(self, peer: int, term: int, commit_index: int = 0) -> None:
-        """Follow `peer` as the leader of `term`; entries up to `commit_index` are verified."""
+        """Follow `peer` as the leader of `term`. Entries up to `commit_index` are verified."""
         commit = max(commit_index, self.commit_index)
         self.handle(peer, {"type": "append_entries", "term": term, "commit_index": commit})
 

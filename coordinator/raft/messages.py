@@ -86,7 +86,7 @@ class NewerTerm(NamedTuple):
 
 
 class SnapshotChunk(NamedTuple):
-    """A part of a snapshot file; empty `data` asks for the follower's offset."""
+    """A part of a snapshot file. Empty `data` asks for the follower's offset."""
 
     term: int
     snapshot_index: int
@@ -105,7 +105,7 @@ class SnapshotReply(NamedTuple):
 
 
 class Census(NamedTuple):
-    """Begin a census after the loss of votes and log; `nonce` identifies the node's incarnation."""
+    """Begin a census after the loss of votes and log. `nonce` identifies the node's incarnation."""
 
     nonce: int
 
@@ -180,7 +180,7 @@ def split(
 
 
 def decode_frame(payload: bytes) -> list[tuple[int, Message]]:
-    """Decode the (group, message) pairs of a frame; raise MalformedMessage."""
+    """Decode the (group, message) pairs of a frame, or raise MalformedMessage."""
     try:
         rows = msgpack.unpackb(payload, use_list=True)
         return [_decode(row) for row in rows]

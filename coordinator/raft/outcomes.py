@@ -16,7 +16,7 @@ _WHAT_TO_DO = (
 
 
 class DefinitelyNot(Exception):
-    """The command was not and will not be committed; the text is the reason."""
+    """The command was not and will not be committed. The text is the reason."""
 
 
 class OutcomeUnknown(Exception):
@@ -24,7 +24,7 @@ class OutcomeUnknown(Exception):
 
 
 class InapplicableEntry(Exception):
-    """A committed entry cannot be applied by this node, which must end; see applier.py."""
+    """A committed entry cannot be applied by this node, which must end. See applier.py."""
 
     def __init__(
         self, group_id: int, index: int, term: int, entry: bytes, cause: Exception
@@ -37,7 +37,7 @@ class InapplicableEntry(Exception):
 
 
 class UnloadableSnapshot(Exception):
-    """A valid snapshot cannot be decoded by this node's state machine; the node must end."""
+    """A valid snapshot cannot be decoded by this node's state machine. The node must end."""
 
     def __init__(self, group_id: int, index: int, origin: str, cause: Exception) -> None:
         super().__init__(
@@ -51,7 +51,7 @@ def _words(cause: Exception) -> str:
 
 
 class CorruptJournal(Exception):
-    """Synced bytes of the write-ahead log or a snapshot are damaged; the node must not start."""
+    """Synced bytes of the write-ahead log or a snapshot are damaged. The node must not start."""
 
     def __init__(self, file: object, problem: str) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class CorruptJournal(Exception):
 
 
 class BrokenInvariant(Exception):
-    """An event that Raft excludes; the process must end before it can damage data."""
+    """An event that Raft excludes. The process must end before it can damage data."""
 
 
 class ForeignJournal(CorruptJournal):

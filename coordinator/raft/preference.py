@@ -37,11 +37,11 @@ class Transfer:
         return None if self._attempt is None else self._attempt.to
 
     def begin(self, to: int, deadline_ms: float, on_done: Callable[[bool], None]) -> None:
-        """Start an attempt; `on_done` gets whether this node has stepped down for the target."""
+        """Start an attempt. `on_done` gets whether this node has stepped down for the target."""
         self._attempt = _Attempt(to, deadline_ms, on_done)
 
     def is_due(self, has_whole_log: bool, now_ms: float) -> bool:
-        """Return True once when the target must be asked; end the attempt at its deadline."""
+        """Return True once when the target must be asked. End the attempt at its deadline."""
         attempt = self._attempt
         if attempt is None:
             return False
@@ -53,7 +53,7 @@ class Transfer:
         return due
 
     def resigned(self) -> None:
-        """Record that this node no longer leads; a sent attempt has then succeeded."""
+        """Record that this node no longer leads. A sent attempt has then succeeded."""
         if self._attempt is not None:
             self.end(self._attempt.is_sent)
 

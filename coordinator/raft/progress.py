@@ -68,7 +68,7 @@ class Progress:
     transfer: _SnapshotTransfer | None = None  # only in SNAPSHOT
 
     def probe(self, next_index: int, *, paused: bool = False) -> None:
-        """Send one message at a time again, from `next_index`; a snapshot is sent to its end."""
+        """Send one message at a time again, from `next_index`. A snapshot is sent to its end."""
         self.next_index = self.probed_index = next_index
         if self.state is not ProgressState.SNAPSHOT:
             self.state = ProgressState.PROBE_SENT if paused else ProgressState.PROBE
@@ -91,7 +91,7 @@ class Progress:
         return self.transfer
 
     def end_snapshot(self) -> None:
-        """Return to probing without a snapshot; a later message starts the snapshot again."""
+        """Return to probing without a snapshot. A later message starts the snapshot again."""
         self.state, self.transfer = ProgressState.PROBE, None
         self.probed_index = self.next_index
 
@@ -151,7 +151,7 @@ class ProgressTracker:
         return is_quiet
 
     def take_quietly(self, peer: int, reply: Message, now_ms: float) -> bool:
-        """Record an answer without news from a follower with the whole log; else return False."""
+        """Record an answer without news from a follower with the whole log, or return False."""
         progress, last_index = self.by_peer[peer], self._log.last_index
         if (
             isinstance(reply, AppendReply)
@@ -259,7 +259,7 @@ class ProgressTracker:
         return recent >= majority
 
     def _pump(self, peer: int, progress: Progress) -> bool:
-        """Send entries if the window allows it; return whether anything was sent."""
+        """Send entries if the window allows it. Return whether anything was sent."""
         if progress.state in (ProgressState.SNAPSHOT, ProgressState.PROBE_SENT):
             return False
         if progress.next_index <= self._log.base_index:

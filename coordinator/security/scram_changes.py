@@ -10,7 +10,7 @@ MECHANISM_IDS = {name: number for number, name in MECHANISM_NAMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class ScramChange:
-    """A new credential of a user for one mechanism; 0 iterations remove the credential."""
+    """A new credential of a user for one mechanism, which 0 iterations remove."""
 
     name: str
     mechanism: int

@@ -28,7 +28,7 @@ Limit = Callable[[TransactionRecord | None, TransactionRecord], ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A request to add partitions; for transaction_version see decisions.add_partitions."""
+    """A request to add partitions. decisions.add_partitions explains transaction_version."""
 
     identity: Identity
     partitions: Collection[TopicPartition]
@@ -70,7 +70,7 @@ def add_jointly(
     context: DecisionContext,
     limit: Limit,
 ) -> JointAddition:
-    """Decide all additions in their order; a refused one changes nothing."""
+    """Decide all additions in their order. A refused one changes nothing."""
     answers: list[ErrorCode | None] = []
     reached = record
     for addition in additions:

@@ -5,7 +5,7 @@ based on. Where the command is applied, every node checks that the record is unc
 new record may follow it. Each write of a command succeeds or fails independently, except for a
 CHAINED write, which follows another write of its id and succeeds only with it.
 
-Bytes: msgpack [type, term, writes]; a write is [key, value or nil, expected version, and the
+Bytes: msgpack [type, term, writes]. A write is [key, value or nil, expected version, and the
 producer id, epoch and state of that version]. Key and value are Kafka's, see
 wire.messages.transaction_log. Types and orders never change, because they are stored in journals.
 """
@@ -49,7 +49,7 @@ class MalformedTransactionCommand(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """The next record of an id, or None to remove it; `expected_*` describe the current record.
+    """The next record of an id, or None to remove it. `expected_*` describe the current record.
 
     key, value: the bytes of id and record, in a decoded command.
     """
@@ -117,7 +117,7 @@ class WriteRecords:
 
 @dataclass(frozen=True, slots=True)
 class SetShardCount:
-    """The number of shards, which the first leader of shard 0 sets once; it never changes."""
+    """The number of shards, which the first leader of shard 0 sets once. It never changes."""
 
     term: int
     count: int
@@ -136,7 +136,7 @@ def encode_transaction_command(command: Command) -> bytes:
 
 
 def decode_transaction_command(data: bytes, version: int = NEVER) -> Command:
-    """Decode a command with records of this version; raise MalformedTransactionCommand."""
+    """Decode a command with records of this version, or raise MalformedTransactionCommand."""
     try:
         values: object = msgpack.unpackb(data, max_array_len=WRITES_MAX, max_map_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:

@@ -38,14 +38,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Success without a write; `identity` is the client's producer id and epoch from now on."""
+    """Success without a write. `identity` is the client's producer id and epoch from now on."""
 
     identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Success once `record` is durable; ongoing is the prepared transaction that was kept."""
+    """Success once `record` is durable. Ongoing is the prepared transaction that was kept."""
 
     record: TransactionRecord
     ongoing: Identity | None = None
@@ -63,7 +63,7 @@ class FenceProducer:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """A new producer id is needed; then decide again."""
+    """A new producer id is needed. Then decide again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class DecisionContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """The request for a new session; expected is the producer's last id and epoch (KIP-360)."""
+    """The request for a new session. Expected is the producer's last id and epoch (KIP-360)."""
 
     timeout_ms: int
     expected: Identity | None = None
@@ -98,7 +98,7 @@ class InitProducerId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """The request to end a transaction; bumps_epoch for transaction.version 2 (EndTxn v5)."""
+    """The request to end a transaction, with `bumps_epoch` for transaction.version 2."""
 
     identity: Identity
     is_commit: bool
@@ -252,7 +252,7 @@ def verify_partitions(
 def end_transaction(
     record: TransactionRecord | None, request: EndTransaction, context: DecisionContext
 ) -> Decision:
-    """Decide EndTxn; with a Change, the next producer id and epoch are in the record."""
+    """Decide EndTxn. With a Change, the next producer id and epoch are in the record."""
     if record is None:
         return _UNKNOWN
     is_retry = request.bumps_epoch and record.is_ended_by(request.identity)
@@ -325,7 +325,7 @@ def _bump_producer_epoch(client: Identity, context: DecisionContext) -> Identity
 def _prepare(
     record: TransactionRecord, is_commit: bool, bumps_epoch: bool, context: DecisionContext
 ) -> Change | ProducerIdNeeded:
-    """Decide the end; with V2 the epoch is raised by one, in the markers too (KIP-890)."""
+    """Decide the end. With V2 the epoch is raised by one, in the markers too (KIP-890)."""
     is_open = record.state == TransactionState.ONGOING
     prepared = record._replace(
         state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,

@@ -42,7 +42,7 @@ class VerifyTransaction:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTransactionReply:
-    """The coordinator's answer; without an `error`, `errors` has one entry for each partition.
+    """The coordinator's answer. Without an `error`, `errors` has one entry for each partition.
 
     `ongoing_index`: an index of the shard's Raft log at which the transaction was ongoing. The
     index is 0 if partitions were added, because then the epochs of transactions differ.

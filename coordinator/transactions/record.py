@@ -6,7 +6,7 @@ in which it is stored separately until the transaction is complete. An end that 
 gives the client a new producer id. A prepared transaction that another session has taken over keeps
 the epoch of its batches (KIP-939).
 
-`check_transition` is called where a record is applied; a decision that it refuses is a bug.
+`check_transition` is called where a record is applied. A decision that it refuses is a bug.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ NEVER = 0  # the version of a missing record
 
 
 class TransactionRecord(NamedTuple):
-    """A record, with wall-clock times in ms; version is the Raft index at which it was written.
+    """A record, with wall-clock times in ms. Version is the Raft index at which it was written.
 
     client_transaction_version: 2 if the client's epoch is raised with each end (KIP-890).
     """
@@ -178,7 +178,7 @@ def _is_decision(old: TransactionRecord, new: TransactionRecord) -> bool:
 
 
 def encode_record(record: TransactionRecord) -> bytes:
-    """Encode Kafka's TransactionLogValue with sorted partitions; the version is not included."""
+    """Encode Kafka's TransactionLogValue with sorted partitions. The version is not included."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(record.partitions):
         topics.setdefault(topic, []).append(index)
@@ -202,7 +202,7 @@ def encode_record(record: TransactionRecord) -> bytes:
 
 
 def decode_record(data: bytes, version: int = NEVER) -> TransactionRecord:
-    """Decode Kafka's TransactionLogValue; raise MalformedFrame."""
+    """Decode Kafka's TransactionLogValue, or raise MalformedFrame."""
     value = decode_transaction_log_value(data)
     state = _STATES.get(value.state)
     if state is None:

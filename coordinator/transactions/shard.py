@@ -52,7 +52,7 @@ class Applied:
 
 
 class TransactionShard:
-    """The transactional ids of one shard; readers must not change the records."""
+    """The transactional ids of one shard. Readers must not change the records."""
 
     def __init__(self) -> None:
         # The cluster's number of shards; 0 until it is set, and always in shards other than 0.
@@ -87,7 +87,7 @@ class TransactionShard:
     # -- the state machine
 
     def apply(self, command: bytes, index: int, term: int) -> Applied:
-        """Apply the command at `index`; raise MalformedTransactionCommand without any change."""
+        """Apply the command at `index`, or raise MalformedTransactionCommand without any change."""
         wanted = decode_transaction_command(command, index)
         if wanted.term != term:
             return Applied(reason=f"it was decided in term {wanted.term}, and this is {term}")
@@ -106,7 +106,7 @@ class TransactionShard:
         return Applied(tuple(refusals))
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return the state as it is at this call, in pieces; replicas return equal bytes.
+        """Return the state as it is at this call, in pieces. Replicas return equal bytes.
 
         The bytes of each record are kept, so a snapshot is the copy of a list.
         """

@@ -22,7 +22,7 @@ def ask(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
-    """Send a request to a node; raise Failure when the node does not answer."""
+    """Send a request to a node, or raise Failure when the node does not answer."""
     path = peer_directory / f"{door}-{node_id}"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -71,7 +71,7 @@ class ClockedCluster(Protocol):
 
 
 class ClockControl:
-    """The control `Cluster.clock`; `note` is called with a sentence about each advance."""
+    """The control `Cluster.clock`. `note` is called with a sentence about each advance."""
 
     def __init__(self, cluster: ClockedCluster, note: Callable[[str], None] | None = None) -> None:
         self._cluster = cluster
@@ -89,7 +89,7 @@ class ClockControl:
         return self._status(latest["now_ms"], latest["advanced_ms"], known)
 
     def advance(self, by: str | timedelta) -> ClockStatus:
-        """Advance the clock by "15m", "1h30m" or "8d"; raise ClockNotControlled or Failure.
+        """Advance the clock by "15m", "1h30m" or "8d", or raise ClockNotControlled or Failure.
 
         The Failure says whether the clock was not advanced or may have been. In the second case
         `show` has the answer.
@@ -144,7 +144,7 @@ class ClockControl:
         return ClockStatus(now_ms, advanced_ms, behind)
 
     def _known(self, node_ids: list[int]) -> dict[int, dict[str, Any]]:
-        """Return the answers of these nodes; raise Failure when no node answers."""
+        """Return the answers of these nodes, or raise Failure when no node answers."""
         known: dict[int, dict[str, Any]] = {}
         problem = Failure("No node runs, so nothing is known of the cluster's clock.")
         for node_id in node_ids:
@@ -165,7 +165,7 @@ class ClockControl:
 
 
 def duration_ms(by: str | timedelta) -> int:
-    """Return a duration in ms, from a text ("15m", "1h30m", "8d") or a timedelta; raise Failure."""
+    """Return a duration in ms from a text ("15m", "1h30m", "8d") or timedelta. Raises Failure."""
     found = 0
     if isinstance(by, timedelta):
         found = round(by / timedelta(milliseconds=1))

@@ -75,7 +75,7 @@ class ClusterFile:
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
     def entry(self, node_id: int) -> NodeEntry:
-        """Return the entry of one node; raise Failure if it is missing."""
+        """Return the entry of one node, or raise Failure if it is missing."""
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
@@ -89,7 +89,7 @@ def node_directory(data: Path, node_id: int) -> Path:
 
 
 def existing(data: Path, hint: str = "") -> ClusterFile:
-    """Return cluster.json; raise Failure if it is missing."""
+    """Return cluster.json, or raise Failure if it is missing."""
     file = read(data)
     if file is None:
         words = f"There is no cluster in {data}. Start one with: oncelog up"
@@ -98,7 +98,7 @@ def existing(data: Path, hint: str = "") -> ClusterFile:
 
 
 def read(data: Path) -> ClusterFile | None:
-    """Return cluster.json, or None without one; raise Failure when it cannot be parsed."""
+    """Return cluster.json, or None without one, or raise Failure when it cannot be parsed."""
     file = data / CLUSTER_FILE
     try:
         text = file.read_text()
@@ -177,7 +177,7 @@ def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
 
 @contextlib.contextmanager
 def locked(data: Path) -> Iterator[None]:
-    """Hold the directory's lock; raise DirectoryBusy when another command holds it.
+    """Hold the directory's lock, or raise DirectoryBusy when another command holds it.
 
     A missing directory is created for the lock, and removed afterwards if it has no cluster.
     """

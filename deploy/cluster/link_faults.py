@@ -61,12 +61,12 @@ def cut(
 
 
 def faults_of(cluster: LinkedCluster, node_id: int) -> list[Fault]:
-    """Return the faults on a node's links; raise Failure if the node does not answer."""
+    """Return the faults on a node's links, or raise Failure if the node does not answer."""
     return cluster.ask_node(node_id, {"op": "links"}).get("faults", [])
 
 
 def in_words(faults: Iterable[Fault], others: int) -> str:
-    """Return a node's faults as `ps` shows them; `others` is the number of its peers."""
+    """Return a node's faults as `ps` shows them. `others` is the number of its peers."""
     by_words: dict[str, list[int]] = {}
     by_peer: dict[int, dict[bool, Fault]] = {}
     for fault in faults:

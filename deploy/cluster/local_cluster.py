@@ -157,7 +157,7 @@ class Cluster:
         return self._admin.run(work)
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the node that leads the partition; raise Failure without a leader."""
+        """Return the node that leads the partition, or raise Failure without a leader."""
         for p in self.ask(lambda admin: admin.describe_topics([topic])):
             if p.partition == partition:
                 if p.leader < 0:
@@ -175,7 +175,7 @@ class Cluster:
         return self.ask(lambda admin: admin.controller())
 
     def resolve(self, target: int | str, *, states: Collection[str] = ("running",)) -> int:
-        """Return the node that a target means now; `random` chooses among nodes in these states."""
+        """Return the node that a target means now. `random` chooses among nodes in these states."""
         match targets.parse(str(target)):
             case ("node", _, node_id):
                 return self.file.entry(node_id).node_id
@@ -224,7 +224,7 @@ class Cluster:
                 guardian.keep("cluster", self.data, f"{KEEP} {file.owner}")
 
     def down(self, *, purge: bool = False) -> list[int]:
-        """Stop every node, gracefully if it answers; `purge` also removes the data.
+        """Stop every node, gracefully if it answers. `purge` also removes the data.
 
         Returns the nodes that did not stop after the request and had to be killed, which is a bug
         of ours.
@@ -244,7 +244,7 @@ class Cluster:
         return killed
 
     def start(self, target: int | str) -> int:
-        """Start a stopped node; return when it serves."""
+        """Start a stopped node. Return when it serves."""
         node_id = self.resolve(target, states=("down",))
         if self.node(node_id).find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs already. See: oncelog ps")
@@ -274,13 +274,13 @@ class Cluster:
         return node_id
 
     def stop(self, target: int | str) -> int:
-        """Send SIGTERM; return when the node has moved its leaders away and ended."""
+        """Send SIGTERM. Return when the node has moved its leaders away and ended."""
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).terminate()
         return node_id
 
     def pause(self, target: int | str) -> int:
-        """Send SIGSTOP; return when the process is in state T.
+        """Send SIGSTOP. Return when the process is in state T.
 
         A paused process keeps its connections and answers nothing.
         """
@@ -295,7 +295,7 @@ class Cluster:
         return node_id
 
     def partition(self, one: Iterable[int], other: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut the links between two groups of nodes; with `one_way` only from `one` to `other`.
+        """Cut the links between two groups of nodes, with `one_way` only from `one` to `other`.
 
         Clients still reach every node. The nodes hold the cut in memory, so a restart ends the cut.
         Raises Failure, without any cut, when one of the nodes is down or paused.
@@ -303,7 +303,7 @@ class Cluster:
         link_faults.cut(self, one, other, one_way=one_way)
 
     def slow(self, target: int | str, delay_ms: int) -> int:
-        """Delay a node's messages to its peers; return the node's id."""
+        """Delay a node's messages to its peers. Return the node's id."""
         node_id = self.resolve(target)
         for peer in self.node_ids:
             if peer != node_id:
@@ -327,7 +327,7 @@ class Cluster:
     def wait_for_isr(
         self, topic: str | None = None, size: int | None = None, *, timeout_s: float = 30.0
     ) -> None:
-        """Return when `missing_replicas` is empty; raise Failure when replicas stay missing."""
+        """Return when `missing_replicas` is empty, or raise Failure when replicas stay missing."""
         deadline = time.monotonic() + timeout_s
         while missing := self.missing_replicas(topic, size):
             if time.monotonic() > deadline:
@@ -347,7 +347,7 @@ class Cluster:
     # --- inner
 
     def _file_to_start(self, known: ClusterFile | None) -> ClusterFile:
-        """Return the file; raise Failure if the start is impossible.
+        """Return the file, or raise Failure if the start is impossible.
 
         The directory, the cluster, the options or the ports may prevent a start.
         """
@@ -393,7 +393,7 @@ class Cluster:
         guardian.forget("directory", self.data)
 
     def _remove(self) -> None:
-        """Remove all files of the cluster; a temporary directory is removed as a whole."""
+        """Remove all files of the cluster. A temporary directory is removed as a whole."""
         if self._file is not None:
             layout.remove_peer_directory(self.peer_directory)
         layout.remove(self.data, self._file)

@@ -75,7 +75,7 @@ class ClusterChoice:
         return profile and profile.registry
 
     def _here(self) -> dict[str, str]:
-        """Return the login for the cluster of the directory; raise Failure if it is missing."""
+        """Return the login for the cluster of the directory, or raise Failure if it is missing."""
         servers = bootstrap_line(self.data)
         return {**admin_values(self.data.resolve()), "bootstrap.servers": servers}
 
@@ -165,7 +165,7 @@ class ClusterChoice:
 
 
 def _config_of(profile: "Profile", *, has_file: bool = True) -> dict[str, Any]:
-    """Return the connection of a profile; with `has_file` its own command_config counts."""
+    """Return the connection of a profile. With `has_file` its own command_config counts."""
     file = profile.command_config if has_file else None
     config = _read_file(Path(file)) if file else {}
     if profile.bootstrap:

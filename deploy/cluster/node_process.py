@@ -114,7 +114,7 @@ class NodeProcess:
         return self._child.poll() if self._child else None
 
     def kill(self) -> int:
-        """Send SIGKILL; return the pid when it is gone and the port refuses connections."""
+        """Send SIGKILL. Return the pid when it is gone and the port refuses connections."""
         process = self._require()
         with self._allowed(process):
             process.send_signal(signal.SIGKILL)
@@ -122,7 +122,7 @@ class NodeProcess:
         return process.pid
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Send SIGTERM; return when the node has stopped by itself."""
+        """Send SIGTERM. Return when the node has stopped by itself."""
         process = self._require()
         with contextlib.suppress(psutil.NoSuchProcess), self._allowed(process):
             if process.status() == psutil.STATUS_STOPPED:
@@ -131,14 +131,14 @@ class NodeProcess:
         self._wait_until_gone(process, timeout_s)
 
     def pause(self) -> None:
-        """Send SIGSTOP; return when the process is in state T."""
+        """Send SIGSTOP. Return when the process is in state T."""
         process = self._require()
         with self._allowed(process):
             process.suspend()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=True)
 
     def resume(self) -> None:
-        """Send SIGCONT; return when the process is no longer in state T."""
+        """Send SIGCONT. Return when the process is no longer in state T."""
         process = self._require()
         with self._allowed(process):
             process.resume()
@@ -236,7 +236,7 @@ class NodeProcess:
 def wait_for_state(
     process: psutil.Process, name: str, timeout_s: float, *, is_stopped: bool
 ) -> None:
-    """Return when the process is in state T, or not in it; raise Failure when it has ended."""
+    """Return when the process is in state T, or not in it, or raise Failure when it has ended."""
     deadline = time.monotonic() + timeout_s
     try:
         while (process.status() == psutil.STATUS_STOPPED) != is_stopped:
@@ -261,7 +261,7 @@ class NodeNotReady(Failure):
 
 
 def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
-    """End nodes by SIGTERM, also those of a killed `up`; return the nodes that had to be killed.
+    """End nodes by SIGTERM, also those of a killed `up`. Return the nodes that had to be killed.
 
     A node that a fault has just started again is a new process, and is ended in the next round.
     """

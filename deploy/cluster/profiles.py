@@ -16,7 +16,7 @@ from .private import write_private
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The connection to a cluster; `command_config` is a client.properties."""
+    """The connection to a cluster. `command_config` is a client.properties."""
 
     bootstrap: str | None = None
     command_config: str | None = None
@@ -25,13 +25,13 @@ class Profile:
 
 @dataclass(slots=True)
 class Profiles:
-    """The contents of the file; `current` is used if no cluster is named."""
+    """The contents of the file. `current` is used if no cluster is named."""
 
     current: str | None = None
     profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])
 
     def named(self, name: str) -> Profile:
-        """Return a profile; raise Failure if the name is unknown."""
+        """Return a profile, or raise Failure if the name is unknown."""
         found = self.profiles.get(name)
         if found is None:
             there_are = ", ".join(sorted(self.profiles)) or "none"
@@ -48,7 +48,7 @@ def file_of_profiles() -> Path:
 
 
 def read_profiles() -> Profiles:
-    """Return the file's contents, empty without a file; raise Failure when it cannot be read."""
+    """Return the file's contents, empty without a file, or raise Failure when it cannot be read."""
     file = file_of_profiles()
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
@@ -74,7 +74,7 @@ def _require_texts(profiles: Profiles) -> None:
 
 
 def write_profiles(profiles: Profiles) -> None:
-    """Replace the file in one step; raise Failure when it cannot be written."""
+    """Replace the file in one step, or raise Failure when it cannot be written."""
     file = file_of_profiles()
     text = json.dumps(asdict(profiles), indent=1) + "\n"
     try:

@@ -23,7 +23,7 @@ class FaultTarget(NamedTuple):
 
 
 def parse(text: str) -> FaultTarget:
-    """Parse the target of a command; raise Failure with the syntax if it is invalid."""
+    """Parse the target of a command, or raise Failure with the syntax if it is invalid."""
     if text.isdecimal():
         return FaultTarget("node", number=int(text))
     if text in ("controller", "random"):

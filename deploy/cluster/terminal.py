@@ -98,7 +98,7 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
 
 
 def tell(*lines: str, end: str = "\n", is_wrapped: bool = True) -> None:
-    """Print lines of a result; a line end inside a line is escaped like other control characters.
+    """Print lines of a result. A line end inside a line is escaped like other control characters.
 
     is_wrapped: false for text that users paste unchanged.
     """
@@ -236,7 +236,7 @@ def _total(widths: Mapping[str, int], kept: Sequence[str] | Mapping[str, int]) -
 
 
 def _width(text: str) -> int:
-    """Return the width of a text in columns; letters of some scripts take two columns."""
+    """Return the width of a text in columns. Letters of some scripts take two columns."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

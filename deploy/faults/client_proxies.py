@@ -26,7 +26,7 @@ TURNS = 5
 
 
 class ClientProxies:
-    """Proxies of some brokers, by the brokers' ports; any thread may call the methods."""
+    """Proxies of some brokers, by the brokers' ports. Any thread may call the methods."""
 
     def __init__(self, broker_ports: Iterable[int], *, is_encrypted: bool = False) -> None:
         self._is_encrypted = is_encrypted

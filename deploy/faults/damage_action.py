@@ -28,7 +28,7 @@ class DamagedByte(NamedTuple):
     now: int
 
     def put_back(self) -> bool:
-        """Restore the byte; return whether the same file still had the changed byte."""
+        """Restore the byte. Return whether the same file still had the changed byte."""
         try:
             with self.path.open("r+b", buffering=0) as file:
                 file.seek(self.position)

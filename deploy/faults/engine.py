@@ -56,7 +56,7 @@ class FaultContext(Generic[ClusterT]):
     def until(
         self, is_seen: Callable[[], bool], timeout_s: float, what: str, *, mends: bool = False
     ) -> None:
-        """Wait until an effect is seen; raise EffectNotSeen at the timeout.
+        """Wait until an effect is seen, or raise EffectNotSeen at the timeout.
 
         mends: wait even if the schedules end meanwhile.
         """
@@ -69,7 +69,7 @@ class FaultContext(Generic[ClusterT]):
             time.sleep(POLL_S)
 
     def hit(self, fault: Fault, target: str, lasts_s: float = 0.0) -> None:
-        """Count a proved fault, and let it last; only the first call for a fault counts."""
+        """Count a proved fault, and let it last. Only the first call for a fault counts."""
         with self.changed:
             if not fault.target:
                 fault.target = target

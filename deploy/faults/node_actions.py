@@ -44,7 +44,7 @@ class NodeContext(FaultContext[FaultyCluster]):
 
 
 def ensure_all_run(context: NodeContext) -> None:
-    """Start stopped nodes and resume paused ones; between two faults all nodes should run."""
+    """Start stopped nodes and resume paused ones. Between two faults all nodes should run."""
     for status in context.cluster.status():
         if status.state == "paused":
             context.cluster.resume(status.node_id)

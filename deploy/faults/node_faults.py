@@ -55,7 +55,7 @@ class NodeFaults:
             raise OSError(disk[1], f"{os.strerror(disk[1])} (made by chaos)")
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Execute one line; raise KeyError, TypeError, ValueError."""
+        """Execute one line, or raise KeyError, TypeError, ValueError."""
         match asked["op"]:
             case "disk":
                 self._disk = str(asked["point"]), int(asked["errno"])

@@ -135,7 +135,7 @@ class PostgresServer:
         return False
 
     def kill(self) -> None:
-        """Send SIGKILL to the server; return when its children are gone.
+        """Send SIGKILL to the server. Return when its children are gone.
 
         The children serve their clients until they notice the death of the server.
         """
@@ -183,7 +183,7 @@ def _user() -> str | None:
 
 @contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """Run a server, and remove its data at the end; raise Failure if none is installed."""
+    """Run a server, and remove its data at the end, or raise Failure if none is installed."""
     if why := why_there_is_none():
         raise Failure(why)
     folder = Path(tempfile.gettempdir()).resolve() / f"oncelog-postgresql-{secrets.token_hex(4)}"

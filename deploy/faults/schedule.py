@@ -81,7 +81,7 @@ NUMBERS = 4
 
 @dataclass(slots=True)
 class Fault:
-    """A fault; `numbers` are in [0, 1), and `target` is text, once its effect was seen."""
+    """A fault. `numbers` are in [0, 1), and `target` is text, once its effect was seen."""
 
     kind: str
     numbers: tuple[float, ...]

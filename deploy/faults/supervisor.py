@@ -34,7 +34,7 @@ POLL_S = 0.005
 
 @dataclass(slots=True)
 class ChildProcess:
-    """One process of a child; with `is_wanted` it is restarted when it ends."""
+    """One process of a child. With `is_wanted` it is restarted when it ends."""
 
     process: subprocess.Popen[bytes]
     incarnation: int
@@ -126,7 +126,7 @@ class Supervisor:
         return child.process.pid
 
     def pause(self, name: str) -> int:
-        """Send SIGSTOP; return the pid when the process is in state T."""
+        """Send SIGSTOP. Return the pid when the process is in state T."""
         process = self.running(name)
         process.suspend()
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
@@ -270,7 +270,7 @@ class Supervisor:
 
 
 def signal_session(leader: int, what: signal.Signals) -> list[int]:
-    """Send a signal to all processes of a session, in any group; return the pids."""
+    """Send a signal to all processes of a session, in any group. Return the pids."""
     members = [pid for pid in psutil.pids() if _lives_in(pid, leader)]
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
@@ -279,7 +279,7 @@ def signal_session(leader: int, what: signal.Signals) -> list[int]:
 
 
 def end_session(leader: int) -> None:
-    """Send SIGKILL to all processes of a session; return when none is alive."""
+    """Send SIGKILL to all processes of a session. Return when none is alive."""
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while members := signal_session(leader, signal.SIGKILL):
         if time.monotonic() > deadline:

@@ -38,7 +38,7 @@ HAD = {
 
 
 def abort_id(cluster: ClusterChoice, name: str) -> str:
-    """Abort the open transaction of a transactional id; return a sentence about the result."""
+    """Abort the open transaction of a transactional id. Return a sentence about the result."""
     if name.startswith(SINKS):
         found = _of_sinks(cluster, "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
@@ -70,7 +70,7 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
 
 
 async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:
-    """Write an abort marker for a producer's transaction in a partition; return its first offset.
+    """Write an abort marker for a producer's transaction in a partition. Return its first offset.
 
     Raises Failure when no transaction is open, or when its coordinator will end it. A second look
     at the partition finds a transaction that had ended when the coordinator was asked, as in

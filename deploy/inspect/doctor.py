@@ -29,7 +29,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """The result of one check; `state` is ok, note or bad."""
+    """The result of one check. `state` is ok, note or bad."""
 
     check: str
     state: str

@@ -1,4 +1,4 @@
-"""Explanations of a blocked reader and of an open transaction, in sentences; pure.
+"""Explanations of a blocked reader and of an open transaction, in sentences, without I/O.
 
 The functions take the facts of transaction_facts.py, and return a heading and lines that begin with
 their subject. They use these rules:
@@ -34,7 +34,7 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An explanation; `heading` is the state, `lines` are the reasons and the possible actions."""
+    """An explanation. `heading` is the state, `lines` are the reasons and the possible actions."""
 
     heading: str
     lines: tuple[Line, ...] = ()
@@ -46,7 +46,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransaction:
-    """A transaction that is open in a partition; `transaction` is its coordinator's view.
+    """A transaction that is open in a partition. `transaction` is its coordinator's view.
 
     The view is None if no coordinator knows the producer.
     """
@@ -66,7 +66,7 @@ class PartitionTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """A group's relation to the partition; `described` is None for an unknown group.
+    """A group's relation to the partition. `described` is None for an unknown group.
 
     is_unstable: the group's offset here is part of an open transaction. holders: the candidates for
     this transaction, in the partitions of offsets that its coordinator leads.
@@ -81,7 +81,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition, with offsets of None while there is no leader; `holders` are oldest first."""
+    """A partition, with offsets of None while there is no leader. `holders` are oldest first."""
 
     partition: PartitionInfo
     min_insync: int

@@ -20,7 +20,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEvent:
-    """An event; `line` is the text in the log of a node."""
+    """An event. `line` is the text in the log of a node."""
 
     at_ms: int
     kind: str
@@ -99,7 +99,7 @@ class EventLogs:
         self._tails = [_Tail(node, path) for node, path in sorted(self.logs.items())]
 
     def new(self) -> list[LoggedEvent]:
-        """Return the events written since the last call, oldest first; blocks.
+        """Return the events written since the last call, oldest first, which blocks.
 
         The first call returns the events in the newest part of each log.
         """

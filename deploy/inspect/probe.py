@@ -61,7 +61,7 @@ class NodeLateness:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The results of all nodes; `waited_ms` is the probe's wait for a processor."""
+    """The results of all nodes. `waited_ms` is the probe's wait for a processor."""
 
     seconds: float
     waited_ms: float
@@ -132,7 +132,7 @@ class Probe:
     __exit__ = close
 
     def start(self) -> None:
-        """Return when every node has answered; raise Failure if the process ends instead."""
+        """Return when every node has answered, or raise Failure if the process ends instead."""
         command = [sys.executable, "-P", "-m", MODULE]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._send(self._asked)

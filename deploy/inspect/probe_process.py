@@ -103,7 +103,7 @@ class Answers:
         self._note(due_ns, now_ns, waited_ns - waited_before_ns)
 
     def end(self, now_ns: int, waited_ns: int) -> float:
-        """Count the unanswered requests; return for how many ms the node was silent."""
+        """Count the unanswered requests. Return for how many ms the node was silent."""
         oldest_ns = self.waiting[0][0] if self.waiting else now_ns
         for due_ns, waited_before_ns in self.waiting:
             self._note(due_ns, now_ns, waited_ns - waited_before_ns)
@@ -128,7 +128,7 @@ class Answers:
         self._wait_ns.append(min(wait_ns, now_ns - due_ns) if now_ns - due_ns > LATE_NS else 0)
 
     def _stalls(self, began_ns: int) -> list[dict[str, float]]:
-        """Return the first late answer of each silence; later answers are of the same stall."""
+        """Return the first late answer of each silence. Later answers are of the same stall."""
         stalls: list[dict[str, float]] = []
         ended_ns = 0
         for due_ns, late_ns, wait_ns in zip(
@@ -280,7 +280,7 @@ class Watched:
             self._close()
 
     def _take_secured(self, connect: "Callable[[], Future[socket.socket]]") -> None:
-        """Take the connection, when its thread has one; raise LoginRefused."""
+        """Take the connection, when its thread has one, or raise LoginRefused."""
         from .secured_socket import LoginRefused
 
         if self._opening is None:
@@ -320,7 +320,7 @@ def _secured(config: dict[str, Any], host: str, port: int) -> "Callable[[], Futu
 def watch(
     nodes: list[dict[str, Any]], interval_ns: int, config: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Send ApiVersions to the nodes until standard input ends; return late answers and waits."""
+    """Send ApiVersions to the nodes until standard input ends. Return late answers and waits."""
     selector = selectors.SelectSelector()  # epoll's timeout is no finer than 1 ms
     os.set_blocking(sys.stdin.fileno(), False)
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ, None)

@@ -27,7 +27,7 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 class LoginRefused(OSError):
-    """The error of a refusal that a retry would not change; the text is a sentence."""
+    """The error of a refusal that a retry would not change. The text is a sentence."""
 
 
 class SecuredConnector:
@@ -43,7 +43,7 @@ class SecuredConnector:
         return self._security is not None and self._security.config.sasl is not None
 
     def connect(self) -> socket.socket:
-        """Return the socket; raise OSError, or LoginRefused for a permanent refusal."""
+        """Return the socket, or raise OSError, or LoginRefused for a permanent refusal."""
         try:
             return asyncio.run(self._connect())
         except (KafkaError, ValueError) as problem:

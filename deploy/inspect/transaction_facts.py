@@ -106,7 +106,7 @@ async def hanging(
 async def without_ended(
     admin: "Admin", found: Mapping[TopicPartition, tuple[PartitionTransaction, ...]]
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-    """Drop the transactions that ended before their coordinator was asked; real hangs stay."""
+    """Drop the transactions that ended before their coordinator was asked. Real hangs stay."""
     suspects = {key for key, held in found.items() if any(not h.is_known(key) for h in held)}
     still = await admin.transactions.producers(suspects) if suspects else {}
     opened = {(key, p.producer_id, p.first_offset) for key, ps in still.items() for p in ps}
@@ -121,7 +121,7 @@ async def without_ended(
 
 
 async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
-    """Explain the state of a transactional id; raise Failure when no coordinator knows the id."""
+    """Explain the state of a transactional id. Raises Failure when no coordinator knows the id."""
     try:
         transaction = await admin.transactions.describe(transactional_id)
     except TransactionalIdNotFound:

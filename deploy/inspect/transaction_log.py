@@ -80,7 +80,7 @@ class ShardLog:
 
 
 def shard_log(data: Path, shard: int, node_id: int | None) -> ShardLog:
-    """Read every node's copy; raise Failure if the shard, node or cluster does not exist."""
+    """Read every node's copy, or raise Failure if the shard, node or cluster does not exist."""
     file = layout.existing(data)
     count = int(file.settings.get(SHARDS_KEY, SHARDS_DEFAULT))
     if not 0 <= shard < count:

@@ -103,7 +103,7 @@ class BrokerConfig(BrokerSettings):
         self.check_consumer_groups()
 
     def _with_listeners(self, overrides: Mapping[str, Mapping[str, Any]]) -> "BrokerConfig":
-        """Return this configuration with its listeners; refuse keys of unknown listeners."""
+        """Return this configuration with its listeners. Refuse keys of unknown listeners."""
         endpoints = parse_listeners(
             self.listeners, self.advertised_listeners, self.listener_security_protocol_map
         )

@@ -1,7 +1,7 @@
 """The table of a broker's configuration keys.
 
 Each field is a key of server.properties with its type, default, bounds, and doc. Names, types, and
-defaults are Kafka's; a different default has Kafka's default beside it. Keys that begin with
+defaults are Kafka's. A different default has Kafka's default beside it. Keys that begin with
 "oncelog." exist only here. Keys that give the default of a topic config come from the storage's
 table (`keys.topic_default_keys`).
 """

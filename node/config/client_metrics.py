@@ -66,7 +66,7 @@ def judge_client_metrics_configs(configs: Mapping[str, str]) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Raise InvalidConfig for a pattern that Python's re does not accept; Kafka uses Java's syntax.
+    """Raise InvalidConfig for a pattern that Python's re does not accept. Kafka uses Java's syntax.
 
     A pattern that would take long to compile is not checked, since it is never applied to a client.
     """

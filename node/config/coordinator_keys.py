@@ -1,4 +1,4 @@
-"""The keys of the group coordinator and of the transaction coordinator; see `broker_keys`."""
+"""The keys of the group coordinator and of the transaction coordinator. See `broker_keys`."""
 
 from dataclasses import dataclass
 from typing import Any

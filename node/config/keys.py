@@ -32,7 +32,7 @@ def at_least(least: int) -> Check:
 
 
 def at_least_one_or_default(value: int) -> str | None:
-    """Accept -1 and every value from 1 on; -1 stands for a default that depends on other keys."""
+    """Accept -1 and every value from 1 on. -1 stands for a default that depends on other keys."""
     return None if value >= 1 or value == -1 else "Value must be at least 1, or -1"
 
 

@@ -20,7 +20,7 @@ _UNROUTABLE = ("", "0.0.0.0", "::")
 
 
 class SecurityProtocol(Enum):
-    """The security protocol of a listener; the values are Kafka's ids."""
+    """The security protocol of a listener. The values are Kafka's ids."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -49,7 +49,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listener of a broker; `advertised` is None if the listener is not advertised.
+    """One listener of a broker. `advertised` is None if the listener is not advertised.
 
     `overrides` holds the typed values of `listener.name.NAME.KEY` by the attribute of the key.
     """

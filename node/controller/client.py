@@ -61,7 +61,7 @@ class ControllerClient:
     """The client of the active controller, one for each broker.
 
     service: the controller service of this node, called directly when this node leads. validators:
-    check configurations before they are proposed; without validators all are accepted. now_ms: the
+    check configurations before they are proposed. Without validators all are accepted. now_ms: the
     monotonic clock.
     """
 

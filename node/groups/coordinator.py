@@ -2,7 +2,7 @@
 
     becomes leader -> loading (COORDINATOR_LOAD_IN_PROGRESS) -> serving -> resigns (NOT_COORDINATOR)
 
-`shard` defines a shard; the rules of groups are in coordinator/groups. This file executes the
+`shard` defines a shard. The rules of groups are in coordinator/groups. This file executes the
 decisions of these rules: it answers requests, appends records, and sets timers for deadlines. The
 live sessions of groups (members that wait in a rebalance, deadlines) are not in the log. They are
 lost with the leadership, and the clients reconnect.
@@ -208,7 +208,7 @@ class GroupCoordinator:
         *,
         is_group_record: bool = False,
     ) -> int:
-        """Append a batch; call `replayed` when the batch is committed and replayed.
+        """Append a batch. Call `replayed` when the batch is committed and replayed.
 
         Returns the next offset after the batch. `replayed` is called within the time budget of a
         turn.
@@ -329,13 +329,13 @@ class GroupCoordinator:
             self._replay(shard, at_once=is_serving and not self._is_appending)
 
     def _replay(self, shard: GroupShard, *, at_once: bool = True) -> None:
-        """Replay committed records; a replay that is already running includes them."""
+        """Replay committed records. A replay that is already running includes them."""
         if not shard.is_replaying:
             shard.is_replaying = True
             self._run("replaying groups", self._replaying(shard), at_once=at_once)
 
     def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
-        """Run the first steps now, and the rest in slices; short work is complete on return.
+        """Run the first steps now, and the rest in slices. Short work is complete on return.
 
         The first steps stay within the time budget of the turn, because one fetch of a follower may
         raise the high watermarks of many partitions.

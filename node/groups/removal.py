@@ -70,7 +70,7 @@ def remove(
     keys: Sequence[bytes],
     forgotten: str | None = None,
 ) -> "list[asyncio.Future[None]]":
-    """Append tombstones for a few keys; see `append_tombstones`."""
+    """Append tombstones for a few keys. See `append_tombstones`."""
     batches = run_to_end(encoding_tombstones(keys, coordinator.clock.wall_ms()))
     return append_tombstones(coordinator, shard, batches, forgotten)
 

@@ -78,7 +78,7 @@ class Waiter:
 
 
 class GroupShard:
-    """The groups of one partition; handlers may read `offsets` and `groups`."""
+    """The groups of one partition. Handlers may read `offsets` and `groups`."""
 
     def __init__(
         self,
@@ -324,7 +324,7 @@ class GroupShard:
         api_version: int,
         partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Check the member that commits (KIP-447); call `append` in the same turn of the loop.
+        """Check the member that commits (KIP-447). Call `append` in the same turn of the loop.
 
         A plain commit of a member also counts as its heartbeat. A missing group is created if the
         generation is below 0. A member of a consumer group must have owned `partitions`, given by
@@ -353,7 +353,7 @@ class GroupShard:
     def check_offset_fetch(
         self, group_id: str, member_id: str | None = None, member_epoch: int = -1
     ) -> bool:
-        """Return whether the group exists; the offsets of a missing group are -1.
+        """Return whether the group exists. The offsets of a missing group are -1.
 
         Raises UnknownMemberId or StaleMemberEpoch if the caller is not a member of the consumer
         group.

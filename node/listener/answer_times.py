@@ -28,7 +28,7 @@ class ApiTimes:
     def percentiles(self, shares: tuple[float, ...]) -> list[float]:
         """Return the durations in seconds within which these shares of requests were answered.
 
-        Each duration is the end of its range; 0 without requests.
+        Each duration is the end of its range, or 0 without requests.
         """
         counts = [new + old for new, old in zip(self.recent, self.before, strict=True)]
         total, found = sum(counts), list[float]()
@@ -60,7 +60,7 @@ class AnswerTimes:
         times.recent[min(at, RANGES - 1)] += 1
 
     def read(self) -> list[tuple[int, ApiTimes]]:
-        """Return the durations by API key; begin a new minute if the last one has ended."""
+        """Return the durations by API key. Begin a new minute if the last one has ended."""
         now_s, found = self._clock(), sorted(self._by_api.items())
         if now_s - self._turned_s < MINUTE_S:
             return found

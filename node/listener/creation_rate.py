@@ -10,7 +10,7 @@ WAIT_MAX_MS = 10_000
 
 
 class CreationRate:
-    """A limit of `rate` connections a second; a burst of `burst_ms` does not wait."""
+    """A limit of `rate` connections a second. A burst of `burst_ms` does not wait."""
 
     def __init__(self, rate: float, burst_ms: float) -> None:
         self.rate = rate

@@ -108,7 +108,7 @@ def control_api(
     on_error: (request, error) -> the fields of the error answer, in Kafka's shape.
     rights: see `Api`. With an authorizer they are checked here, before anything else.
     begin: is called before `decide` for a request that is not large. It encodes its own answer,
-    without a task or a turn of the loop; None leaves the request to `decide`.
+    without a task or a turn of the loop. None leaves the request to `decide`.
     answer_bytes: (context, request) -> steps of the memory that building the answer takes, for an
     answer that can be large for a small request (`large_answers`).
 
@@ -152,7 +152,7 @@ def control_api(
     async def build(
         context: RequestContext, request: Request, values: Any, version: int
     ) -> list[Buffer]:
-        """Encode an answer; its memory may have to wait, so a decision does not wait for that."""
+        """Encode an answer. Its memory may have to wait, so a decision does not wait for that."""
         try:
             if isgenerator(values):
                 values = await context.broker.work.finish(name, cast("Steps[Response]", values))

@@ -48,7 +48,7 @@ class Place:
         self._line, self.size_bytes, self.is_aside = line, size_bytes, False
 
     async def decided(self, decision: Awaitable[Any]) -> Any:
-        """Await a decision; let the next requests begin if it takes long."""
+        """Await a decision. Let the next requests begin if it takes long."""
         deciding = asyncio.ensure_future(decision)
         try:
             await asyncio.wait((deciding,), timeout=ASIDE_AFTER_S)

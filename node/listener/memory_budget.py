@@ -21,7 +21,7 @@ class Holder(Protocol):
         ...
 
     def budget_allows(self) -> None:
-        """Resume reading; the connection may have to wait again later."""
+        """Resume reading. The connection may have to wait again later."""
         ...
 
 

@@ -14,7 +14,7 @@ class MutedConnection(Protocol):
 
 
 class Mute:
-    """The mute of one connection; of two throttle times the longer one counts."""
+    """The mute of one connection. Of two throttle times the longer one counts."""
 
     __slots__ = ("_connection", "_timer", "_until_s")
 

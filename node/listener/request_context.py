@@ -18,7 +18,7 @@ ANSWER_BYTES_MAX = 128 * 1024 * 1024  # the default without a server's memory bu
 
 
 class ServedApi(Protocol):
-    """The supported versions of one API; `advertised_from` if ApiVersions shows more."""
+    """The supported versions of one API, with `advertised_from` if ApiVersions shows more."""
 
     @property
     def key(self) -> int: ...
@@ -47,7 +47,7 @@ class RequestContext:
     requests wait to be verified, `repeated_fetch` after the first large fetch, `login` on listeners
     with SASL. `client_id` is set by the latest fetch, while fetched bytes are counted.
     `request_time` measures the current request, if there are request quotas. While `is_muted` is
-    set no request starts; `mute` has the timer, and `resume` continues afterwards. `waited_ms`
+    set no request starts. `mute` has the timer, and `resume` continues afterwards. `waited_ms`
     returns the age of the connection's newest bytes in the kernel. `budget` is shared by all
     connections. `is_closed` is set before the callbacks of `on_close` are called.
     """
@@ -86,7 +86,7 @@ class RequestContext:
 
     @property
     def access(self) -> Access:
-        """The rights of the client; requires an authorizer."""
+        """The rights of the client. Requires an authorizer."""
         authorizer = self.broker.authorizer
         assert authorizer is not None
         if self._access is None or self._access.principal is not self.principal:

@@ -1,7 +1,7 @@
 """The server of a broker's listeners, which admits connections and enforces their limits.
 
 Once a second it closes connections that are idle or do not complete their request. When memory is
-short, it also closes connections that do not read their answers. Requests are not logged; lines
+short, it also closes connections that do not read their answers. Requests are not logged. Lines
 that a client can cause are limited to ten a minute.
 """
 

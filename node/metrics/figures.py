@@ -63,7 +63,7 @@ class FigureSources:
 
 
 def taking(sources: FigureSources, hanging: int = 0) -> Steps[Figures]:
-    """Collect all metrics; a change between two steps may appear in the later metrics only.
+    """Collect all metrics. A change between two steps may appear in the later metrics only.
 
     hanging: the number of transactions that have been open for longer than any timeout allows.
     """
@@ -121,7 +121,7 @@ def _state(*, is_leader: bool) -> str:
 
 
 def _requests(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Collect the metrics of requests; yield the number of items since the last step.
+    """Collect the metrics of requests. Yield the number of items since the last step.
 
     The functions below also yield this number.
     """

@@ -83,7 +83,7 @@ class CheckpointWriter:
         )
 
     async def lower(self, key: TopicPartition, offset: int) -> None:
-        """Write the checkpoint with at most `offset` for a log; check `is_at_most` afterwards."""
+        """Write the checkpoint with at most `offset` for a log. Check `is_at_most` afterwards."""
         self._limits[key] = min(offset, self._limits.get(key, offset))
         self._lowering[key] += 1
         try:

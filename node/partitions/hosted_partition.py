@@ -36,9 +36,9 @@ PartitionCallback = Callable[["HostedPartition"], None]
 
 @dataclass(slots=True, eq=False)
 class HostedPartition:
-    """A replica on this broker; requests that wait for the replica use it as a key.
+    """A replica on this broker. Requests that wait for the replica use it as a key.
 
-    observer: called when the high watermark has risen, and when the leadership has ended; set by
+    observer: called when the high watermark has risen, and when the leadership has ended. Set by
     the group coordinator for its partitions. transactional_ids: by producer id, for the
     transactions opened under this leadership. traffic: the metrics of the topic.
     """

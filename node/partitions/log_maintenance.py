@@ -1,6 +1,6 @@
 """The maintenance of a broker's logs, with syncs, checkpoints, retention, and removal.
 
-Work that waits for a disk runs in an executor, one job at a time; decisions are made on the event
+Work that waits for a disk runs in an executor, one job at a time. Decisions are made on the event
 loop. No acknowledged record depends on this maintenance. Syncs shorten the recovery after a crash,
 and limit the loss by a power failure.
 """

@@ -2,7 +2,7 @@
 
 The jobs on directories run in a thread of their own, one after the other (`run_jobs`). So a slow
 disk blocks neither the event loop nor the syncs of other logs. The thread gets values and returns
-values; only the event loop changes the tables.
+values. Only the event loop changes the tables.
 """
 
 import asyncio

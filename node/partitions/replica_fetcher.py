@@ -361,7 +361,7 @@ class ReplicaFetcher:
     ) -> None:
         """Acknowledge the new position to the leader, after any required flush.
 
-        backoff_ms: the answer failed; fetch again after this time from the end of the log, because
+        backoff_ms: the answer failed. Fetch again after this time from the end of the log, because
         a part of the answer may have been appended.
         """
         follower, log = partition.follower, partition.log

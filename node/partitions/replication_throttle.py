@@ -1,6 +1,6 @@
 """The throttle of replication (KIP-73) on one broker, for its leaders or for its followers.
 
-The rate is a dynamic configuration of the broker; the throttled replicas are listed in the configs
+The rate is a dynamic configuration of the broker. The throttled replicas are listed in the configs
 of their topics. As in Kafka, bytes of all listed replicas are counted, but only replicas that are
 not in sync are held. A throttle may delay a reassignment, but never a produce. So with a rate below
 the producers' rate no replica catches up.
@@ -25,7 +25,7 @@ LISTED = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")  # a partition and a broker
 
 
 class ReplicationThrottle(SendingThrottle):
-    """The throttle of one broker's leaders or followers; check `is_on` before all else.
+    """The throttle of one broker's leaders or followers. Check `is_on` before all else.
 
     held: the partitions for which the followers of a leader wait.
     """
@@ -47,7 +47,7 @@ class ReplicationThrottle(SendingThrottle):
         state.on_change(self._look)
 
     def holds(self, key: TopicIdPartition, replica: int) -> bool:
-        """Return whether a replica must wait for now; its partition is then in `held`."""
+        """Return whether a replica must wait for now. Its partition is then in `held`."""
         is_held = self.pause_ms() > 0 and self.may_hold(key, replica)
         if is_held:
             self.held[key] = None

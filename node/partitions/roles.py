@@ -353,7 +353,7 @@ class PartitionRoles:
             yield
 
     def _cannot_open(self, key: TopicPartition, topic_id: bytes, may_pass: bool) -> None:
-        """Report a log that cannot be opened; as the only replica, only for a permanent error."""
+        """Report a log that cannot be opened, for an only replica after a permanent error only."""
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}
         is_damaged = key in self._logs.damaged.unusable

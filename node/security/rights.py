@@ -24,7 +24,7 @@ CLUSTER: Resource = (ResourceType.CLUSTER, CLUSTER_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A right to one of these operations on one resource; without a `resource` none is required."""
+    """A right to one of these operations on one resource. Without a `resource` none is required."""
 
     operations: tuple[AclOperation, ...]
     resource_types: tuple[ResourceType, ...]
@@ -42,7 +42,7 @@ class Right:
 class EachItem:
     """A right to an operation on the resource of each item of an array.
 
-    resource: called with state, request and item; returns the resource, or None if the item names
+    resource: called with state, request and item. Returns the resource, or None if the item names
     none. It may raise an error that refuses the item. unless: a right that replaces all of these.
     refuse: the answer to refused items, if it differs from the row's on_error. refuses_all: one
     refused item refuses the whole request.
@@ -59,7 +59,7 @@ class EachItem:
 
 @dataclass(frozen=True, slots=True)
 class OfAnswer:
-    """A filter of an answer, called with access, state, request and values; it returns steps.
+    """A filter of an answer, called with access, state, request and values. It returns steps.
 
     needs: the rights to a complete answer, for documentation and tests. unless: a right that
     replaces all of these.
@@ -163,7 +163,7 @@ def on_cluster(*operations: AclOperation) -> Right:
 
 
 def on_group(operation: AclOperation, name: str = "group_id") -> Right:
-    """Return the right to an operation on the group in a field; versions without it need none."""
+    """Return the right to an operation on the group in a field. Versions without it need none."""
     return _on_field(operation, ResourceType.GROUP, name)
 
 

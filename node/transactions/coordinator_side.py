@@ -1,6 +1,6 @@
 """The composition of a broker's transaction coordinator, with its Raft groups.
 
-The coordinator has T shards. Shard s is Raft group s + 1 on the node's only Raft engine; group 0 is
+The coordinator has T shards. Shard s is Raft group s + 1 on the node's only Raft engine. Group 0 is
 the cluster's metadata. The leaderships are distributed: the preferred leader of shard s is node s
 mod n. A node that shuts down is not preferred, since otherwise it would get back the leaderships
 that it hands over.
@@ -63,7 +63,7 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
 
 
 class Transactions:
-    """The transaction parts of one broker; create it before the Raft engine starts."""
+    """The transaction parts of one broker. Create it before the Raft engine starts."""
 
     def __init__(
         self,

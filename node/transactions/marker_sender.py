@@ -195,7 +195,7 @@ class MarkerSender:
         An unknown topic may be newer than this node's metadata, which may be as old as its journal,
         and a marker dropped by mistake would leave its transaction open forever. So this node first
         applies all committed metadata. That costs an entry of the metadata log, which all uncertain
-        markers share; those that arrive meanwhile wait for the next.
+        markers share. Markers that arrive in between wait for the next entry.
         """
         try:
             while self._unknown:

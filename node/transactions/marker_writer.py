@@ -83,7 +83,7 @@ class MarkerWriter:
     ) -> WriteMarkersReply:
         """Write markers, and return an ErrorCode number for each marker and partition.
 
-        NONE means that the marker is committed; the wait for replicas is at most `wait_ms`. After
+        NONE means that the marker is committed. The wait for replicas is at most `wait_ms`. After
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and TRANSACTION_COORDINATOR_FENCED the marker must
         not be sent again. After any other error it may be repeated.
         """

@@ -192,7 +192,7 @@ class TransactionCoordinators:
         return error
 
     async def verify(self, request: VerifyTransaction) -> VerifyTransactionReply:
-        """Check that partitions are in the transaction; with `adds` add them (KIP-890)."""
+        """Check that partitions are in the transaction. With `adds` add them (KIP-890)."""
         transactional_id = request.transactional_id
         identity = request.producer_id, request.producer_epoch
         if request.adds:
@@ -222,7 +222,7 @@ class TransactionCoordinators:
         connection_id: int | None = None,
         waited_ms: int = 0,
     ) -> ProducerIdentityAnswer:
-        """Decide the end of a transaction; with NONE the decision is durable, and markers follow.
+        """Decide the end of a transaction. With NONE the decision is durable, and markers follow.
 
         bumps_epoch: EndTxn v5 (transaction.version 2), whose answer has the next epoch. waited_ms:
         the time that the request's bytes spent in the kernel.

@@ -34,7 +34,7 @@ ATTEMPTS_MAX = 5
 
 
 class UnreadableJournal(Exception):
-    """The error of a journal that cannot be read; str() is a sentence for users."""
+    """The error of a journal that cannot be read. `str()` is a sentence for users."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def parse(records: DataFrame) -> DataFrame:
 
 
 def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> DataFrame:
-    """Enrich parsed flights; return one record (key, value, partition) for each.
+    """Enrich parsed flights. Return one record (key, value, partition) for each.
 
     An output has the partition of its input, so the order stays the same.
     """

@@ -88,7 +88,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def airlines(file: Path | None) -> dict[str, str]:
-    """Return the airlines' names by carrier; empty without a file."""
+    """Return the airlines' names by carrier, or nothing without a file."""
     if file is None:
         return {}
     with file.open(newline="") as lines:
@@ -149,7 +149,7 @@ class ProgressReporter:
         self._reported = dict.fromkeys(queries, -1)
 
     def look(self) -> bool:
-        """Report new batches; return False when a query has stopped with an error."""
+        """Report new batches. Return False when a query has stopped with an error."""
         for name, query in self._queries.items():
             if progress := query.lastProgress:  # checked far more often than a batch takes
                 self._batch(name, progress)
@@ -171,7 +171,7 @@ class ProgressReporter:
 
 
 def offsets_of(text: str | None) -> dict[str, int]:
-    """Return the offsets by partition from the source's offset JSON; the job reads one topic."""
+    """Return the offsets by partition from the source's offset JSON. The job reads one topic."""
     found = json.loads(text) if text else None
     topics = found["topics"] if found else {}
     return {p: offset for entry in topics.values() for p, offset in entry["offsets"].items()}

@@ -136,7 +136,7 @@ class Contest:
 
 
 def logins_of(settings: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the ways to connect, in the order of their measurement; raise ValueError."""
+    """Return the ways to connect, in the order of their measurement, or raise ValueError."""
     found: list[dict[str, Any]] = []
     if settings.bootstrap:
         found.append({"bootstrap.servers": settings.bootstrap})

@@ -1,1 +1,1 @@
-"""Reports on running queries; begin with lag.py, then listener.py."""
+"""Reports on running queries. Begin with lag.py, then listener.py."""

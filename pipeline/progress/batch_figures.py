@@ -9,7 +9,7 @@ from .lag import Lag, lag_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFigures:
-    """The figures of one micro-batch; rows_written and lag are None if unknown."""
+    """The figures of one micro-batch. `rows_written` and lag are None if unknown."""
 
     query: str  # its name, else its id
     batch_id: int

@@ -57,7 +57,7 @@ class Exposition:
         return "".join(f"{line}\n" for line in self._lines())
 
     def write(self, path: Path) -> None:
-        """Replace the file; raise OSError."""
+        """Replace the file, or raise OSError."""
         made = path.with_name(f".{path.name}.{os.getpid()}")
         made.write_text(self.text(), encoding="utf-8")
         made.chmod(0o644)  # other users read it

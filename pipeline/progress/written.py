@@ -15,7 +15,7 @@ _rows: dict[Batch, int] = {}
 
 
 def note_written(query_id: str, batch_id: int, row_count: int) -> None:
-    """Record a sink's rows at the end of its part of a batch; several sinks add up."""
+    """Record a sink's rows at the end of its part of a batch. Several sinks add up."""
     with _lock:
         _rows[query_id, batch_id] = _rows.pop((query_id, batch_id), 0) + row_count
         while len(_rows) > KEPT:

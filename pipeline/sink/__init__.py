@@ -1,1 +1,1 @@
-"""The exactly-once sink; begin with sink.py, then protocol.py."""
+"""The exactly-once sink. Begin with sink.py, then protocol.py."""

@@ -36,7 +36,7 @@ class Terms:
 def check_batch(
     sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms
 ) -> BatchAction:
-    """Compare a batch with the decision; raise SinkStopped."""
+    """Compare a batch with the decision, or raise SinkStopped."""
     batch = given.batch_id
     if decision is not None and decision.lost and not _goes_on(decision, given, terms):
         raise rows_missing(sink_id, decision, "it was found at an earlier start")

@@ -58,7 +58,7 @@ APPEARS_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenMode:
-    """The chosen mode; `task_timeout_ms` is None for prepared transactions.
+    """The chosen mode. `task_timeout_ms` is None for prepared transactions.
 
     task_timeout_ms: the timeout of tasks' ordinary transactions.
     """
@@ -113,7 +113,7 @@ async def _is_missing(admin: Admin, topic: str) -> bool:
 async def settle_mode(
     admin: Admin, sink_id: str, wanted: Mode | None, given_ms: int | None
 ) -> ChosenMode:
-    """Choose the mode by the brokers' answers; `given_ms` is the user's transaction_timeout_ms.
+    """Choose the mode by the brokers' answers. `given_ms` is the user's transaction_timeout_ms.
 
     Raises SinkStopped when the brokers do not support the wanted mode.
     """
@@ -239,7 +239,7 @@ async def _with_leaders(admin: Admin) -> list[PartitionInfo]:
 def flaws(
     configs: Mapping[str, str | None], partitions: int, replicas: int, brokers: int
 ) -> list[str]:
-    """List the problems of the topic of decisions; `brokers` is the number of live brokers."""
+    """List the problems of the topic of decisions. `brokers` is the number of live brokers."""
     found: list[str] = []
     if partitions != 1:
         found.append(f"it has {partitions} partitions instead of one")

@@ -152,7 +152,7 @@ class ChildIds:
     def take(
         self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
     ) -> str:
-        """Take an id for one attempt; `committed` are ids that the driver returns for reuse."""
+        """Take an id for one attempt. `committed` are ids that the driver returns for reuse."""
         try:
             name = self._table.take_out(committed, sink_id, generation, batch_id)
         except Exception as problem:
@@ -173,7 +173,7 @@ class ChildIds:
                 self._table.put_back(name, sink_id, generation, batch_id)
 
     def close(self) -> None:
-        """Close the table; returned ids stay in the file."""
+        """Close the table. Returned ids stay in the file."""
         self._table.close()
 
     def _failed(self, problem: Exception) -> None:

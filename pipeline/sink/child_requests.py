@@ -125,7 +125,7 @@ class ChildRequests:
     async def _end(
         self, children: Iterable[PreparedTransaction], *, commit: bool
     ) -> dict[str, KafkaError]:
-        """End children; return the errors of children that could not be ended as requested."""
+        """End children. Return the errors of children that could not be ended as requested."""
         refused: dict[str, KafkaError] = {}
 
         async def end(child: PreparedTransaction) -> None:
@@ -171,7 +171,7 @@ def _in_words(problem: KafkaError) -> str:
 
 
 def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: int) -> str:
-    """Return the state of a child from its coordinator's description; `now_ms` is wall clock."""
+    """Return the state of a child from its coordinator's description. `now_ms` is wall clock."""
     if found.producer_id != child.producer_id:
         return OTHER  # its epochs were used up, by an end of either kind, or the id has expired
     raised = found.producer_epoch - child.producer_epoch
@@ -185,7 +185,7 @@ def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: in
 
 
 async def _for_each(items: Iterable[T], end: Callable[[T], Awaitable[object]]) -> None:
-    """End all items, AT_ONCE at a time; then raise the first problem."""
+    """End all items, AT_ONCE at a time. Then raise the first problem."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: T) -> None:

@@ -61,7 +61,7 @@ class Reading:
 
 
 class SinkCluster:
-    """One sink's use of its cluster, on one event loop; the caller owns the view."""
+    """One sink's use of its cluster, on one event loop. The caller owns the view."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class SinkCluster:
             await control.close()
 
     async def perform(self, effect: steps.Effect) -> steps.Event:
-        """Execute an effect that needs no rows; return the resulting event."""
+        """Execute an effect that needs no rows. Return the resulting event."""
         match effect:
             case steps.ReadDecision():
                 return await self.read_decision()
@@ -107,7 +107,7 @@ class SinkCluster:
                 raise AssertionError(effect)
 
     async def fence(self) -> steps.Event:
-        """Initialize the control id; raise when no coordinator was found for a long time."""
+        """Initialize the control id, or raise when no coordinator was found for a long time."""
         await self.close()
         control = Producer(
             self.view,
@@ -196,13 +196,13 @@ class ClusterThread:
         _sweeping.add(self)
 
     def stop_sweeps(self) -> list[str]:
-        """Stop the sweeps; return the swept ids."""
+        """Stop the sweeps. Return the swept ids."""
         sweep, self._sweep = self._sweep, None
         _sweeping.discard(self)
         return [] if sweep is None else self._thread.run(sweep.stop())
 
     def sweep_once(self, limit_s: float) -> None:
-        """Sweep once at the end of a program, for at most `limit_s`; errors are ignored."""
+        """Sweep once at the end of a program, for at most `limit_s`. Errors are ignored."""
         sweep = self._sweep
         if sweep is not None and not self._closed.is_set():
             with contextlib.suppress(Exception):

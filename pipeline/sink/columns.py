@@ -50,7 +50,7 @@ def check_columns(types: dict[str, str], topic: str | None) -> None:
 
 
 def prepare(frame: "DataFrame", topic: str | None) -> "DataFrame":
-    """Return the same rows with plain columns; raise ValueError for rows that cannot be written."""
+    """Return the same rows with plain columns. Raises ValueError for unwritable rows."""
     types = {each.name: each.dataType.simpleString() for each in frame.schema.fields}
     check_columns(types, topic)
     prepared = {name: f"`{name}`" for name in KNOWN if name in types}

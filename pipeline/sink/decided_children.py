@@ -1,6 +1,6 @@
 """The end of a decision's children, which is a commit, a return to before the batch, or an alarm.
 
-Pure; a part of the generator of protocol.py. Prepared transactions are always committed. The
+A part of the generator of protocol.py, without I/O. Prepared transactions are always committed. The
 cluster aborts ordinary transactions (mode "transactional") when an outage was longer than their
 timeout, each at a moment of its own. Therefore ordinary transactions are described before their
 commit, at a start, and also by the driver that has just decided, because its decision may have
@@ -37,7 +37,7 @@ class DecidedChildren:
     _last_word: SinkStopped | None
 
     def _take_up(self, phase: Phase) -> Part[bool]:
-        """Resume a decision that may be unfinished; return False if it was taken back.
+        """Resume a decision that may be unfinished. Return False if it was taken back.
 
         phase: RECOVERING if the decision was found at a start, COMMITTING for a decision of this
         batch.

@@ -91,7 +91,7 @@ class Decision:
 
 
 def encode(sink_id: str, decision: Decision) -> list[Record]:
-    """Encode the records of a decision; raise ValueError for too many children."""
+    """Encode the records of a decision, or raise ValueError for too many children."""
     chunks = _chunks(decision.children)
     if len(chunks) > CHUNKS_MAX:
         raise ValueError(
@@ -163,7 +163,7 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
 def newest_by_key(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[bytes, bytes | None]:
-    """Return the records that compaction would keep; `records` are in the order of offsets."""
+    """Return the records that compaction would keep. `records` are in the order of offsets."""
     return {key: value for key, value in records if key is not None}
 
 

@@ -32,7 +32,7 @@ class IdleSweep:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> list[str]:
-        """Stop; return the ids that were aborted, or may still be aborted by a running request."""
+        """Stop. Return the ids that were aborted, or may still be aborted by a running request."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -44,7 +44,7 @@ class IdleSweep:
             await self.once()
 
     async def once(self) -> None:
-        """Sweep once, without raising; the next sweep retries a refused abort."""
+        """Sweep once, without raising. The next sweep retries a refused abort."""
         sink = self._leftovers.sink_id
         try:
             names = self._leftovers.among((await self._children.list_open()).names)

@@ -20,7 +20,7 @@ KEYWORDS = frozenset(name.replace(".", "_") for name in SECURITY_NAMES)
 
 
 def client_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as keywords; raise ValueError for a setting in both forms."""
+    """Return settings as keywords, or raise ValueError for a setting in both forms."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         keyword = name.removeprefix(PREFIX).replace(".", "_")
@@ -52,7 +52,7 @@ class ClusterLogin:
         return login
 
     def security(self) -> SecurityConfig | None:
-        """Return the checked settings, or None for plain text; raise ValueError with a sentence."""
+        """Return the checked settings, or None for plain text, or raise ValueError."""
         return security_config(read_settings(ADMIN, None, dict(self.settings)))
 
     @property

@@ -27,7 +27,7 @@ class Mode(Enum):
 
     @classmethod
     def named(cls, name: str | None) -> "Mode | None":
-        """Return a mode by name, None for "auto"; raise ValueError."""
+        """Return a mode by name, None for "auto", or raise ValueError."""
         if name in (None, AUTO):
             return None
         if name not in MODE_NAMES:
@@ -92,7 +92,7 @@ def choose_mode(wanted: Mode | None, answers: BrokerAnswers) -> Mode:
 def mode_in_words(
     sink_id: str, wanted: Mode | None, mode: Mode, answers: BrokerAnswers, timeout_ms: int
 ) -> str:
-    """Describe the mode at the start of a query; `timeout_ms` limits the duration of a batch."""
+    """Describe the mode at the start of a query. `timeout_ms` limits the duration of a batch."""
     said = f'sink {sink_id} writes with mode="{mode.value}"'
     if mode is Mode.TRANSACTIONAL:
         return (

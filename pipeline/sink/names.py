@@ -19,7 +19,7 @@ _CHILD = re.compile(r"g(\d{1,15})\.[0-9a-f]{8,32}\.\d{1,9}")
 
 
 def check_sink_id(sink_id: str) -> str:
-    """Return the id; raise ValueError if it cannot be part of a transactional id."""
+    """Return the id, or raise ValueError if it cannot be part of a transactional id."""
     if not SINK_ID.fullmatch(sink_id):
         raise ValueError(
             f"sink_id={sink_id!r} will not do: it is 1 to 100 letters, digits, dots, dashes and "

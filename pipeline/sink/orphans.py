@@ -43,7 +43,7 @@ def sink_of(transactional_id: str) -> str | None:
 async def end_orphans(
     login: ClusterLogin, prefix: str, *, only: str | None = None
 ) -> list[dict[str, Any]]:
-    """Abort the open transactions of sinks with ids of this prefix; return each outcome.
+    """Abort the open transactions of sinks with ids of this prefix. Return each outcome.
 
     only: the transactional id of a single transaction to abort.
     """

@@ -122,7 +122,7 @@ class SinkProtocol(DecidedChildren):
         self.phase, self.generation = Phase.IDLE, 0
 
     def _run(self) -> Part[bool]:
-        """Yield the effects of one batch; return whether it was written now."""
+        """Yield the effects of one batch. Return whether it was written now."""
         if not self.generation or self._given.is_long_after:
             yield from self._start()
         return (yield from self._check_and_write())

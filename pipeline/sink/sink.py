@@ -115,7 +115,7 @@ def exactly_once(
 
 
 class ExactlyOnceSink:
-    """A sink for foreachBatch; each query has its own sink, in the driver.
+    """A sink for foreachBatch. Each query has its own sink, in the driver.
 
     checkpoint: the query's checkpoint, needed only if Spark itself does not return it.
     replaces_query, first_batch: see batch_check.py. transaction_timeout_ms: how long a batch may
@@ -238,7 +238,7 @@ class ExactlyOnceSink:
         )
 
     def close(self) -> None:
-        """Close the sink's thread and connections; a query that continues opens them again.
+        """Close the sink's thread and connections. A query that continues opens them again.
 
         The sink itself calls this method when a batch fails. Otherwise the garbage collector closes
         the sink.
@@ -248,7 +248,7 @@ class ExactlyOnceSink:
             opened.close()
 
     def _let_go(self) -> None:
-        """Close the cluster after a failed batch; sweeps continue, as its attempts may be alive."""
+        """Close the cluster after a failed batch. Sweeps continue, as its attempts may be alive."""
         with contextlib.suppress(Exception):
             self._sweep_while_idle()
         opened, self._opened = self._opened, None

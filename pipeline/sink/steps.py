@@ -74,7 +74,7 @@ class ChildrenCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenRefused:
-    """These children ended otherwise, so they cannot be ended as requested; the others are.
+    """These children ended otherwise, so they cannot be ended as requested. The others are.
 
     forgotten: children with expired ids, whose end is unknown.
     """
@@ -104,7 +104,7 @@ class ChildrenDescribed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """The report of a finished attempt; `child` is None without rows."""
+    """The report of a finished attempt. `child` is None without rows."""
 
     partition_id: int
     record_count: int
@@ -222,7 +222,7 @@ class WriteBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchOver:
-    """The batch is over; `was_written` is False for a batch that was written before, or has failed.
+    """The batch is over. `was_written` is False for a batch that was written before, or has failed.
 
     The rows of a batch that was written before must still be computed, without output, for Spark's
     state.

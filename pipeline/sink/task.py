@@ -74,7 +74,7 @@ class SinkWorker:
         return self.views[login.key]
 
     def close(self) -> None:
-        """Close connections and the loop; open transactions in the cluster stay open."""
+        """Close connections and the loop. Open transactions in the cluster stay open."""
         for view in self.views.values():
             self.thread.run(view.close())
         self.thread.close()
@@ -85,7 +85,7 @@ _workers: dict[int, SinkWorker] = {}
 
 
 def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
-    """Return the worker of this process; a forked process has its own worker.
+    """Return the worker of this process. A forked process has its own worker.
 
     Spark collects garbage after every task of a process. For modules that never change, the
     collection takes 50 ms. Therefore modules are frozen from the second task on.
@@ -102,7 +102,7 @@ def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
 
 
 def report_type() -> "StructType":
-    """Return the type of `write_attempt`'s row; for a text the JVM would need a hundred calls."""
+    """Return the type of `write_attempt`'s row. For a text the JVM would need a hundred calls."""
     from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructType
 
     kinds = {
@@ -122,7 +122,7 @@ def report_type() -> "StructType":
 def write_attempt(
     spec: TaskSpec, batches: "Iterator[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
-    """Write the rows of a partition; yield one row, the report (report_type).
+    """Write the rows of a partition. Yield one row, the report (report_type).
 
     This function is for mapInArrow.
     """
@@ -162,12 +162,12 @@ class Attempt:
         self.record_count = 0
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        """Pass rows to the producer and return when they are in batches; raise its errors."""
+        """Pass rows to the producer and return when they are in batches, or raise its errors."""
         self._worker.thread.run(self._write(batch))
         self.record_count += batch.num_rows
 
     def prepare(self) -> Any:
-        """Flush; return the token of the transaction, or None without rows."""
+        """Flush. Return the token of the transaction, or None without rows."""
         child = self._worker.thread.run(self._prepare())
         if child is not None:
             spec, ids = self._spec, self._worker.ids

@@ -1,1 +1,1 @@
-"""The source `format("oncelog")`; begin with data_source.py, then offsets.py."""
+"""The source `format("oncelog")`. Begin with data_source.py, then offsets.py."""

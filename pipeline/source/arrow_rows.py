@@ -40,7 +40,7 @@ class ArrowRows:
         self._count = self._bytes = 0
 
     def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """Add records and return whether it is time to `take`; a control batch has its marker."""
+        """Add records and return whether it is time to `take`. A control batch has its marker."""
         if columns.values:
             self._added.append((columns, replica))
             self._count += len(columns.values)
@@ -120,7 +120,7 @@ def _headers(batches: list[RecordColumns], schema: pa.Schema) -> pa.Array:
 
 
 def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
-    """Return a list of name and value for each record; null without headers, as in Spark."""
+    """Return a list of name and value for each record, or null without headers, as in Spark."""
     if not any(headers):
         return pa.nulls(len(headers), kind)
     offsets: list[int | None] = []
@@ -141,7 +141,7 @@ def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
 
 
 def _size_bytes(columns: RecordColumns) -> int:
-    """Return the size of the decompressed records; the size of a compressed batch is too small."""
+    """Return the size of the decompressed records. The size of a compressed batch is too small."""
     if not columns.header.compression:
         return columns.header.size_bytes
     return sum(len(field) for field in (*columns.keys, *columns.values) if field)
@@ -160,7 +160,7 @@ def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Array:
-    """Return the timestamps; raise InvalidRecord for one out of Spark's range (raw rows: null)."""
+    """Return the timestamps. Raises InvalidRecord for one out of Spark's range (raw rows: null)."""
     times_ms = _joined([c.timestamps for c in batches])
     beyond = (times_ms > TIME_MS_MAX) | (times_ms < -TIME_MS_MAX)
     if beyond.any() and not is_raw:
@@ -176,7 +176,7 @@ def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Arr
 def _sequences(
     batches: list[RecordColumns], counts: list[int], offsets: np.ndarray[Any, Any]
 ) -> pa.Array:
-    """Return the sequence of each record (0 follows 2^31-1); -1 for records without a sequence."""
+    """Return the sequence of each record (0 follows 2^31-1), or -1 for a missing sequence."""
     bases = np.repeat(np.array([c.header.base_sequence for c in batches], np.int64), counts)
     firsts = np.repeat(np.array([c.header.base_offset for c in batches], np.int64), counts)
     sequences = (bases + (offsets - firsts)) & SEQUENCE_MASK

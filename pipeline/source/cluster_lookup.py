@@ -41,7 +41,7 @@ class ClusterLookup:
         return {**self.__dict__, "_admin": None}
 
     def close(self) -> None:
-        """Close the connections; the next request opens them again."""
+        """Close the connections. The next request opens them again."""
         if self._admin is not None:
             self._admin.close()
             self._admin = None

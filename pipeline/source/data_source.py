@@ -104,7 +104,7 @@ class _Reading:
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range; runs in a task."""
+        """Yield the rows of a range. Runs in a task."""
         what: Any = getattr(partition, "what", None)  # Spark gives None where there is no piece
         batches: Iterator[RecordColumns] = iter(())
         replica: int | None = None

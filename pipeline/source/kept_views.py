@@ -77,7 +77,7 @@ class KeptViews:
         return self._make(settings)
 
     async def give_back(self, settings: Settings, view: ClusterView, *, is_sound: bool) -> None:
-        """Keep a sound view (idle, without a failure), or close it; on the loop of `thread`."""
+        """Keep a sound view (idle, without a failure), or close it, on the loop of `thread`."""
         if not is_sound:
             await view.close()
             return
@@ -89,7 +89,7 @@ class KeptViews:
             await oldest.close()
 
     def close(self) -> None:
-        """Close the waiting views and the thread; the object may be used again."""
+        """Close the waiting views and the thread. The object may be used again."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:

@@ -28,7 +28,7 @@ class SegmentFile:
 
 
 def segments_of(options: SourceOptions) -> list[SegmentFile]:
-    """Return the segments of all wanted partitions on all nodes; raise OptionError for none."""
+    """Return the segments of all wanted partitions on all nodes, or raise OptionError for none."""
     if options.starting is not Where.EARLIEST or options.ending is not Where.LATEST:
         raise OptionError("log directories are read whole: leave out where to begin and to end")
     found: list[SegmentFile] = []
@@ -53,7 +53,7 @@ def segments_of(options: SourceOptions) -> list[SegmentFile]:
 
 
 def read_segment(segment: SegmentFile) -> Iterator[RecordColumns]:
-    """Yield the records of each batch, with markers; raise CorruptMessage with the place."""
+    """Yield the records of each batch, with markers, or raise CorruptMessage with the place."""
     with open(segment.file, "rb") as file:
         size = file.seek(0, 2)
         if not size:

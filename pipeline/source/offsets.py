@@ -28,7 +28,7 @@ Report = Callable[[str], None]
 
 
 class DataLost(RuntimeError):
-    """The error of lost records; the text says which records, and what can be done."""
+    """The error of lost records. The text says which records, and what can be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Position:
     since: Mapping[TopicPartition, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the position as in the checkpoint; equal positions give equal texts."""
+        """Return the position as in the checkpoint. Equal positions give equal texts."""
         topics: dict[str, Any] = {}
         for (topic, partition), offset in sorted(self.offsets.items()):
             entry = topics.setdefault(
@@ -58,7 +58,7 @@ class Position:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Position":
-        """Read a position from a checkpoint; raise OptionError if it has no offsets of a topic."""
+        """Read a position from a checkpoint. Raises OptionError if it has no offsets of a topic."""
         if value.get("version") != VERSION or not isinstance(value.get("topics"), dict):
             raise OptionError(
                 "the checkpoint does not hold offsets of this source (its offsets look like "

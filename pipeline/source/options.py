@@ -92,7 +92,7 @@ class Topics:
     pattern: str = ""
 
     def wants(self, topic: str, partition: int, *, is_internal: bool = False) -> bool:
-        """Return whether to read an existing partition; internal topics must be named."""
+        """Return whether to read an existing partition. Internal topics must be named."""
         if self.pattern:
             return not is_internal and re.fullmatch(self.pattern, topic) is not None
         return topic in self._names or (topic, partition) in self._partitions
@@ -129,7 +129,7 @@ class SourceOptions:
 
 
 def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """Parse the options of a reader; raise OptionError with a sentence."""
+    """Parse the options of a reader, or raise OptionError with a sentence."""
     options = named_options(given)
     if "topic" in options:
         raise OptionError("topic is for writers; say what to read by subscribe")
@@ -188,7 +188,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
 
 
 def named_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by their canonical names; refuse unknown options."""
+    """Return the options by their canonical names. Refuse unknown options."""
     found: dict[str, str] = {}
     for name, value in given.items():
         known = _KNOWN.get(name.lower())

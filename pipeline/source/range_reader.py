@@ -37,7 +37,7 @@ EMPTY_MS = 2_000  # of empty answers only, before the rest of a compacted range 
 
 
 class RangeReader:
-    """An iterator over lists of batches; close the reader, or use it as a context manager."""
+    """An iterator over lists of batches. Close the reader, or use it as a context manager."""
 
     def __init__(
         self, client: Mapping[str, Any], wanted: OffsetRange, *, is_committed: bool, report: Report

@@ -57,7 +57,7 @@ class _Writing:
         check_columns(types, self._topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of a task; return when brokers have the rows.
+        """Write the rows of a task. Return when brokers have the rows.
 
         Raises the errors of a producer.
         """

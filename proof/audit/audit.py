@@ -29,7 +29,7 @@ ANOMALIES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInput:
-    """The data to judge; `rows` are raw rows, and a check is skipped if its data is None.
+    """The data to judge. `rows` are raw rows, and a check is skipped if its data is None.
 
     compacted: topics that may lack offsets. shown: the result of `readers.shown` for a reading.
     spans: rows of readers.SPANS. bounds: rows of pieces.BOUNDS, between which copies are compared.
@@ -46,7 +46,7 @@ class AuditInput:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """The result of an audit; call `close` at the end.
+    """The result of an audit. Call `close` at the end.
 
     violations: rows of VIOLATION. logs: a row for each copy.
     """
@@ -113,7 +113,7 @@ def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of everything that was read; `violations` counts each anomaly."""
+    """The counts of everything that was read. `violations` counts each anomaly."""
 
     partitions: int
     copies: int

@@ -31,7 +31,7 @@ Key = tuple[str, int]
 
 
 class CannotRead(RuntimeError):
-    """The error of missing data; the text says which data is missing."""
+    """The error of missing data. The text says which data is missing."""
 
 
 def live(
@@ -41,7 +41,7 @@ def live(
     *,
     open_s_max: float | None,
 ) -> AuditInput:
-    """Read topics of a running cluster; `open_s_max` limits how long transactions may be open."""
+    """Read topics of a running cluster. `open_s_max` limits how long transactions may be open."""
     options = with_prefix(client)
     with BlockingAdmin(client) as admin:
         keys = [(p.topic, p.partition) for p in admin.describe_topics(list(topics))]

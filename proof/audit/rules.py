@@ -174,7 +174,7 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
 
 
 def of_leader_epochs(pieces: DataFrame) -> DataFrame:
-    """Return leader epochs that follow newer epochs; even a large log has few epochs."""
+    """Return leader epochs that follow newer epochs. Even a large log has few epochs."""
     epochs = pieces.groupBy(*COPY, "leader_epoch").agg(
         F.min("first").alias("start"), F.max("last").alias("end")
     )

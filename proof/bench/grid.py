@@ -43,7 +43,7 @@ class CellResult(Generic[CellT, MeasurementT]):
         return sorted(self.repetitions, key=lambda r: r.per_s)[len(self.repetitions) // 2]
 
     def median(self, of: Callable[[MeasurementT], float | None]) -> float | None:
-        """Return the median over the repetitions; None if unknown."""
+        """Return the median over the repetitions, or None if unknown."""
         values = [v for r in self.repetitions if (v := of(r)) is not None]
         return statistics.median(values) if values else None
 
@@ -78,7 +78,7 @@ class Grid(Generic[CellT, MeasurementT]):
     def run(
         self, target: BenchTarget, say: Callable[[str], None]
     ) -> Sequence[CellResult[CellT, MeasurementT]]:
-        """Measure every cell; raise Failure when the cluster is too small for the grid."""
+        """Measure every cell, or raise Failure when the cluster is too small for the grid."""
         nodes = len(target.admin.describe_cluster().brokers)
         if self.largest_factor > nodes:
             raise Failure(

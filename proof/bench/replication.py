@@ -72,7 +72,7 @@ class Repetition:
 
     @property
     def link_messages_per_mb(self) -> float | None:
-        """Return the messages between nodes for each acknowledged MB; two are a round trip."""
+        """Return the messages between nodes for each acknowledged MB. Two are a round trip."""
         found = self._for_each_byte([u.link_messages_sent for u in self.used.values()])
         return None if found is None else found * 1e6
 
@@ -128,7 +128,7 @@ class ReplicationGrid(Grid[Cell, Repetition]):
         return max(self.replication_factors)
 
     def cells(self) -> list[Cell]:
-        """Return every combination; min.insync varies only with acks=all."""
+        """Return every combination. Min.insync varies only with acks=all."""
         for value in self.acks:
             if value not in ("0", "1", "all"):
                 raise Failure(f"acks={value} is not 0, 1 or all.", exit_code=2)

@@ -36,7 +36,7 @@ class BenchTarget:
         return {"bootstrap.servers": self.bootstrap, **self.login}
 
     def make_topic(self, partitions: int, replication_factor: int, min_insync: int) -> str:
-        """Create a topic and wait until its replicas are in sync; `drop_topics` deletes it."""
+        """Create a topic and wait until its replicas are in sync. `drop_topics` deletes it."""
         from ...deploy.cluster.readiness import missing_replicas
 
         name = f"bench-{time.time_ns():x}"
@@ -62,7 +62,7 @@ class BenchTarget:
             self._topics.clear()
 
     def usage(self) -> "dict[int, NodeUsage]":
-        """Return the resources used by each node so far; empty without local nodes."""
+        """Return the resources used by each node so far, or nothing without local nodes."""
         if (cluster := self.cluster) is None:
             return {}
         return {

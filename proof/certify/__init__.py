@@ -1,1 +1,1 @@
-"""Tests of the promises of systems on Kafka, by runs of `prove`; begin with certifying.py."""
+"""Tests of the promises of systems on Kafka, by runs of `prove`. Begin with certifying.py."""

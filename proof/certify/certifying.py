@@ -51,7 +51,7 @@ Say = Callable[[str], None]
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Parse seeds such as `3`, `1:10` or `1,4,7`; raise Failure for any other text."""
+    """Parse seeds such as `3`, `1:10` or `1,4,7`, or raise Failure for any other text."""
     found: list[int] = []
     try:
         for part in text.split(","):
@@ -238,7 +238,7 @@ def _filled_settings(
 
 
 def _filled(part: str, places: Mapping[str, str], java: Sequence[str]) -> list[str]:
-    """Return the arguments of a part of a command; {java} stands for several arguments."""
+    """Return the arguments of a part of a command, in which {java} stands for several arguments."""
     return list(java) if part == "{java}" else [_placed(part, places)]
 
 

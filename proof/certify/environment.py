@@ -74,7 +74,7 @@ def cache_directory() -> Path:
 
 
 def install(recipe: Recipe, say: Say) -> Environment:
-    """Return the environment of a recipe, and create it if missing; raise Failure."""
+    """Return the environment of a recipe, and create it if missing, or raise Failure."""
     if not recipe.install:
         return Environment({"python": sys.executable}, {"Python": platform.python_version()})
     for installer in recipe.install:
@@ -173,7 +173,7 @@ def _go(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    """Run an installer to its end; if this process ends, the guardian ends the installer."""
+    """Run an installer to its end. If this process ends, the guardian ends the installer."""
     run = new_run()
     passed_on = {key: value for key, value in os.environ.items() if key not in NOT_PASSED_ON}
     with guardian.kept("run", run), tempfile.TemporaryFile() as words:

@@ -30,7 +30,7 @@ class SecondReading:
 
 
 def reading_of(given: object) -> SecondReading | None:
-    """Return the reading of a table of expected.toml; raise ValueError with a sentence."""
+    """Return the reading of a table of expected.toml, or raise ValueError with a sentence."""
     if given is None:
         return None
     if not isinstance(given, dict):

@@ -86,12 +86,12 @@ class Recipe:
         return f"{self.system} {self.version}, {self.mode}"
 
     def settings(self, command: Sequence[str], **others: Any) -> ProveSettings:
-        """Return the settings of a run; raise Failure for invalid settings in the recipe."""
+        """Return the settings of a run, or raise Failure for invalid settings in the recipe."""
         return ProveSettings(command=tuple(command), **{**self.prove, **others})
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return a recipe by its folder, or by its name among ours; raise Failure if missing."""
+    """Return a recipe by its folder, or by its name among ours, or raise Failure if missing."""
     for folder in (Path(name), RECIPES / name):
         if (folder / RECIPE).is_file():
             return read_recipe(folder.resolve())
@@ -105,7 +105,7 @@ def all_recipes(folder: Path = RECIPES) -> list[Recipe]:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Return a recipe; raise Failure with the file and the error in it."""
+    """Return a recipe, or raise Failure with the file and the error in it."""
     recipe, expected = _toml(folder / RECIPE), _toml(folder / EXPECTED)
     texts = {
         key: _text(folder / RECIPE, recipe, key)
@@ -197,7 +197,7 @@ def _table(file: Path, recipe: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _install(file: Path, recipe: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the packages by installer; refuse packages without a version.
+    """Return the packages by installer. Refuse packages without a version.
 
     A verdict is about one version.
     """

@@ -194,7 +194,7 @@ def _move(context: ChaosContext, partition: int, replicas: list[int]) -> None:
 
 
 def _elect_leaders(context: ChaosContext, fault: Fault) -> None:
-    """Elect the preferred replicas; if they already lead, change the preference first.
+    """Elect the preferred replicas. If they already lead, change the preference first.
 
     Partitions are handled one by one, since some may be unavailable or fall behind at this moment.
     """

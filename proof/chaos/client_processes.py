@@ -17,7 +17,7 @@ from .load.order import STUCK, WorkerOrder
 
 
 class ClientProcesses(Supervisor):
-    """The client processes; `errors` and `clients` are those of the ended processes."""
+    """The client processes. `errors` and `clients` are those of the ended processes."""
 
     restarts_max = None
     stop_timeout_s = 40.0

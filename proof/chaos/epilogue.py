@@ -52,7 +52,7 @@ def wait_for_rest(cluster: Cluster) -> str | None:
 def read_the_end(
     cluster: Cluster, recorder: Recorder, settings: LoadSettings
 ) -> tuple[BankCheck, bool]:
-    """Record the last reading, ends and offsets; return the bank and whether all was read."""
+    """Record the last reading, ends and offsets. Return the bank and whether all was read."""
     check = BankCheck()
 
     def look(record: ConsumerRecord) -> int:

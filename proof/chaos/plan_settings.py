@@ -1,4 +1,4 @@
-"""The settings of a run, with its length, rate and kinds of faults. Pure; can be JSON."""
+"""The settings of a run, with its length, rate and kinds of faults. Pure. Can be JSON."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from .load.settings import LoadSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """All settings of a run; the same settings and seed give the same schedule."""
+    """All settings of a run. The same settings and seed give the same schedule."""
 
     seconds: float = 90.0
     seed: int = 1

@@ -21,7 +21,7 @@ OTHER = "other"
 
 
 def write_report(run: Path, page: Path | None = None, verdict: Verdict | None = None) -> Path:
-    """Write report.json and the page of a run; return the page.
+    """Write report.json and the page of a run. Return the page.
 
     A run without a verdict is judged first.
     """
@@ -35,7 +35,7 @@ def write_report(run: Path, page: Path | None = None, verdict: Verdict | None = 
 
 
 def report_of(about: Mapping[str, Any], series: Series, verdict: Verdict) -> RunReport:
-    """Return the report; `about` is the contents of run.json."""
+    """Return the report. `about` is the contents of run.json."""
     outcome = about.get("outcome") or {}
     *lines, last = verdict_words(verdict, evidence=True)
     faults = sorted(series.faults, key=lambda bar: bar.start_s)

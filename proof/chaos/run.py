@@ -88,7 +88,7 @@ class RunOutcome:
 
 
 class ChaosRun:
-    """One run; see the top of the file."""
+    """One run. See the top of the file."""
 
     def __init__(
         self, out: Path, settings: RunSettings, say: Callable[[str], None] = lambda _: None
@@ -98,7 +98,7 @@ class ChaosRun:
         self._connection = ""  # of the clients of the load
 
     def go(self) -> RunOutcome:
-        """Run the load under faults; raise Failure when the run could not be done at all."""
+        """Run the load under faults, or raise Failure when the run could not be done at all."""
         if self.out.exists() and any(self.out.iterdir()):
             raise Failure(f"{self.out} is not empty. Name another directory with --out.")
         make_private_directory(self.out)
@@ -280,7 +280,7 @@ class ChaosRun:
 
 
 def settings_of(run: Path) -> RunSettings:
-    """Return the settings of a run; raise Failure if the directory is not that of a run."""
+    """Return the settings of a run, or raise Failure if the directory is not that of a run."""
     try:
         about = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
         return RunSettings.from_json(about["settings"])

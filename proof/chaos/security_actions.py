@@ -64,7 +64,7 @@ Change = Callable[[Admin], Awaitable[object]]
 
 
 def admit_user(cluster: "Cluster") -> str:
-    """Create the user; return the path of the properties file for the user's clients."""
+    """Create the user. Return the path of the properties file for the user's clients."""
     password = secrets.token_urlsafe(18)
     cluster.ask(partial(_set_password, password=password))
     cluster.ask(lambda admin: admin.acls.create(ACLS))

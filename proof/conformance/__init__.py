@@ -1,1 +1,1 @@
-"""The comparison of the features of two Kafka-compatible clusters; begin with survey.py."""
+"""The comparison of the features of two Kafka-compatible clusters. Begin with survey.py."""

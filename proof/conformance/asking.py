@@ -28,7 +28,7 @@ _BY_HAND: Mapping[int, Any] = {0: produce, 1: fetch}
 
 
 class AskedBroker:
-    """A connection to one broker, in frames; close it after use."""
+    """A connection to one broker, in frames. Close it after use."""
 
     def __init__(
         self, config: Mapping[str, Any], host: str, port: int, *, answer_s: float = ANSWER_S
@@ -60,7 +60,7 @@ class AskedBroker:
             self._socket = None
 
     def ask(self, api_key: int, version: int, values: Any) -> tuple[AskOutcome, Any]:
-        """Send a request; return its outcome, and the decoded answer if there is one."""
+        """Send a request. Return its outcome, and the decoded answer if there is one."""
         if self._over:
             return not_asked(self._over), None
         try:

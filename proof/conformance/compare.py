@@ -22,7 +22,7 @@ class Reason(NamedTuple):
 
 
 class ConformanceRow(NamedTuple):
-    """One feature of the other cluster; `reason` explains a difference, if known.
+    """One feature of the other cluster. `reason` explains a difference, if known.
 
     is_asked: False if the request was not sent to both clusters, for the given `reason`.
     """

@@ -31,7 +31,7 @@ BROKERS_TRIED_MAX = 20
 
 
 def survey(config: Mapping[str, Any], tell: Any, *, answer_s: float = ANSWER_S) -> Survey:
-    """Survey a cluster, with a sentence to `tell` every two seconds; raise Failure."""
+    """Survey a cluster, with a sentence to `tell` every two seconds, or raise Failure."""
     broker, answer = _first_contact(config, answer_s)
     try:
         return _survey(broker, answer, tell)
@@ -151,7 +151,7 @@ def _configs(
 def _keys(
     broker: AskedBroker, advertised: Mapping[int, tuple[int, int]], resource_type: int, name: str
 ) -> frozenset[str]:
-    """Return the keys of a resource; only a broker itself has the keys of that broker."""
+    """Return the keys of a resource. Only a broker itself has the keys of that broker."""
     resource = {
         "resource_type": resource_type,
         "resource_name": name,

@@ -19,7 +19,7 @@ _ENDED = re.compile(
 
 
 class TraceCounts(NamedTuple):
-    """Totals since the start; the difference of two totals covers the time in between."""
+    """Totals since the start. The difference of two totals covers the time in between."""
 
     sent: int = 0
     acknowledged: int = 0

@@ -1,4 +1,4 @@
-"""Enrich a flight and add up the running sums of the demo's workers; pure.
+"""Enrich a flight and add up the running sums of the demo's workers, without I/O.
 
 An enriched flight is a line of five fields, separated by tabs:
 
@@ -27,7 +27,7 @@ ROW_NUMBER = 1  # fields that stand before the CSV's own
 
 
 class Flight(NamedTuple):
-    """The fields of a flight for the sums; miles and minutes are 0 if unknown."""
+    """The fields of a flight for the sums. Miles and minutes are 0 if unknown."""
 
     carrier: str
     month: int
@@ -37,7 +37,7 @@ class Flight(NamedTuple):
 
     @classmethod
     def of(cls, value: bytes) -> "Flight":
-        """Parse a record's value; raise ValueError for any value that is not a flight."""
+        """Parse a record's value, or raise ValueError for any value that is not a flight."""
         fields = value.decode().split(",")[ROW_NUMBER:]
         if len(fields) <= DISTANCE:
             raise ValueError(f"{value[:40]!r} is no flight")
@@ -93,7 +93,7 @@ class RunningSums:
     by_carrier: dict[str, Sum] = field(default_factory=dict[str, Sum])
 
     def add(self, flight: Flight) -> tuple[Group, Sum]:
-        """Count a flight; return its group and the group's sum so far."""
+        """Count a flight. Return its group and the group's sum so far."""
         if flight.month != self.month:
             self.month, self.by_carrier = flight.month, {}
         flights, miles, minutes = self.by_carrier.get(flight.carrier, (0, 0, 0))
@@ -107,7 +107,7 @@ class RunningSums:
 
     @classmethod
     def from_text(cls, text: str | None) -> "RunningSums":
-        """Parse the metadata of a committed offset; empty without one."""
+        """Parse the metadata of a committed offset, which is empty without a commit."""
         if not text:
             return cls()
         month, by_carrier = json.loads(text)

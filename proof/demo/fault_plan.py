@@ -1,4 +1,4 @@
-"""The demo's faults, drawn from a seed; the same with and without --break.
+"""The demo's faults, drawn from a seed, the same with and without --break.
 
 Pure. The kinds, each with the guarantee that it tests. On brokers, while batches are in flight:
 

@@ -26,7 +26,7 @@ Sums = dict[tuple[str | int, ...], tuple[int, ...]]
 
 
 def archive() -> Path:
-    """Return the path of the zip; raise Failure with the command that installs it."""
+    """Return the path of the zip, or raise Failure with the command that installs it."""
     try:
         for file in metadata.files(PACKAGE) or []:
             if file.name == ARCHIVE:

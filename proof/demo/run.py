@@ -104,7 +104,7 @@ class Demo:
         *,
         doing: Callable[[str], None] = lambda words: None,
     ) -> None:
-        """Prepare a run; `doing` is called with a sentence about the current wait."""
+        """Prepare a run. `doing` is called with a sentence about the current wait."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.report = DemoReport(seed, broken, engine)
         self._started_s = 0.0

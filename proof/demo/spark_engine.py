@@ -79,7 +79,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
             raise Failure(f"The Spark job did not start. Its log: {self.processes.log(JOB)}")
 
     def wait_until_at_work(self) -> str | None:
-        """Wait until each query has committed a batch; return a sentence about a failed wait."""
+        """Wait until each query has committed a batch. Return a sentence about a failed wait."""
         if self.processes.wait(lambda: len(self.processes.last) == len(QUERIES), START_TIMEOUT_S):
             return None
         return f"{sorted(self.processes.last) or 'no query'} of Spark committed a batch"

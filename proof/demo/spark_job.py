@@ -24,7 +24,7 @@ WORKER_MODULE = "pyspark.worker"  # what the daemon of the tasks is started with
 
 @dataclass(frozen=True, slots=True)
 class ReportedBatch:
-    """A committed micro-batch; `begun_at` is wall clock, in seconds."""
+    """A committed micro-batch. `begun_at` is wall clock, in seconds."""
 
     query: str
     number: int
@@ -35,7 +35,7 @@ class ReportedBatch:
 
 
 class SparkJobProcess(Supervisor):
-    """The driver of the job; `arguments` are the arguments of the job."""
+    """The driver of the job. `arguments` are the arguments of the job."""
 
     restarts_max = 20
     stop_timeout_s = 60.0

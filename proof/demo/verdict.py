@@ -12,7 +12,7 @@ STATE = {0: "ok", 1: "bad"}
 
 
 class Judged(Protocol):
-    """A judged run; `is_proof` says whether faults hit work in flight."""
+    """A judged run. `is_proof` says whether faults hit work in flight."""
 
     seed: int
     broken: str
@@ -31,7 +31,7 @@ def exit_code(report: Judged) -> int:
 
 
 def sentence(report: Judged, *, without: str, no_proof: str, right: str) -> str:
-    """Return the verdict; `without` is the effect of the removed part."""
+    """Return the verdict. `without` is the effect of the removed part."""
     took = f"seed {report.seed}, {report.seconds:.0f} s"
     if report.findings:
         named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)

@@ -17,7 +17,7 @@ ORIGIN = 12
 
 
 def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
-    """Judge the records; return their number, and the last sum of each key."""
+    """Judge the records. Return their number, and the last sum of each key."""
     last: Sums = {}
     home: dict[tuple[str | int, ...], int] = {}
     count = 0
@@ -47,7 +47,7 @@ def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tupl
 
 
 def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int, ...]]:
-    """Parse a record of sums; raise ValueError.
+    """Parse a record of sums, or raise ValueError.
 
     Returns (origin, carrier, month), and the numbers of FIELDS.
     """

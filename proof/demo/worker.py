@@ -123,7 +123,7 @@ class Worker:
         self._next, self._sums = {}, {}
 
     def _load(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Load committed offset and sums of each partition; retry while a transaction is open."""
+        """Load committed offset and sums of each partition. Retry while a transaction is open."""
         self._next, self._sums = {}, {}
         if not partitions:
             return []
@@ -214,7 +214,7 @@ def tell(*event: Any) -> None:
 
 
 def main() -> int:
-    """Work until SIGTERM; return FATAL when the producer or the consumer cannot continue."""
+    """Work until SIGTERM. Return FATAL when the producer or the consumer cannot continue."""
     worker = Worker(WorkerSettings(**json.loads(sys.argv[1])))
 
     def end(*_: Any) -> None:

@@ -169,7 +169,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return self.failover_ms(when, killed_at, "Not all workers")
 
     def _await_transaction(self, name: str, moment: str) -> ReportedTransaction:
-        """Wait for a transaction of this worker to reach the step; return it."""
+        """Wait for a transaction of this worker to reach the step. Return it."""
         before = self.processes.last.get(name)
 
         def has_come() -> bool:

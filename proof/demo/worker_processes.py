@@ -15,7 +15,7 @@ DRAINED_WITHIN_S = 0.05  # the last reports of a stopped worker have been read b
 
 @dataclass(slots=True)
 class ReportedTransaction:
-    """A transaction as its worker reports it; a transaction without records is not reported."""
+    """A transaction as its worker reports it. A transaction without records is not reported."""
 
     name: str
     worker: str
@@ -28,7 +28,7 @@ class ReportedTransaction:
 
 
 class WorkerProcesses(Supervisor):
-    """The workers; `transactions` are all reported transactions, in order."""
+    """The workers. `transactions` are all reported transactions, in order."""
 
     def __init__(self, settings: WorkerSettings, logs: Path) -> None:
         super().__init__(logs)

@@ -61,7 +61,7 @@ class Acknowledgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentsVerdict:
-    """The counts and violations of a topic; `violations` has only anomalies that occurred."""
+    """The counts and violations of a topic. `violations` has only anomalies that occurred."""
 
     read: int = 0
     distinct: int = 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class LogAnomaly(NamedTuple):
-    """An anomaly of a log; `sentence` is empty if the two judges describe a case differently."""
+    """An anomaly of a log. `sentence` is empty if the two judges describe a case differently."""
 
     name: str
     what: str

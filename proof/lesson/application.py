@@ -42,7 +42,7 @@ class LessonSettings:
 
 
 class InvoicingApplication:
-    """An application that writes invoices for orders; see the top of the file."""
+    """An application that writes invoices for orders. See the top of the file."""
 
     def __init__(self, settings: LessonSettings) -> None:
         self._settings, self._count = settings, 0

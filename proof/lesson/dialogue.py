@@ -56,7 +56,7 @@ class Dialogue:
             pass
 
     def look(self) -> Answer | None:
-        """Return the answer typed since the last call; raise Quit, Repeat, Skip."""
+        """Return the answer typed since the last call, or raise Quit, Repeat, Skip."""
         answer = "quit" if self._is_over else self._answer()
         if answer == "quit":
             raise Quit
@@ -67,7 +67,7 @@ class Dialogue:
         return answer
 
     def next(self) -> None:
-        """Return when the reader continues; raise Quit, Repeat."""
+        """Return when the reader continues, or raise Quit, Repeat."""
         is_over: list[bool] = []
         try:
             self.until(lambda: bool(is_over), lambda: is_over.append(True))

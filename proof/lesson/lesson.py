@@ -51,7 +51,7 @@ BETWEEN = "The fault hit between two batches. Repeat the step to see its effect 
 
 
 class Lesson:
-    """One reader's lesson; `page` is the address of the page, "" without one."""
+    """One reader's lesson. `page` is the address of the page, "" without one."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Lesson:
         )
 
     def _do(self, step: Callable[[], None]) -> None:
-        """Run a step; report a problem that ends the step, and let the reader repeat it."""
+        """Run a step. Report a problem that ends the step, and let the reader repeat it."""
         try:
             step()
         except (Failure, KafkaError) as problem:
@@ -128,7 +128,7 @@ class Lesson:
             self._processes.kill(FIRST)
 
     def _is_in_the_midst(self) -> bool:
-        """Wait until the application is within a batch; return False if it has ended."""
+        """Wait until the application is within a batch. Return False if it has ended."""
         processes, before = self._processes, self._processes.invoiced[FIRST]
 
         def is_there() -> bool:
@@ -258,7 +258,7 @@ class Lesson:
                 producer.send(self._orders, b"order %d" % number)
 
     def _counted(self, process: str) -> tuple[int, int]:
-        """Wait until all orders are processed; return those without and with several invoices."""
+        """Wait until all orders are processed. Return those without and with several invoices."""
         with BlockingAdmin(self._cluster.client_config()) as admin:
             key = (self._orders, 0)
             (end,) = admin.list_offsets({key: LATEST}).values()

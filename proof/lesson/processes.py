@@ -26,7 +26,7 @@ class LessonProcesses(Supervisor):
     """
 
     def __init__(self, logs: Path, data: Path) -> None:
-        """Create the processes; `data` is the directory of the cluster that the page shows."""
+        """Create the processes. `data` is the directory of the cluster that the page shows."""
         super().__init__(logs)
         self._data, self._opens = data, "--no-open"
         self._settings: dict[str, LessonSettings] = {}
@@ -41,12 +41,12 @@ class LessonProcesses(Supervisor):
         return [sys.executable, "-P", "-m", "oncelog.proof.lesson.application", settings]
 
     def begin(self, process: str, *, pause_s: float, **fields: str) -> int:
-        """Start an application; return its pid."""
+        """Start an application. Return its pid."""
         self._settings[process] = LessonSettings(parent=os.getpid(), pause_s=pause_s, **fields)
         return self._begin(process)
 
     def open_page(self, *, in_browser: bool) -> str:
-        """Start the page; return its address, which contains its token."""
+        """Start the page. Return its address, which contains its token."""
         self._opens = "--open" if in_browser else "--no-open"
         self._begin(PAGE)
         deadline_s = time.monotonic() + PAGE_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""A picture of a time range, with curves above, and rows of events below; pure.
+"""A picture of a time range, with curves above, and rows of events below, without I/O.
 
 Each curve and each kind of event has its own row with its name, so no meaning depends on colour.
 Times are in milliseconds, since any beginning.
@@ -72,7 +72,7 @@ class TimeAxis:
     address: Callable[[int], str] | None = None
 
     def picture(self, title: str, curves: Sequence[Curve], rows: Sequence[AxisRow]) -> Html:
-        """Return all of it as one picture; `title` is its text alternative."""
+        """Return all of it as one picture. `title` is its text alternative."""
         below = TOP + len(curves) * CURVE
         height = below + len(rows) * ROW + 4
         drawn = element(

@@ -1,4 +1,4 @@
-"""The document around every page, with head, skip link, navigation and content; pure."""
+"""The document around every page, with head, skip link, navigation and content, without I/O."""
 
 import base64
 import hashlib
@@ -44,7 +44,7 @@ def masthead(about: str, links: Sequence[Html], *others: Child) -> Html:
 
 @cache
 def own_style() -> list[Html]:
-    """Return the style for a file without a server; the file may load and run nothing."""
+    """Return the style for a file without a server. The file may load and run nothing."""
     style = STYLE_FILE.read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""HTML that escapes automatically, so text of clusters cannot become markup; pure.
+"""HTML that escapes automatically, so text of clusters cannot become markup, without I/O.
 
 `element` escapes every child and every attribute value that is not `Html` already. Only this module
 creates `Html`.

@@ -1,4 +1,4 @@
-"""The common parts of several views, such as numbers, ages, states, tables and links; pure."""
+"""The common parts of several views without I/O, such as numbers, ages and tables."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

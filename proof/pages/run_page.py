@@ -1,4 +1,4 @@
-"""The views of a run, with verdict, events of one record, timeline of faults, and figures; pure."""
+"""The views of a run without I/O, with verdict, record events, timeline of faults, and figures."""
 
 from collections.abc import Sequence
 

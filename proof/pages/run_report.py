@@ -1,4 +1,4 @@
-"""The report of a run as plain data in report.json, which `oncelog ui RUN/` reads; pure.
+"""The report of a run as plain data in report.json, which `oncelog ui RUN/` reads, without I/O.
 
 A report may come from anywhere, so each part is checked for its form and its size.
 """
@@ -17,7 +17,7 @@ Cell = str | int | float | None
 
 
 class StoryLine(NamedTuple):
-    """A step of one record's story; at_s is None if its time is unknown."""
+    """A step of one record's story. `at_s` is None if its time is unknown."""
 
     at_s: float | None
     who: str
@@ -65,7 +65,7 @@ class RunTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The report of a run; `state` is that of the verdict, "" if nothing was tested."""
+    """The report of a run. `state` is that of the verdict, "" if nothing was tested."""
 
     command: str
     made_ms: int = 0
@@ -94,7 +94,7 @@ class RunReport:
 
 
 def read_report(text: str | bytes) -> RunReport:
-    """Parse a report.json; raise ValueError with a sentence for any other document."""
+    """Parse a report.json, or raise ValueError with a sentence for any other document."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as problem:

@@ -1,1 +1,1 @@
-"""`oncelog prove`, which tests whether any application is exactly once; begin with `run.py`."""
+"""`oncelog prove`, which tests whether any application is exactly once. Begin with `run.py`."""

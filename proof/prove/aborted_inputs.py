@@ -44,7 +44,7 @@ class AbortedInputs(threading.Thread):
         self.failed: Exception | None = None
 
     def stop(self) -> bool:
-        """Begin no more inputs; return whether the last transaction has ended."""
+        """Begin no more inputs. Return whether the last transaction has ended."""
         self.close()
         if self.is_alive():
             self.join(STOP_TIMEOUT_S)

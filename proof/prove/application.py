@@ -172,7 +172,7 @@ class Application(Supervisor):
             self._awake_since_s[name] = time.monotonic()
 
     def end(self, name: str) -> str:
-        """Send SIGTERM, and SIGKILL 10 s later; return a sentence about the end."""
+        """Send SIGTERM, and SIGKILL 10 s later. Return a sentence about the end."""
         child = self.unwanted(name)
         self.ask_to_end(child.process)
         try:

@@ -18,7 +18,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """An instance wrote a batch; transactional_id is empty for a plain producer."""
+    """An instance wrote a batch. `transactional_id` is empty for a plain producer."""
 
     at_s: float
     instance: str
@@ -84,7 +84,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault was injected; `met` is the amount of work in flight at its target."""
+    """A fault was injected. `met` is the amount of work in flight at its target."""
 
     at_s: float
     instance: str  # empty: it affects all of them
@@ -97,7 +97,7 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class InputAborted:
-    """An input was written in an aborted transaction; `which` is the id of the input."""
+    """An input was written in an aborted transaction. `which` is the id of the input."""
 
     at_s: float
     which: str

@@ -53,7 +53,7 @@ class Tries:
 
 
 class Observed:
-    """The observations so far; `inputs` and `outputs` are topics."""
+    """The observations so far. `inputs` and `outputs` are topics."""
 
     def __init__(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
         self._inputs, self._outputs = frozenset(inputs), frozenset(outputs)
@@ -203,7 +203,7 @@ class Observed:
     # --- what it is told
 
     def __call__(self, event: Event) -> None:
-        """Process an event; ignore malformed bodies and batches, which the broker refuses."""
+        """Process an event. Ignore malformed bodies and batches, which the broker refuses."""
         try:
             if isinstance(event, Request):
                 self._request(event)
@@ -376,7 +376,7 @@ def _error_name(code: int) -> str:
 
 
 def wait_for(holds: Any, timeout_s: float, pause_s: float = 0.02) -> bool:
-    """Wait until the condition holds; return False at the timeout."""
+    """Wait until the condition holds. Return False at the timeout."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:

@@ -359,7 +359,7 @@ def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
 
 
 def named(text: str) -> list[AimedFault]:
-    """Return the faults of a list with commas; raise Failure for an unknown fault."""
+    """Return the faults of a list with commas, or raise Failure for an unknown fault."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in FAULTS]:
         raise Failure(

@@ -21,7 +21,7 @@ Matcher = Callable[["LogRecord"], str | None]
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A committed record that was read back; producer_id is -1 without a producer id."""
+    """A committed record that was read back. `producer_id` is -1 without a producer id."""
 
     topic: str
     partition: int

@@ -454,7 +454,7 @@ class _Time:
         return time.monotonic() + seconds < end_s
 
     def lasts(self, act: Callable[[], T], is_extra: bool = True) -> T:
-        """Run a fault; a fault that is extra extends the time by its duration."""
+        """Run a fault. A fault that is extra extends the time by its duration."""
         begun_s = time.monotonic()
         done = act()
         if is_extra:

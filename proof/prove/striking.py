@@ -61,7 +61,7 @@ JUST_NOW_S, STALL_S = 2.0, 1.0
 
 
 class Striker:
-    """The striker, which injects faults; `cluster` is None for a cluster that is not ours."""
+    """The striker, which injects faults. `cluster` is None for a cluster that is not ours."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Striker:
         }
 
     def strike(self, fault: AimedFault) -> Struck:
-        """Inject a fault; return when it is over, and a restarted instance runs."""
+        """Inject a fault. Return when it is over, and a restarted instance runs."""
         self._brokers.mend()
         if fault.act is not Act.SLOW:
             self.late.wait_until_over()
@@ -163,7 +163,7 @@ class Striker:
                 self._application.restart(name)
 
     def _wait(self, holds: Callable[[], bool], timeout_s: float, paused: str = "") -> bool:
-        """Wait for the condition, restarting silent instances; return False at the timeout."""
+        """Wait for the condition, restarting silent instances. Return False at the timeout."""
         end_s = time.monotonic() + timeout_s
         while not wait_for(holds, min(LOOK_EACH_S, max(0.0, end_s - time.monotonic()))):
             if time.monotonic() > end_s:

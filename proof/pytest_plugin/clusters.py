@@ -21,7 +21,7 @@ SEED_MAX = 10**6
 
 
 class Clusters:
-    """Starts and ends clusters; `seed` is the default seed of faults."""
+    """Starts and ends clusters. `seed` is the default seed of faults."""
 
     def __init__(self, *, is_kept: bool = False, is_secured: bool = False) -> None:
         self.is_kept, self.is_secured = is_kept, is_secured
@@ -34,14 +34,14 @@ class Clusters:
         self.numbers = itertools.count(1)  # of the tests that use a shared cluster
 
     def shared(self, nodes: int, clock: str | None = None) -> Cluster:
-        """Return the shared cluster of this kind; start it if it does not run."""
+        """Return the shared cluster of this kind. Start it if it does not run."""
         kind = nodes, clock
         if kind not in self._shared:
             self._shared[kind] = self.start(nodes, clock=clock)
         return self._shared[kind]
 
     def start(self, nodes: int, **settings: Any) -> Cluster:
-        """Start a new cluster; after a failure, remove it and raise Failure with the node's log."""
+        """Start a new cluster. After a failure, remove it and raise Failure with the node's log."""
         if settings.pop("data", None) is not None:
             raise Failure("Clusters of tests have their own directory. Do not give `data`.")
         if not self.is_kept:

@@ -33,7 +33,7 @@ LASTS_S: dict[str, tuple[float, float]] = {
 
 
 def read_kinds(text: str) -> tuple[str, ...]:
-    """Return the kinds that a marker lists; raise Failure for others."""
+    """Return the kinds that a marker lists, or raise Failure for others."""
     kinds = tuple(part.strip() for part in text.split(",") if part.strip())
     for kind in kinds:
         if kind not in LASTS_S:
@@ -42,7 +42,7 @@ def read_kinds(text: str) -> tuple[str, ...]:
 
 
 class ScheduledFaults(FaultContext[Cluster]):
-    """Faults injected one by one until `stop`, in their own thread; `ended` counts them."""
+    """Faults injected one by one until `stop`, in their own thread. `ended` counts them."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ScheduledFaults(FaultContext[Cluster]):
         note: Callable[[str], None],
         lock: AbstractContextManager[object],
     ) -> None:
-        """Prepare the thread; `lock` is held during each change to a node.
+        """Prepare the thread. `lock` is held during each change to a node.
 
         The test changes nodes, too.
         """
@@ -63,7 +63,7 @@ class ScheduledFaults(FaultContext[Cluster]):
         self._to_mend: set[tuple[int, int]] = set()  # node, its peer
 
     def stop(self, *, undo: bool = True) -> None:
-        """Inject no more faults; `undo` those in effect, however long that takes.
+        """Inject no more faults, and `undo` active faults, however long that takes.
 
         Without `undo` the method does not wait for silent nodes, as all nodes are about to be
         killed.
@@ -76,7 +76,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             self.changed.notify_all()
 
     def wait(self, count: int, timeout_s: float) -> None:
-        """Return when `count` faults were injected and are over; raise Failure otherwise."""
+        """Return when `count` faults were injected and are over, or raise Failure otherwise."""
         with self.changed:
             self.changed.wait_for(
                 lambda: self.ended >= count or self.problem is not None or self._is_over, timeout_s
@@ -106,7 +106,7 @@ class ScheduledFaults(FaultContext[Cluster]):
                 self.undo(fault)
 
     def _make(self, fault: Fault) -> bool:
-        """Inject the fault; return False if the test changed a node since the cluster was whole."""
+        """Inject the fault. Return False if the test changed a node since the cluster was whole."""
         node_id = _node_of(self.cluster, fault)
         with self._lock:
             if not self.is_running():

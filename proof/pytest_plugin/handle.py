@@ -40,7 +40,7 @@ class Wanted:
 
 
 def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wanted:
-    """Return the marker's arguments; raise Failure when they are invalid."""
+    """Return the marker's arguments, or raise Failure when they are invalid."""
     values = dict(keywords)
     known = [field.name for field in fields(Wanted)]
     if unknown := [name for name in values if name not in known]:
@@ -53,7 +53,7 @@ def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wan
 
 
 class ClusterInTest:
-    """The cluster, as one test sees it; targets are node numbers or texts of roles.
+    """The cluster, as one test sees it. Targets are node numbers or texts of roles.
 
     `cluster` has all other methods. Faults return the node when they are proved.
     """
@@ -153,7 +153,7 @@ class ClusterInTest:
         return self._do(word, target, lambda t: self.cluster.slow(t, delay_ms))
 
     def partition(self, one: Iterable[int], other: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut the links between two groups of nodes; with `one_way` only from `one` to `other`."""
+        """Cut the links between two groups of nodes, with `one_way` only from `one` to `other`."""
         left, right = list(one), list(other)
         with self._verbs:
             self.cluster.partition(left, right, one_way=one_way)
@@ -191,7 +191,7 @@ class ClusterInTest:
             self._faults.thread.start()
 
     def abandon(self) -> None:
-        """End the faults after Ctrl-C; the nodes end with the session."""
+        """End the faults after Ctrl-C. The nodes end with the session."""
         if self._faults is not None:
             self._faults.stop(undo=False)
 
@@ -201,7 +201,7 @@ class ClusterInTest:
             self._end(self._faults)
 
     def finish(self, *, has_failed: bool) -> list[str]:
-        """Leave the cluster whole and unchanged; return reasons to fail the test."""
+        """Leave the cluster whole and unchanged. Return reasons to fail the test."""
         problems: list[str] = []
         if self._faults is not None:
             over_s = self._end(self._faults)
@@ -257,7 +257,7 @@ class ClusterInTest:
     # --- inner
 
     def _end(self, faults: ScheduledFaults) -> float:
-        """End and undo the faults; return the time of that since the start."""
+        """End and undo the faults. Return the time of that since the start."""
         if self._over_s is None:
             self._over_s = time.monotonic() - self._began
             self.note("the test is over")

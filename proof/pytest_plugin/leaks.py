@@ -50,7 +50,7 @@ async def open_transactions(
 async def wait_for_decided(
     admin: "Admin", known: frozenset[OpenTransaction]
 ) -> list[OpenTransaction]:
-    """Wait for the markers of decided transactions; return the undecided ones except `known`.
+    """Wait for the markers of decided transactions. Return the undecided ones except `known`.
 
     Raises Failure when the markers are not written in time.
     """

@@ -39,7 +39,7 @@ SECTIONS: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options; they concern only tests that use a cluster."""
+    """Add the options. They concern only tests that use a cluster."""
     group = parser.getgroup("oncelog", "tests with a cluster of oncelog")
     group.addoption(
         "--oncelog-seed",

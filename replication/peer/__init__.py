@@ -1,1 +1,1 @@
-"""The link between brokers; begin with transport.py."""
+"""The link between brokers. Begin with transport.py."""

@@ -21,7 +21,7 @@ class PeerSocketError(Exception):
 
 
 def prepare_directory(directory: Path) -> None:
-    """Create the directory for its owner only; refuse a directory that others may enter."""
+    """Create the directory for its owner only. Refuse a directory that others may enter."""
     try:
         directory.mkdir(mode=0o700, parents=True)
         return
@@ -37,7 +37,7 @@ def prepare_directory(directory: Path) -> None:
 
 
 def socket_path(directory: Path, channel: str, node_id: int) -> Path:
-    """Return the path of a broker's socket; raise PeerSocketError if it is too long for Linux."""
+    """Return the path of a broker's socket. Raises PeerSocketError if it is too long for Linux."""
     path = directory / f"{channel}-{node_id}"
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise PeerSocketError(

@@ -30,7 +30,7 @@ def encode_message(message: object) -> bytes:
 
 
 def decode_message(cls: type[Message], payload: bytes) -> Message:
-    """Decode an instance of cls; raise MalformedPeerMessage with the name of the faulty field."""
+    """Decode an instance of cls. Raises MalformedPeerMessage with the name of the faulty field."""
     try:
         values = msgpack.unpackb(
             payload,

@@ -99,7 +99,7 @@ Received = Callable[[ControlLink, int, bool, PeerPacket, int], object]
 
 
 class ControlChannels:
-    """All sockets; `received` and `event` are called on the event loop that started them."""
+    """All sockets. `received` and `event` are called on the event loop that started them."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class ControlChannels:
         self._dealers: dict[int, ControlChannel] = {}
 
     def start(self, open_sockets: Callable[["zmq.Context[Socket]"], PeerSockets]) -> None:
-        """Bind, and begin to connect; raise PeerSocketError with a sentence for users."""
+        """Bind, and begin to connect, or raise PeerSocketError with a sentence for users."""
         self._loop = asyncio.get_running_loop()
         self._context = zmq.Context(io_threads=1)
         sockets = open_sockets(self._context)
@@ -146,7 +146,7 @@ class ControlChannels:
         await self._loop.run_in_executor(None, context.term)
 
     def to(self, peer: int) -> ControlChannel | None:
-        """Return the channel for requests to the peer; None for an unknown peer or after `stop`."""
+        """Return the channel to the peer, or None for an unknown peer or after `stop`."""
         return self._dealers.get(peer)
 
     def look_again(self, channel: ControlChannel) -> None:
@@ -197,7 +197,7 @@ class ControlChannels:
             raise
 
     def _take(self, channel: ControlChannel, sender: bytes, parts: list[zmq.Frame]) -> None:
-        """Pass a message on; `sender` is the routing id that a ROUTER puts before the message."""
+        """Pass a message on. `sender` is the routing id that a ROUTER puts before the message."""
         peer = channel.peer
         link: ControlLink = channel
         if peer is None:

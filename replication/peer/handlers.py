@@ -55,7 +55,7 @@ class What(IntEnum):
 
 
 class PeerPacket(NamedTuple):
-    """A message from a link; header and frames may be views of received memory."""
+    """A message from a link. Header and frames may be views of received memory."""
 
     what: int
     kind: int
@@ -70,7 +70,7 @@ def envelope(what: What, kind: int, correlation_id: int, header_bytes: int) -> b
 
 
 def open_envelope(first: Buffer) -> tuple[int, int, int, int]:
-    """Return (role, type, correlation id, length of the header); `first` has ENVELOPE_BYTES."""
+    """Return (role, type, correlation id, length of the header). `first` has ENVELOPE_BYTES."""
     return _ENVELOPE.unpack_from(first)
 
 
@@ -106,7 +106,7 @@ class PeerHandlers:
     def on_link_change(self, callback: PeerChange) -> None:
         """Call callback(peer, is_open) whenever the control link breaks or is opened again.
 
-        A broken link may be open again within milliseconds; `on_peer_change` reports whether the
+        A broken link may be open again within milliseconds. `on_peer_change` reports whether the
         peer is up.
         """
         self._link_changes.append(callback)
@@ -122,7 +122,7 @@ class PeerHandlers:
         timeout_ms: int,
         bulk: bool = False,
     ) -> None:
-        """Send a request; `answered` gets (header, frames), PeerUnavailable or PeerTimeout, once.
+        """Send a request. `answered` gets (header, frames), PeerUnavailable or PeerTimeout, once.
 
         `answered` is called on the event loop, and never before this method returns.
         """
@@ -138,7 +138,7 @@ class PeerHandlers:
         timeout_ms: int,
         bulk: bool = False,
     ) -> Body:
-        """Return the peer's reply; raise PeerUnavailable or PeerTimeout."""
+        """Return the peer's reply, or raise PeerUnavailable or PeerTimeout."""
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         settle = partial(_settle, future)
         self.ask(peer, kind, header, frames, answered=settle, timeout_ms=timeout_ms, bulk=bulk)

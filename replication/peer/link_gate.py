@@ -42,7 +42,7 @@ class LinkGate:
         self._directions: dict[tuple[int, bool], _Direction] = {}
 
     def attach(self, scheduler: DelayScheduler) -> None:
-        """Set the event loop for delays; called by the gate's transport."""
+        """Set the event loop for delays, from the gate's transport."""
         self._scheduler = scheduler
 
     def cut(self, peer: int, *, inbound: bool = True, outbound: bool = True) -> None:
@@ -92,7 +92,7 @@ class LinkGate:
         ]
 
     def heal(self, peer: int | None = None) -> None:
-        """End the faults of one peer, or of all; deliver held messages now, in order."""
+        """End the faults of one peer, or of all. Deliver held messages now, in order."""
         for key in [key for key in self._directions if peer in (None, key[0])]:
             direction = self._directions[key]
             direction.is_cut = direction.is_held = False
@@ -108,7 +108,7 @@ class LinkGate:
     def admit(
         self, peer: int, is_outbound: bool, deliver: Callable[[], object], kind: int | None = None
     ) -> None:
-        """Deliver a message now, later, or never; call this method only while `is_active`."""
+        """Deliver a message now, later, or never. Call this method only while `is_active`."""
         direction = self._directions.get((peer, is_outbound))
         if direction is None:
             deliver()

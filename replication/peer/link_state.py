@@ -11,7 +11,7 @@ REFUSALS_TO_BE_DOWN = 2
 
 
 class LinkState:
-    """The control link to one peer; methods return True if `is_up` changed."""
+    """The control link to one peer. Methods return True if `is_up` changed."""
 
     __slots__ = ("_closed_at_ms", "_refusals", "is_up")
 
@@ -28,7 +28,7 @@ class LinkState:
         return not was_up
 
     def closed(self, now_ms: int) -> None:
-        """Record that an established connection broke; call `grace_over` after GRACE_MS."""
+        """Record that an established connection broke. Call `grace_over` after GRACE_MS."""
         if self._closed_at_ms is None:
             self._closed_at_ms = now_ms
 

@@ -28,7 +28,7 @@ class _UnderWay(NamedTuple):
 
 
 class RequestsUnderWay:
-    """The requests of one event loop; `connection` is any object, compared by identity."""
+    """The requests of one event loop. `connection` is any object, compared by identity."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, first_correlation_id: int) -> None:
         self._loop = loop
@@ -42,7 +42,7 @@ class RequestsUnderWay:
         return len(self._under_way)
 
     def add(self, answered: Answered, connection: object, peer: int, timeout_ms: int) -> int:
-        """Register a request; return its correlation id."""
+        """Register a request. Return its correlation id."""
         self._correlation_id = correlation_id = self._correlation_id + 1
         deadline = self._loop.time() + timeout_ms / 1000
         if deadline < self._wakes_at:
@@ -53,7 +53,7 @@ class RequestsUnderWay:
         return correlation_id
 
     def replied(self, correlation_id: int, connection: object, outcome: Body | PeerError) -> bool:
-        """Pass a reply on; return False if no request waits for the reply on this connection."""
+        """Pass a reply on. Return False if no request waits for the reply on this connection."""
         waiting = self._under_way.get(correlation_id)
         if waiting is None or waiting.connection is not connection:
             return False

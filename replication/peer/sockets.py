@@ -25,7 +25,7 @@ class PeerSockets:
     max_message_bytes: int
 
     def listen(self) -> Socket:
-        """Open the socket that peers connect to; raise PeerSocketError if it is already in use."""
+        """Open the socket that peers connect to. Raises PeerSocketError if it is already in use."""
         path = socket_path(self.directory, "control", self.node_id)
         if is_served(path):  # bind replaces the file of a killed broker
             raise PeerSocketError(f"another process serves {path}: does this node run already?")
@@ -37,7 +37,7 @@ class PeerSockets:
         return router
 
     def dial(self, peer: int, events: int) -> tuple[Socket, Socket]:
-        """Connect to a peer, again after each loss; return the socket and its monitor."""
+        """Connect to a peer, again after each loss. Return the socket and its monitor."""
         path = socket_path(self.directory, "control", peer)
         dealer = self._open(zmq.DEALER)
         dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))

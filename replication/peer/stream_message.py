@@ -27,7 +27,7 @@ assert _START_BYTES == ENVELOPE_BYTES + _SIZE_BYTES
 def encode(
     what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
 ) -> tuple[list[Buffer], int]:
-    """Return the parts to write and their bytes; only small frames are copied."""
+    """Return the parts to write and their bytes. Only small frames are copied."""
     header_bytes = len(header)
     if not frames:
         length = _START_BYTES + header_bytes
@@ -64,7 +64,7 @@ def _encode_many(
 
 
 def decode(frame: memoryview) -> PeerPacket:
-    """Decode a frame without its length; raise MalformedFrame."""
+    """Decode a frame without its length, or raise MalformedFrame."""
     length = len(frame)
     try:
         what, kind, correlation_id, header_bytes, count = _START.unpack_from(frame)

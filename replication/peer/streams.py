@@ -1,4 +1,4 @@
-"""The streams between brokers, for records; the requesting broker connects.
+"""The streams between brokers, for records. The requesting broker connects.
 
 A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by ZeroMQ, which passes each
 message between threads (docs/decisions/0010). Decisions stay on ZeroMQ, so a heartbeat never waits
@@ -53,7 +53,7 @@ class StreamTls(NamedTuple):
 
 
 class PeerStream(asyncio.BufferedProtocol):
-    """One connection; `peer` is the broker at the other end, or None before its hello."""
+    """One connection. `peer` is the broker at the other end, or None before its hello."""
 
     is_bulk = True
 
@@ -142,7 +142,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._streams.closed(self)
 
     def _report(self, peer: int, error: Exception) -> None:
-        """Log an error of a message's handler; the stream and later messages continue."""
+        """Log an error of a message's handler. The stream and later messages continue."""
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"a message from broker {peer}: {error!r}", "exception": error}
         )
@@ -216,7 +216,7 @@ class PeerStreams:
         self._entering: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen, and begin to connect; raise PeerSocketError with a sentence for users."""
+        """Listen, and begin to connect, or raise PeerSocketError with a sentence for users."""
         try:
             self._listener = listening_socket(self._address)
         except OSError as error:
@@ -265,7 +265,7 @@ class PeerStreams:
             accepted.close()
 
     def _report(self, attempt: str, error: BaseException) -> None:
-        """Log an unexpected error; SSLError and TimeoutError are OSErrors, and thus expected."""
+        """Log an unexpected error. SSLError and TimeoutError are OSErrors, and thus expected."""
         if not isinstance(error, OSError):
             now_s = asyncio.get_running_loop().time()
             self._limited_log.log(
@@ -295,7 +295,7 @@ class PeerStreams:
         self._is_wanted[peer].set()
 
     def made(self, stream: PeerStream) -> bool:
-        """Record a new connection; return whether it may stay."""
+        """Record a new connection. Return whether it may stay."""
         self._open.add(stream)
         return not self._is_stopped
 

@@ -38,7 +38,7 @@ _ONE_WAY, _REQUEST, _REPLY, _FAILURE = What  # for fast comparisons with the rol
 
 
 class PeerTransport(PeerHandlers):
-    """All links of one broker; use it on the event loop that started it."""
+    """All links of one broker. Use it on the event loop that started it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PeerTransport(PeerHandlers):
         self._streams: PeerStreams | None = None
 
     async def start(self) -> None:
-        """Bind, and begin to connect; raise PeerSocketError with a sentence for users."""
+        """Bind, and begin to connect, or raise PeerSocketError with a sentence for users."""
         self._loop = asyncio.get_running_loop()
         self._under_way = RequestsUnderWay(self._loop, int.from_bytes(os.urandom(7)))
         self.gate.attach(self._loop)
@@ -86,7 +86,7 @@ class PeerTransport(PeerHandlers):
             raise
 
     async def stop(self) -> None:
-        """Close everything; requests in flight end with PeerUnavailable."""
+        """Close everything. Requests in flight end with PeerUnavailable."""
         streams, self._streams = self._streams, None
         if streams is not None:
             await streams.stop()
@@ -98,7 +98,7 @@ class PeerTransport(PeerHandlers):
         return self._links[peer].is_up
 
     def send(self, peer: int, kind: int, payload: bytes) -> bool:
-        """Send a message without an answer; return False if it cannot be sent now."""
+        """Send a message without an answer. Return False if it cannot be sent now."""
         channel = self._control.to(peer)
         return channel is not None and self._send(channel, peer, 0, payload, (), _ONE_WAY, kind)
 
@@ -143,7 +143,7 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> bool:
-        """Send a message; for a reply, `_received` has already bound the first three arguments."""
+        """Send a message. For a reply, `_received` has already bound the first three arguments."""
         if self.gate.is_active and not is_admitted:
             rest = peer, correlation_id, header, frames, what, kind
             send_now = partial(self._send, link, *rest, is_admitted=True)
@@ -171,7 +171,7 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> None:
-        """Deliver a reply to its request, or a message to its handler; count others as dropped.
+        """Deliver a reply to its request, or a message to its handler. Count others as dropped.
 
         is_ours: the message came on a connection that carries this broker's requests. is_admitted:
         the gate has already passed the message.

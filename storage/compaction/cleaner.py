@@ -6,7 +6,7 @@ loses records keeps its offset range. A batch without records is removed, with t
 
 - the last batch of each active producer stays without records, because its header has the last
   sequence of the producer, and the epoch that fences older epochs;
-- the last batch of the range stays, so that the log keeps its end;
+- the last batch of the range stays, so that the log keeps its end.
 - a marker stays while records may need it, and the last marker of an active producer stays.
 
 Readers must see tombstones and markers for delete.retention.ms. Therefore the first compaction that
@@ -33,7 +33,7 @@ _DIGEST_BYTES = 16
 
 
 class ActiveProducer(NamedTuple):
-    """A producer with state that must be kept; an offset is -1 if there is none."""
+    """A producer with state that must be kept. An offset is -1 if there is none."""
 
     epoch: int
     last_data_offset: int
@@ -58,7 +58,7 @@ class KeyMap:
         return len(self._offsets)
 
     def add_batch(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Add the keys of a batch, all or none; return False if the memory does not suffice.
+        """Add the keys of a batch, all or none. Return False if the memory does not suffice.
 
         An empty map accepts every batch, so that each compaction makes progress.
         """
@@ -77,7 +77,7 @@ class KeyMap:
         return True
 
     def skip_to(self, offset: int) -> None:
-        """Raise `end_offset` to `offset`; records that were not added supersede no others."""
+        """Raise `end_offset` to `offset`. Records that were not added supersede no others."""
         self.end_offset = max(self.end_offset, offset)
 
     def is_superseded(self, key: bytes, offset: int) -> bool:
@@ -89,7 +89,7 @@ class KeyMap:
 class BatchCleaner:
     """The decision about each batch of one compaction, in the order of offsets.
 
-    `end_offset` is the end of the compacted range; `now_ms` is wall-clock time. Aborted
+    `end_offset` is the end of the compacted range. `now_ms` is wall-clock time. Aborted
     transactions are added to `walk` before their records are reached. `kept_aborts` collects the
     transaction index of the rewritten segment, and the caller empties it after each segment.
     """

@@ -92,7 +92,7 @@ class Cleaning:
         return self._keys.end_offset
 
     def steps(self) -> Iterator[CleanedGroup | None]:
-        """Compact in steps; yield None after each slice, and each group to be replaced."""
+        """Compact in steps. Yield None after each slice, and each group to be replaced."""
         yield from self._read_keys()
         count = sum(s.base_offset < self._keys.end_offset for s in self._segments[:-1])
         summaries, end_offset = self._summaries[:count], self._ends[count - 1] if count else 0

@@ -40,7 +40,7 @@ class SegmentsChanged(Exception):
 
 
 class LogCleaner:
-    """The choice of the log to compact in a data directory; each log stores its cleaned offset."""
+    """The choice of the log to compact in a data directory. Each log stores its cleaned offset."""
 
     def __init__(
         self, *, keys_max: int = KEYS_MAX, fault_point: FaultPoint = no_fault_point
@@ -59,7 +59,7 @@ class LogCleaner:
         return run_to_end(self.beginning(logs, now_ms))
 
     def beginning(self, logs: Iterable[PartitionLog], now_ms: int) -> Steps[Cleaning | None]:
-        """Begin to compact the log that needs it most, if any; `now_ms` is wall-clock time.
+        """Begin to compact the log that needs it most, if any. `now_ms` is wall-clock time.
 
         A log that cannot be read is marked uncleanable, and the others are still compacted.
         """
@@ -85,7 +85,7 @@ class LogCleaner:
         return self._cleaning
 
     def _beginning_with(self, log: PartitionLog, now_ms: int) -> Steps[Cleaning | None]:
-        """Plan the compaction, then collect the producers; return None if the log has changed.
+        """Plan the compaction, then collect the producers. Return None if the log has changed.
 
         The plan and the segments are taken together, before the producers. A producer's batch that
         is newer than the collected one is after the plan's end, and is not touched.
@@ -120,7 +120,7 @@ class LogCleaner:
         )
 
     def _planning(self, log: PartitionLog, now_ms: int) -> Steps[CleaningPlan | None]:
-        """Read the timestamps that are needed, and plan; return None for an unreadable log."""
+        """Read the timestamps that are needed, and plan. Return None for an unreadable log."""
         try:
             if log.config.max_compaction_lag_ms < LONG_MAX:
                 for number, segment in enumerate(list(log.segments), 1):
@@ -153,7 +153,7 @@ class LogCleaner:
         return _name(self._log)
 
     def swap(self, group: CleanedGroup) -> None:
-        """Replace segments by a cleaned one; raise SegmentsChanged or KafkaStorageError."""
+        """Replace segments by a cleaned one, or raise SegmentsChanged or KafkaStorageError."""
         assert self._log is not None
         segments = self._log.segments
         if self._is_outdated or any(
@@ -164,7 +164,7 @@ class LogCleaner:
         self._segments = [each for each in self._segments if each not in group.replaced]
 
     def finish(self) -> None:
-        """Mark the log as clean up to the end of the steps; raise SegmentsChanged."""
+        """Mark the log as clean up to the end of the steps, or raise SegmentsChanged."""
         assert self._log is not None and self._cleaning is not None
         if self._is_outdated or self._log.is_failed:
             raise SegmentsChanged
@@ -172,7 +172,7 @@ class LogCleaner:
         self._end()
 
     def give_up(self, error: BaseException) -> None:
-        """End a compaction after an error; a log with an unreadable file is not tried again."""
+        """End a compaction after an error. A log with an unreadable file is not tried again."""
         assert self._log is not None and self._cleaning is not None
         self._cleaning.close()
         if not self._has_changed():

@@ -19,7 +19,7 @@ from ..topic_configs import INT_MAX
 
 
 class SegmentSummary(NamedTuple):
-    """The properties of a segment for planning; timestamps are -1 if there are none."""
+    """The properties of a segment for planning. Timestamps are -1 if there are none."""
 
     base_offset: int
     size_bytes: int
@@ -62,7 +62,7 @@ def plan_cleaning(
     now_ms: int,
     advanced_since_ms: AdvancedSince = never_advanced,
 ) -> CleaningPlan:
-    """Plan the compaction; `segments` come oldest first, with the active segment last.
+    """Plan the compaction. `segments` come oldest first, with the active segment last.
 
     `cleaned_offset` is the end of the last compaction, or None. An offset outside the log is
     ignored. `now_ms` is wall-clock time.

@@ -3,7 +3,7 @@
 The log is traversed in the order of offsets. Aborted transactions are added from the transaction
 indexes before the traversal reaches them. Three rules remove aborted records permanently:
 
-- a data batch of an aborted transaction is removed, and its keys supersede no others;
+- a data batch of an aborted transaction is removed, and its keys supersede no others.
 - a marker stays as long as the traversal finds records of its transaction, even records that it
   removes;
 - the index entry of an aborted transaction is copied as long as its marker must stay.
@@ -31,12 +31,12 @@ class TransactionWalk:
         self._committed_with_data: set[int] = set()  # producer ids
 
     def announce(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions that end ahead of the traversal; duplicates are ignored."""
+        """Add aborted transactions that end ahead of the traversal. Duplicates are ignored."""
         for transaction in transactions:
             heapq.heappush(self._aborted_ahead, (transaction.first_offset, transaction))
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Record a data batch; return whether it belongs to an aborted transaction."""
+        """Record a data batch. Return whether it belongs to an aborted transaction."""
         self._reach(header.last_offset)
         producer_id = header.producer_id
         if not header.is_transactional:
@@ -48,7 +48,7 @@ class TransactionWalk:
         return False
 
     def end(self, header: BatchHeader, marker: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Record a marker; return whether it may be removed later, and the index entry to keep.
+        """Record a marker. Return whether it may be removed later, and the index entry to keep.
 
         The marker must stay if the traversal has found records of its transaction.
         """

@@ -36,7 +36,7 @@ def make_directory(path: Path) -> None:
 
 
 def close_to_others(path: Path) -> bool:
-    """Remove the rights of other users on a directory that was left open; return whether it was.
+    """Remove the rights of other users on a directory that was left open. Return whether it was.
 
     An older release or a person may have left the directory open.
     """
@@ -59,7 +59,7 @@ def other_owner(path: Path) -> int | None:
 
 
 def take_lock(path: Path) -> int:
-    """Lock a data directory; return the descriptor that holds the lock.
+    """Lock a data directory. Return the descriptor that holds the lock.
 
     Raises DirectoryInUse, and DirectoryOfAnother if another user owns the directory or has put a
     link in place of the lock.

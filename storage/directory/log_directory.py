@@ -65,7 +65,7 @@ class WrongCluster(CorruptFile):
 
 
 class LogDirectory:
-    """The logs of one broker; methods raise KafkaStorageError if the disk fails.
+    """The logs of one broker. Methods raise KafkaStorageError if the disk fails.
 
     The directory stays in use after such an error, because each checkpoint is rewritten as a whole,
     and a failed rename or removal is retried. A failed log does not affect others.
@@ -87,7 +87,7 @@ class LogDirectory:
     ) -> None:
         """Lock the directory, check that it is this broker's, and list its partitions.
 
-        `boot_id` is the machine's; `new_directory_id` is 16 random bytes for a new directory.
+        `boot_id` is the machine's. `new_directory_id` is 16 random bytes for a new directory.
         Raises DirectoryInUse, WrongCluster, CorruptCheckpoint (for meta.properties).
         """
         self.path = path
@@ -163,7 +163,7 @@ class LogDirectory:
         self.logs[key] = log
 
     def remove_partition(self, topic: str, partition: int) -> None:
-        """Stop serving a log; `remove` then renames its directory."""
+        """Stop serving a log. `remove` then renames its directory."""
         key = (topic, partition)
         log = self.logs.pop(key, None)
         if log is not None:
@@ -172,7 +172,7 @@ class LogDirectory:
         self.offsets.remove_partition(key)
 
     def remove(self, topic: str, partition: int) -> None:
-        """Rename a partition's directory for removal (blocks); `purge_deleted` frees the space.
+        """Rename a partition's directory for removal (blocks). `purge_deleted` frees the space.
 
         This method never raises, because `retry_renames` renames a directory that cannot be renamed
         now.
@@ -205,7 +205,7 @@ class LogDirectory:
             )
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Rename a damaged partition's directory to keep it (blocks); return its new name."""
+        """Rename a damaged partition's directory to keep it (blocks). Return its new name."""
         with self._disk():
             target = self._removed.set_aside(topic, partition)
         return "nothing" if target is None else target.name

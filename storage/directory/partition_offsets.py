@@ -34,7 +34,7 @@ CHECKPOINTS: dict[str, Callable[[PartitionLog], int | None]] = {
 
 
 class PartitionOffsets:
-    """The offsets of partitions in each checkpoint; methods that write raise OSError."""
+    """The offsets of partitions in each checkpoint. Methods that write raise OSError."""
 
     def __init__(self, path: Path, fault_point: FaultPoint) -> None:
         self._files = {name: OffsetCheckpoint(path / name, fault_point) for name in CHECKPOINTS}
@@ -49,7 +49,7 @@ class PartitionOffsets:
         return self._known[name].get(key, 0)
 
     def remove_partition(self, key: TopicPartition) -> None:
-        """Forget a partition; its offsets remain in the files until the next write."""
+        """Forget a partition. Its offsets remain in the files until the next write."""
         for offsets in self._known.values():
             offsets.pop(key, None)
 

@@ -20,7 +20,7 @@ _DAMAGED_DIRECTORY = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-damaged")
 
 
 class RemovedPartitions:
-    """The partitions that are being removed from the data directory `path`; raises OSError."""
+    """The partitions that are being removed from the data directory `path`. Raises OSError."""
 
     __slots__ = ("_fault_point", "_path", "_renamed", "damaged", "waiting")
 
@@ -42,7 +42,7 @@ class RemovedPartitions:
         return is_deleted
 
     def delete(self, topic: str, partition: int) -> None:
-        """Rename a partition's directory for removal; retry later if that fails."""
+        """Rename a partition's directory for removal. Retry later if that fails."""
         self.waiting.add((topic, partition))
         target = self.rename(topic, partition, "delete")
         self.waiting.discard((topic, partition))
@@ -61,7 +61,7 @@ class RemovedPartitions:
         self._renamed += self.damaged.pop((topic, partition), ())
 
     def retry(self) -> None:
-        """Retry the failed renames; raise the first error at the end."""
+        """Retry the failed renames, or raise the first error at the end."""
         problem = None
         for topic, partition in list(self.waiting):
             try:
@@ -92,7 +92,7 @@ class RemovedPartitions:
         return target
 
     def purge(self) -> int:
-        """Remove the renamed directories (blocks); return how many.
+        """Remove the renamed directories (blocks). Return how many.
 
         The method may run in an executor. A directory that cannot be removed is retried by the next
         call, and the first error is raised at the end.

@@ -1,1 +1,1 @@
-"""The state of a partition's producers; begin with state.py."""
+"""The state of a partition's producers. Begin with state.py."""

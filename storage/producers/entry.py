@@ -26,7 +26,7 @@ class Origin(Enum):
 
 
 class AppendedBatch(NamedTuple):
-    """A batch in the log; its last sequence and offset are `last_offset_delta` higher."""
+    """A batch in the log. Its last sequence and offset are `last_offset_delta` higher."""
 
     base_sequence: int
     last_offset_delta: int
@@ -48,7 +48,7 @@ class AppendedBatch(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ProducerEntry:
-    """The state of one producer id; -1 stands for "none".
+    """The state of one producer id. -1 stands for "none".
 
     `next_sequence` is the only sequence with which its epoch may continue, or 0 without a batch.
     `last_timestamp` is that of the last batch or marker, and `last_seen_ms` is the wall-clock time
@@ -98,7 +98,7 @@ class ProducerEntry:
         return None
 
     def append(self, batch: AppendedBatch) -> None:
-        """Add a batch to the window; the sixth replaces the oldest."""
+        """Add a batch to the window. The sixth replaces the oldest."""
         batches = self.batches
         batches.append(batch)
         if len(batches) > WINDOW_BATCHES:

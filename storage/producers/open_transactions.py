@@ -46,7 +46,7 @@ class OpenTransactions:
         return next(others, marker_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Move a transaction from ongoing to unreplicated; its abort was already recorded."""
+        """Move a transaction from ongoing to unreplicated. Its abort was already recorded."""
         del self._ongoing[completed.first_offset]
         heapq.heappush(self.unreplicated, (completed.first_offset, completed.last_offset))
 

@@ -72,7 +72,7 @@ def take_in(
     now_ms: int,
     note_aborted: Callable[[AbortedTransaction], object] | None = None,
 ) -> None:
-    """Apply a batch of the log to the producer state; `batch` is read only for a marker.
+    """Apply a batch of the log to the producer state. `batch` is read only for a marker.
 
     A control batch without records is a marker that compaction emptied, and is skipped. An aborted
     transaction is passed to `note_aborted`, the transaction index, before readers may pass it.

@@ -26,11 +26,11 @@ _ENTRIES_A_STEP = 128  # some 0.4 ms
 
 
 class CorruptSnapshot(CorruptFile):
-    """The error of an unusable snapshot; recovery deletes it and replays from an older one."""
+    """The error of an unusable snapshot. Recovery deletes it and replays from an older one."""
 
 
 class ProducerSnapshotEntry(NamedTuple):
-    """The entry of one producer; -1 stands for "none", except in offset_delta, where 0 does.
+    """The entry of one producer. -1 stands for "none", except in offset_delta, where 0 does.
 
     `timestamp` is the largest of the last batch, or the marker's. `offset_delta` is that batch's
     last offset minus its base offset. `coordinator_epoch` is that of the last marker.
@@ -66,12 +66,12 @@ def encoding(ordered: Iterable[ProducerSnapshotEntry], count: int) -> Steps[byte
 
 
 def decode(data: bytes, path: Path | str = "snapshot") -> list[ProducerSnapshotEntry]:
-    """Decode the entries of a snapshot; a CorruptSnapshot names `path`."""
+    """Decode the entries of a snapshot. A CorruptSnapshot names `path`."""
     return list(decode_entries(data, path))
 
 
 def decode_entries(data: bytes, path: Path | str) -> Iterator[ProducerSnapshotEntry]:
-    """Decode entries one at a time; the call itself raises errors of the whole file."""
+    """Decode entries one at a time. The call itself raises errors of the whole file."""
 
     def corrupt(problem: str) -> CorruptSnapshot:
         remedy = "It may be deleted: the producer state is replayed from an older one and the log"

@@ -20,7 +20,7 @@ SUFFIX = ".snapshot"
 
 
 class SnapshotFiles:
-    """The snapshots in a partition's directory, by offset; methods raise OSError."""
+    """The snapshots in a partition's directory, by offset. Methods raise OSError."""
 
     __slots__ = ("_directory", "_offsets", "unsynced")
 
@@ -78,7 +78,7 @@ class SnapshotFiles:
         self.remove([at for at in self._offsets if at > offset])
 
     def _read(self, offset: int) -> Iterable[ProducerSnapshotEntry] | None:
-        """Read the entries of a snapshot; delete an unreadable one."""
+        """Read the entries of a snapshot. Delete an unreadable one."""
         path = self.path(offset)
         try:
             return decode_snapshot(path.read_bytes(), path)

@@ -315,7 +315,7 @@ class ProducerStateTable:
         )
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """Mark a transaction as ended; readers pass it once its marker is committed."""
+        """Mark a transaction as ended. Readers pass it once its marker is committed."""
         self._transactions.complete(completed)
 
     def skip_to(self, end_offset: int) -> None:
@@ -361,7 +361,7 @@ class ProducerStateTable:
         expiration_ms: int,
         advanced_since_ms: AdvancedSince = never_advanced,
     ) -> Steps[int]:
-        """Drop producers and guards that were idle for `expiration_ms`; return how many producers.
+        """Drop producers and guards that were idle for `expiration_ms`. Return how many producers.
 
         A producer with an open transaction stays. The next batch of a dropped producer is accepted
         with any sequence (KIP-360). Advances of the clock count only for producers that are also
@@ -406,7 +406,7 @@ class ProducerStateTable:
         return [self._entries[producer_id] for producer_id in sorted(self._entries)]
 
     def clear(self, end_offset: int) -> None:
-        """Remove all state; the log from `end_offset` on is applied next."""
+        """Remove all state. The log from `end_offset` on is applied next."""
         self._entries.clear()
         self.cut = None
         self._transactions.load(())
@@ -414,7 +414,7 @@ class ProducerStateTable:
         self.end_offset = end_offset
 
     def begin_snapshot(self) -> SnapshotCut:
-        """Begin a snapshot of the current entries; it is `cut` until the table changes its end."""
+        """Begin a snapshot of the current entries. It is `cut` until the table changes its end."""
         cut = self.cut = SnapshotCut(self._entries, self.end_offset)
         return cut
 

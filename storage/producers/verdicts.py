@@ -7,7 +7,7 @@ from .entry import NO_OFFSET, ProducerEntry
 
 
 class Duplicate(NamedTuple):
-    """The batch is already in the log; offsets are inclusive, `timestamp` is its largest.
+    """The batch is already in the log. Offsets are inclusive, `timestamp` is its largest.
 
     The duplicate must be answered like its first copy, so acks=all waits until last_offset is
     committed.

@@ -12,7 +12,7 @@ MARK = "contiguous.deleted"
 
 
 def mark(directory: Path) -> None:
-    """Mark a new log; raise OSError."""
+    """Mark a new log, or raise OSError."""
     os.close(os.open(directory / MARK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
 
@@ -22,5 +22,5 @@ def is_marked(directory: Path) -> bool:
 
 
 def unmark(directory: Path) -> None:
-    """Remove the mark before the first gap; raise OSError."""
+    """Remove the mark before the first gap, or raise OSError."""
     (directory / MARK).unlink(missing_ok=True)

@@ -28,11 +28,11 @@ class Damaged(OSError):
 
 
 class SteppedDown(Damaged):
-    """The failure of a log whose damage a reader found; its memory is correct and unchanged."""
+    """The failure of a log whose damage a reader found. Its memory is correct and unchanged."""
 
 
 class LogDamage:
-    """The first damage found in the files of a log; `words` is "" without damage.
+    """The first damage found in the files of a log. `words` is "" without damage.
 
     `on_found` is called for each damage, and decides whether the log stops serving.
     """
@@ -53,7 +53,7 @@ class LogDamage:
         self.on_found()
 
     def met(self, problem: Exception) -> NoReturn:
-        """Record damage found by a read; raise KafkaStorageError, or its CorruptMessage."""
+        """Record damage found by a read, or raise KafkaStorageError, or its CorruptMessage."""
         self.found(problem)
         self._disk.check()
         if isinstance(problem, CorruptMessage):
@@ -62,7 +62,7 @@ class LogDamage:
 
 
 def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int) -> str:
-    """Read all batches (blocks); return the damage of the first bad batch, or ""."""
+    """Read all batches (blocks). Return the damage of the first bad batch, or ""."""
     next_offset, latest_epoch = segments.first.base_offset, -1
     for segment in segments:
         newer = segments.after(segment)
@@ -84,7 +84,7 @@ def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int
 
 
 def remove_derived_files(directory: Path) -> None:
-    """Remove the files that the next opening rebuilds from the batches; raise OSError.
+    """Remove the files that the next opening rebuilds from the batches, or raise OSError.
 
     An opening notices a missing offset index, but not a missing transaction index. Therefore
     transaction indexes are removed last, in case of an interruption.

@@ -141,7 +141,7 @@ def _is_right(segment: IndexedSegment, entry: AbortedTransaction) -> bool:
 
 
 def _batch_at(segment: IndexedSegment, offset: int) -> BatchHeader | None:
-    """Return the batch at an offset, or None in a gap; raise CorruptMessage within a batch."""
+    """Return the batch at an offset, or None in a gap, or raise CorruptMessage within a batch."""
     for _, header in segment.headers_near(offset):
         if header.base_offset == offset:
             return header

@@ -24,7 +24,7 @@ EntryKey: TypeAlias = Callable[[bytes | bytearray, int], int]
 
 
 class EntryFile:
-    """A file of `count` entries of `entry_bytes` each; methods raise OSError.
+    """A file of `count` entries of `entry_bytes` each. Methods raise OSError.
 
     With `tail_bytes_max=0` each entry is in the file when `append` returns, unless the disk is
     full.
@@ -89,7 +89,7 @@ class EntryFile:
         return b"".join(parts)
 
     def count_up_to(self, target: int, key: EntryKey) -> int:
-        """Return the number of entries with a key of at most `target`; keys rise.
+        """Return the number of entries with a key of at most `target`. Keys rise.
 
         `key` reads the key of the entry that begins at a position of a buffer.
         """
@@ -152,7 +152,7 @@ class EntryFile:
             os.fdatasync(fd)
 
     def close(self) -> None:
-        """Write the tail to the file; the object stays usable."""
+        """Write the tail to the file. The object stays usable."""
         if self._tail[1] or os.path.exists(self.path):
             self.write_out()
 

@@ -42,7 +42,7 @@ def _column(layout: str, at: int) -> EntryKey:
 class SegmentIndex(EntryFile):
     """Entries of two rising columns, one of which is an offset.
 
-    `index_bytes_max` limits the file (segment.index.bytes); with `is_full` a new segment begins.
+    `index_bytes_max` limits the file (segment.index.bytes). With `is_full` a new segment begins.
     """
 
     __slots__ = ("base_offset", "full_count", "last_entry")
@@ -133,7 +133,7 @@ class SegmentIndex(EntryFile):
 
 
 class OffsetIndex(SegmentIndex):
-    """Entries (offset, position); `lookup(offset)` finds where to start reading the `.log` file."""
+    """Entries (offset, position). `lookup(offset)` finds where to start reading the `.log` file."""
 
     __slots__ = ()
 
@@ -148,7 +148,7 @@ class OffsetIndex(SegmentIndex):
         return self.base_offset, 0
 
     def append(self, offset: int, position: int) -> None:
-        """Add the batch with last offset `offset` that begins at `position`; both must rise."""
+        """Add the batch with last offset `offset` that begins at `position`. Both must rise."""
         last_offset, last_position = self.last_entry
         if self.count and (offset <= last_offset or position <= last_position):
             problem = f"({offset}, {position}) after {self.last_entry}"
@@ -170,7 +170,7 @@ class OffsetIndex(SegmentIndex):
 
 
 class TimeIndex(SegmentIndex):
-    """Entries (timestamp, offset); `lookup(timestamp)` finds the offset to search from."""
+    """Entries (timestamp, offset). `lookup(timestamp)` finds the offset to search from."""
 
     __slots__ = ()
 

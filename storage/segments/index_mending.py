@@ -31,7 +31,7 @@ class IndexMending:
         self._temporary = self._path.with_name(self._path.name + TEMPORARY_SUFFIX)
 
     def write(self) -> None:
-        """Write the index to the disk under another name (blocks); raise OSError."""
+        """Write the index to the disk under another name (blocks), or raise OSError."""
         try:
             with opened(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
                 write_all(fd, self._content)
@@ -46,7 +46,7 @@ class IndexMending:
             self._temporary.unlink()
 
     def swap_in(self, segments: SegmentList) -> None:
-        """Replace the segment's index, unless the segment has changed; raise OSError."""
+        """Replace the segment's index, unless the segment has changed, or raise OSError."""
         segment = self.segment
         is_there = segments.floor(segment.base_offset) is segment
         if is_there and segment is not segments.active and segment.size_bytes == self._size_bytes:

@@ -56,7 +56,7 @@ class LogFile:
         return b"".join(parts)
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """Write all bytes of `data`; after an OSError some bytes may be written."""
+        """Write all bytes of `data`. After an OSError some bytes may be written."""
         written = os.pwrite(self.fd, data, position)
         if written != len(data):
             rest = memoryview(data)[written:]
@@ -97,7 +97,7 @@ _sync_file_range = _find_sync_file_range()
 
 
 def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches between two positions as (position, header); `start` must begin a batch.
+    """Yield the batches between two positions as (position, header). `start` must begin a batch.
 
     Raises CorruptMessage for an invalid header, or if the last batch does not end at `end`.
     Checksums are not verified.

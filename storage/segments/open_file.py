@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def opened(path: Path, flags: int) -> Generator[int, None, None]:
-    """Open a file or directory and yield its descriptor; raise OSError."""
+    """Open a file or directory and yield its descriptor, or raise OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
     try:
         yield fd
@@ -17,7 +17,7 @@ def opened(path: Path, flags: int) -> Generator[int, None, None]:
 
 
 def write_all(fd: int, data: bytes | bytearray, position: int = 0) -> None:
-    """Write all bytes of `data`; after an OSError some bytes may be written."""
+    """Write all bytes of `data`. After an OSError some bytes may be written."""
     view = memoryview(data)
     while view:
         written = os.pwrite(fd, view, position)

@@ -25,7 +25,7 @@ class RecentWrites:
     def __init__(
         self, max_bytes: int = RECENT_BYTES_MAX, min_bytes: int = RECENT_BYTES_MIN
     ) -> None:
-        """Limit all kept memory to `max_bytes`; only batches from `min_bytes` on are kept."""
+        """Limit all kept memory to `max_bytes`. Only batches from `min_bytes` on are kept."""
         self.min_bytes = min_bytes
         self._max_bytes = max_bytes
         # By segment and position, the oldest first.

@@ -106,7 +106,7 @@ class DeletedFiles:
             self._waiting.append((due_ms, retired))
 
     def unlink_due(self, now_ms: int) -> int:
-        """Delete the files after their delay; return how many."""
+        """Delete the files after their delay. Return how many."""
         count = 0
         while self._waiting and self._waiting[0][0] <= now_ms:
             self._waiting[0][1].unlink(missing_ok=True)  # retried by the next call

@@ -146,7 +146,7 @@ class Segment:
         )
 
     def write(self, records: Buffer) -> None:
-        """Write bytes after the last batch; `add_batch` then adds their batches.
+        """Write bytes after the last batch. `add_batch` then adds their batches.
 
         After a failed write the bytes are removed. If a later write replaced only their start, a
         restart might find one of the unremoved batches.
@@ -182,7 +182,7 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def become_inactive(self) -> None:
-        """Close the segment for appending; add the last time entry, and free preallocated space."""
+        """Close the segment for appending. Add the last time entry, and free preallocated space."""
         if self.max_timestamp > NO_TIMESTAMP:
             self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
         if self.file.size_on_disk() > self.size_bytes:
@@ -282,7 +282,7 @@ class Segment:
             index.drop_torn_entry()
 
     def start_over(self) -> None:
-        """Empty the indexes and the state; recovery adds the batches of the .log file again."""
+        """Empty the indexes and the state. Recovery adds the batches of the .log file again."""
         indexes = [path for path in self.paths()[1:] if path.exists()]
         if any(path.stat().st_size for path in indexes):  # those of a new partition are empty
             for path in indexes:
@@ -377,7 +377,7 @@ class Segment:
         self.offset_index.close()
 
     def delete(self) -> None:
-        """Remove the files immediately; a reader in another thread may keep its open file."""
+        """Remove the files immediately. A reader in another thread may keep its open file."""
         self.remove_files(self.directory, self.base_offset, self._suffix)
 
     def paths(self) -> list[Path]:

@@ -21,7 +21,7 @@ REMEMBERED_POSITIONS_MAX = 32
 
 
 class SegmentList:
-    """The segments by base offset, of which the last is active; an open log has at least one."""
+    """The segments by base offset, of which the last is active. An open log has at least one."""
 
     __slots__ = ("_in_order", "_remembered", "active", "losses", "recent")
 
@@ -48,7 +48,7 @@ class SegmentList:
         return sum(segment.size_bytes for segment in self._in_order[1])
 
     def add(self, *segments: Segment) -> None:
-        """Add segments, of which the highest becomes active; many cost no more than one."""
+        """Add segments, of which the highest becomes active. Many take no more time than one."""
         self._replace([*self._in_order[1], *segments])
 
     def remove(self, *segments: Segment) -> None:

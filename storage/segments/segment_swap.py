@@ -70,7 +70,7 @@ def swap_in(
 
 
 def _make_swaps(directory: Path, base_offset: int, fault_point: FaultPoint) -> None:
-    """Rename a complete replacement to .swap; if that fails, leave no .swap file."""
+    """Rename a complete replacement to .swap. If that fails, leave no .swap file."""
     swaps: list[Path] = []
     try:
         for suffix in SUFFIXES:

@@ -78,7 +78,7 @@ class _Tail:
         return at == self._end
 
     def _is_sound(self, start: int, header: BatchHeader) -> bool:
-        """Return whether a batch has a valid checksum; False after too many checked bytes."""
+        """Return whether a batch has a valid checksum, or False after too many checked bytes."""
         if start + header.size_bytes > self._end or header.size_bytes > self._crc_bytes_left:
             return False
         self._crc_bytes_left -= header.size_bytes

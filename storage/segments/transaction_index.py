@@ -50,7 +50,7 @@ def encode(transactions: Iterable[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex(EntryFile):
-    """The index of one segment; `base_offset` is the segment's."""
+    """The index of one segment. `base_offset` is the segment's."""
 
     __slots__ = ("_blocks", "_last_offset", "_sums", "base_offset")
 
@@ -154,7 +154,7 @@ class TransactionIndex(EntryFile):
         return -(-self.count // _BLOCK_ENTRIES)
 
     def _block(self, number: int) -> list[AbortedTransaction]:
-        """Read a block of entries; cache the bounds of a full one for `collect`."""
+        """Read a block of entries. Cache the bounds of a full one for `collect`."""
         first = number * _BLOCK_ENTRIES
         data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
         sums = len(data), crc32c(data)
@@ -172,7 +172,7 @@ class TransactionIndex(EntryFile):
         return block
 
     def _check_order(self, block: list[AbortedTransaction], previous: int) -> int:
-        """Raise CorruptTransactionIndex unless markers rise from `previous`; return the last."""
+        """Raise CorruptTransactionIndex unless markers rise from `previous`. Return the last."""
         for transaction in block:
             _, first_offset, last_offset, _ = transaction
             if not previous < last_offset >= first_offset:

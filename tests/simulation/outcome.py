@@ -41,12 +41,12 @@ class Shape:
     """The size, duration and load of a simulated cluster. Times are virtual seconds.
 
     nodes: 1, 3, 4 or 5. seconds: of the safety phase, in which faults happen. faults: how many the
-    seed's schedule has. pace: 1 is a busy cluster; at 10 every client pauses ten times as long.
+    seed's schedule has. pace: 1 is a busy cluster, and at 10 every client pauses ten times as long.
     durable: flush.messages=1 everywhere, so that power may be cut on all nodes at once.
     old_clients: so many in each of the two processes of clients. segment_bytes: of the topics'
-    logs; 0: the seed's choice. size: so many partitions and transactional ids are made at a time.
-    step_cpu_ms: the limit of CPU time of one step of a node's loop; 0: none. broker: further keys
-    of server.properties. kinds: the faults that may be drawn; empty: all.
+    logs, or 0 by seed. size: so many partitions and transactional ids are made at a time.
+    step_cpu_ms: the limit of CPU time of one step of a node's loop, or 0. broker: further keys
+    of server.properties. kinds: the faults that may be drawn, empty for all.
     """
 
     nodes: int = 3

@@ -35,7 +35,7 @@ def run_seed(
 
     shape: None lets the seed choose. faults: instead of the seed's own schedule (the workload stays
     the seed's). install: makes a context that is entered before the first node is built and left
-    after the judge; it may put broken behaviour into the brokers' and cores' classes. Raises
+    after the judge. It may put broken behaviour into the brokers' and cores' classes. Raises
     ValueError for an impossible fault.
     """
     return run(seed, shape=shape, faults=faults, install=install)

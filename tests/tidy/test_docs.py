@@ -1,7 +1,7 @@
 """Test that the reference pages equal the code, and the README's links and commands exist.
 
 docs/protocol.md and docs/configuration.md are made from the tables of the broker, the first beside
-what Apache Kafka 4.4 says of itself; docs/client.md from those of the client. After a change of
+what Apache Kafka 4.4 says of itself, and docs/client.md from those of the client. After a change of
 those, write them anew:
 .venv/bin/python -m tests.tidy.test_docs
 """

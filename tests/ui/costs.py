@@ -8,7 +8,7 @@ scrape  100 partitions, one scrape a second of each node
 loop    3,000 partitions: no turn above 20 ms by a scrape a second of each node, by the probe
 
 Percent are of a core. CPU time counts what a process did, so other work disturbs it less than
-it would a time; the best of the rounds counts. Exit code 1 when a bound is not held.
+it would a time. The best of the rounds counts. Exit code 1 when a bound is not held.
 """
 
 import argparse

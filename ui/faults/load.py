@@ -1,4 +1,4 @@
-"""A load that the page starts, of small transactions, one after the other; a shell."""
+"""A load that the page starts, of small transactions, one after the other, with I/O."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ class Load:
         return f"Over: {done}.{self._problem}"
 
     def begin(self) -> str:
-        """Start a load unless a load is running; return a sentence about it."""
+        """Start a load unless a load is running. Return a sentence about it."""
         if self._task is not None and not self._task.done():
             return self.words
         self._began_s = time.monotonic()

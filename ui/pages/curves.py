@@ -1,4 +1,4 @@
-"""Curves of a cluster over time, drawn where the page is created; pure.
+"""Curves of a cluster over time, drawn where the page is created, without I/O.
 
 The numbers are also shown as text beside each curve, for readers who use no pictures.
 """

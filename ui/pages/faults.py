@@ -1,4 +1,4 @@
-"""The view Faults, for the nodes of a cluster on this machine; pure."""
+"""The view Faults, for the nodes of a cluster on this machine, without I/O."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ Document = Mapping[str, Any]
 
 
 def faults_page(frame: PageFrame, cluster: Document, events: Document, load: str) -> str:
-    """Return the view; `load` is a sentence about the load of this page, "" without a load."""
+    """Return the view. `load` is a sentence about the load of this page, "" without a load."""
     return page(
         frame,
         "Faults",

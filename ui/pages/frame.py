@@ -1,4 +1,4 @@
-"""The frame of every view, with head, navigation, age of the data, and missing parts; pure."""
+"""The frame of every view without I/O, with head, navigation, data age, and missing parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ RELOAD_S = 5  # where there is no JavaScript
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFrame:
-    """The frame of all views at one moment; `not_exposed` are sentences about missing parts."""
+    """The frame of all views at one moment. `not_exposed` are sentences about missing parts."""
 
     address: str
     cluster_name: str

@@ -1,4 +1,4 @@
-"""The view of all consumer groups, and the view of one group; pure."""
+"""The view of all consumer groups, and the view of one group, without I/O."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def _held(group: Document) -> str:
 
 
 def group_page(frame: PageFrame, group: Document, events: Document) -> str:
-    """Return the view of one group; `events` are the events about the group."""
+    """Return the view of one group. `events` are the events about the group."""
     epochs = [("group epoch", number(group["epoch"])), ("assigned", number(group["target_epoch"]))]
     sections = (
         element(

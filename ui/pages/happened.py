@@ -1,4 +1,4 @@
-"""Events as rows of a table, with the same event of many partitions in one row; pure."""
+"""Events as rows of a table, with the same event of many partitions in one row, without I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The view Now, with nodes, problems, open transactions, and the last minutes; pure."""
+"""The view Now, with nodes, problems, open transactions, and the last minutes, without I/O."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The view of a partition's records, with the outcome of their transactions; pure."""
+"""The view of a partition's records, with the outcome of their transactions, without I/O."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ GLYPHS = {
 
 
 def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -> str:
-    """Return the view; `owners` are transactional ids by producer id, as far as known."""
+    """Return the view. `owners` are transactional ids by producer id, as far as known."""
     key = (found["topic"], found["partition"])
     heading = joined("Records of ", link(partition_address(key), f"{key[0]}/{key[1]}"))
     rows = [_row(each, owners) for each in found["records"]]

@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 class Shape(NamedTuple):
-    """A layout in pixels; the picture is drawn once for a screen and once for a phone."""
+    """A layout in pixels. The picture is drawn once for a screen and once for a phone."""
 
     name: str
     width: int
@@ -31,7 +31,7 @@ SHAPES = (Shape("wide", 960, 190, 70, 24, 330), Shape("narrow", 366, 112, 30, 15
 
 
 class Axis:
-    """A mapping from an offset to a position; `window` is the first offset that is to scale."""
+    """A mapping from an offset to a position. `window` is the first offset that is to scale."""
 
     def __init__(self, shape: Shape, start: int, stable: int, end: int) -> None:
         self.shape = shape
@@ -202,7 +202,7 @@ def _label(axis: Axis, words: str, kind: str) -> Html:
 
 
 def _bar(axis: Axis, first: int, end: int, kind: str, title: str) -> Html:
-    """Return a bar between two offsets; an open transaction is always wide enough to be visible."""
+    """Return a bar between two offsets. An open transaction is always wide enough to be visible."""
     x, to = axis.x(first), axis.x(end)
     width = max(3.0 if kind.startswith("open") else 0.0, to - x)
     size = {"x": f"{x:.1f}", "width": f"{width:.1f}", "height": 20, "y": 3}

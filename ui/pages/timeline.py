@@ -1,4 +1,4 @@
-"""The view Timeline, with events on one axis and as a list; pure."""
+"""The view Timeline, with events on one axis and as a list, without I/O."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ def timeline_page(
     samples: Sequence[ClusterSample] = (),
     window: TimeWindow | None = None,
 ) -> str:
-    """Return the view; `started_ms` is when recording began.
+    """Return the view. `started_ms` is when recording began.
 
     Without `window`, the view shows all events.
     """

@@ -1,4 +1,4 @@
-"""The view of topics, and the view of one partition; pure."""
+"""The view of topics, and the view of one partition, without I/O."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -118,7 +118,7 @@ def _without(away: list[str]) -> str:
 
 
 def partition_page(frame: PageFrame, found: Document) -> str:
-    """Return the view of one partition; `found` is the result of `documents.partition`."""
+    """Return the view of one partition. `found` is the result of `documents.partition`."""
     (row,) = found["partitions"]
     key = (row["topic"], row["partition"])
     heading = joined(link(topic_address(key[0]), key[0]), f"/{key[1]}")

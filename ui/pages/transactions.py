@@ -1,4 +1,4 @@
-"""The view of all transactional ids, and the view of one id; pure."""
+"""The view of all transactional ids, and the view of one id, without I/O."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -72,7 +72,7 @@ def _coordinator(node: int, found: list[Document]) -> Html:
 
 
 def transaction_page(frame: PageFrame, row: Document, events: Document) -> str:
-    """Return the view of one transactional id; `events` are the events about it."""
+    """Return the view of one transactional id. `events` are the events about it."""
     name = row["transactional_id"]
     ends = row["ends_in_ms"]
     sections = [

@@ -1,4 +1,4 @@
-"""Access to the page, with the token, from this machine, and from our own pages; pure.
+"""Access to the page, with the token, from this machine, and from our own pages, without I/O.
 
 - The Host header must name this server. Otherwise a name of another site could lead to it (DNS
   rebinding).

@@ -18,7 +18,7 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
 async def records_asked(
     admin: Admin, key: TopicPartition, query: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the records that a query requests; raise ValueError with a sentence if invalid."""
+    """Return the records that a query requests, or raise ValueError with a sentence if invalid."""
     isolation = query.get("isolation") or "read_uncommitted"
     if isolation not in ISOLATIONS:
         raise ValueError(f"isolation is one of {', '.join(ISOLATIONS)}")

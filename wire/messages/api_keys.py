@@ -1,4 +1,4 @@
-"""The keys of Kafka's APIs by name; api_keys.pyi adds the types of request and answer."""
+"""The keys of Kafka's APIs by name, to which api_keys.pyi adds the types of request and answer."""
 
 from .apis import APIS
 

@@ -6,7 +6,7 @@ NEVER = 1 << 15
 
 
 class ApiSchema(NamedTuple):
-    """An API; `flexible_from` is the first version with compact types and tags (KIP-482)."""
+    """An API. `flexible_from` is the first version with compact types and tags (KIP-482)."""
 
     name: str
     module: str

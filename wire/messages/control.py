@@ -94,7 +94,7 @@ def decode_request(api_key: "ApiKey[Request, Any]", version: int, body: Buffer) 
 @overload
 def decode_request(api_key: int, version: int, body: Buffer) -> Any: ...
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
-    """Decode a request as a message with the fields of this version; raise MalformedFrame.
+    """Decode a request as a message with the fields of this version, or raise MalformedFrame.
 
     Bytes after the message are ignored, as in Kafka. For example, librdkafka sends three additional
     bytes when it requests the metadata of all topics.
@@ -157,5 +157,5 @@ def encode_request(api_key: int, version: int, values: Any) -> bytes:
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:
-    """Decode a response as a message; raise MalformedFrame."""
+    """Decode a response as a message, or raise MalformedFrame."""
     return _decode(api_key, version, "response", body)

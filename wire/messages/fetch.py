@@ -68,7 +68,7 @@ _replica_state = struct.Struct(">iqb")
 
 @dataclass(slots=True)
 class FetchPartition:
-    """A partition to fetch from an offset; epochs are -1 if the version or client lacks them."""
+    """A partition to fetch from an offset. Epochs are -1 if the version or client lacks them."""
 
     index: int
     fetch_offset: int
@@ -116,7 +116,7 @@ class FetchRequest:
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
-    """Decode a request; raise MalformedFrame.
+    """Decode a request, or raise MalformedFrame.
 
     Bytes after the request are ignored. A partition that is repeated is fetched once, at its first
     place and with its last values, as in Kafka. Otherwise a megabyte of repetitions would cause

@@ -1,4 +1,4 @@
-"""The answer to Fetch (API 1), versions 4 to 18; import it from `fetch`.
+"""The answer to Fetch (API 1), versions 4 to 18. Import it from `fetch`.
 
 An empty record set is written as empty, never as null, because librdkafka treats null as a
 malformed answer.
@@ -208,7 +208,7 @@ def _answer_tags(answer: FetchedPartition) -> bytes:
 
 
 def decode_response(body: memoryview, version: int) -> FetchResponse:
-    """Decode the answer, with records as views of `body`; raise MalformedFrame."""
+    """Decode the answer, with records as views of `body`, or raise MalformedFrame."""
     reader = Reader(body)
     flexible = version >= FLEXIBLE_FROM
     response = FetchResponse([], reader.int32())

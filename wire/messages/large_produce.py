@@ -21,7 +21,7 @@ PARTITIONS_MAX = 100  # the limit of one part; about 4 ms if all are appended
 
 
 def decode_parts_steps(body: memoryview, version: int) -> Steps[list[ProduceRequest]]:
-    """Split a request into several of few partitions each, in order; raise MalformedFrame."""
+    """Split a request into several of few partitions each, in order, or raise MalformedFrame."""
     reader = Reader(body, elements_max=REQUEST_ELEMENTS_MAX)
     flexible = version >= FLEXIBLE_FROM
     opening = reader.nullable_string(flexible), reader.int16(), reader.int32()
@@ -58,7 +58,7 @@ def decode_parts_steps(body: memoryview, version: int) -> Steps[list[ProduceRequ
 
 
 def peek_acks(body: memoryview, version: int) -> int:
-    """Return the request's acks; raise MalformedFrame."""
+    """Return the request's acks, or raise MalformedFrame."""
     reader = Reader(body)
     reader.nullable_string(version >= FLEXIBLE_FROM)
     return reader.int16()

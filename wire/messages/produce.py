@@ -75,7 +75,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """A Produce request; timeout_ms is the maximum wait with acks -1 (all)."""
+    """A Produce request. `timeout_ms` is the maximum wait with acks -1 (all)."""
 
     transactional_id: str | None
     acks: int
@@ -90,7 +90,7 @@ class TooManyElements(MalformedFrame):
 def decode_request(
     body: memoryview, version: int, elements_max: int = REQUEST_ELEMENTS_MAX
 ) -> ProduceRequest:
-    """Decode a request, with records as views of `body`; raise MalformedFrame or TooManyElements.
+    """Decode a request, with records as views of `body`. Raises MalformedFrame or TooManyElements.
 
     Bytes after the request are ignored, as in every request (see `control.decode_request`). No
     Reader is used, because this function runs for every batch. A slice that reaches beyond the body

@@ -1,4 +1,4 @@
-"""The answer to Produce (API 0), versions 3 to 13; import it from `produce`."""
+"""The answer to Produce (API 0), versions 3 to 13. Import it from `produce`."""
 
 import struct
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class ProducedTopic:
 
 @dataclass(slots=True)
 class ProduceResponse:
-    """A Produce response; node_endpoints are (node id, host, port, rack) of the named leaders."""
+    """A Produce response. `node_endpoints` are (node id, host, port, rack) of the named leaders."""
 
     topics: list[ProducedTopic]
     throttle_time_ms: int = 0
@@ -187,7 +187,7 @@ def _encode_answer(
 
 
 def decode_response(body: memoryview, version: int) -> ProduceResponse:
-    """Decode the answer; raise MalformedFrame."""
+    """Decode the answer, or raise MalformedFrame."""
     reader = Reader(body)
     flexible = version >= FLEXIBLE_FROM
 

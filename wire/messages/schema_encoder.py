@@ -25,7 +25,7 @@ class TooLargeAtOnce(Exception):
 
 
 class ShortChunks(list[bytes]):
-    """The chunks of a message that must be short; a long message raises TooLargeAtOnce."""
+    """The chunks of a message that must be short. A long message raises TooLargeAtOnce."""
 
 
 class SlicedChunks(list[bytes]):
@@ -37,7 +37,7 @@ class SlicedChunks(list[bytes]):
         self._pieces: list[bytes] = []  # the results of earlier steps
 
     def ends_step(self) -> bool:
-        """Return whether to yield now; to be called after each item of an array."""
+        """Return whether to yield now, which the caller asks after each item."""
         if not self._counter.ends_step():
             return False
         self._pieces.append(b"".join(self))

@@ -72,7 +72,7 @@ def encode_transaction_log_key(transactional_id: str) -> bytes:
 
 
 def decode_transaction_log_key(data: bytes) -> str:
-    """Decode the transactional id; raise MalformedFrame."""
+    """Decode the transactional id, or raise MalformedFrame."""
     if data[:2] == _KEY_HEAD and int.from_bytes(data[2:4], "big") == len(data) - 4 <= 0x7FFF:
         try:
             return data[4:].decode()
@@ -88,7 +88,7 @@ def decode_transaction_log_key(data: bytes) -> str:
 
 
 def encode_transaction_log_value(value: TransactionLogValue, version: int = VALUE_VERSION) -> bytes:
-    """Encode a value in the format of Kafka's tools; version 0 lacks the tagged fields."""
+    """Encode a value in the format of Kafka's tools. Version 0 lacks the tagged fields."""
     flexible = version >= 1
     parts = [
         _head.pack(version, value.producer_id, value.producer_epoch, value.timeout_ms, value.state)
@@ -109,7 +109,7 @@ def encode_transaction_log_value(value: TransactionLogValue, version: int = VALU
 
 
 def decode_transaction_log_value(data: bytes) -> TransactionLogValue:
-    """Decode versions 0 and 1; raise MalformedFrame."""
+    """Decode versions 0 and 1, or raise MalformedFrame."""
     try:
         if (value := _short(data)) is not None:
             return value

@@ -25,7 +25,7 @@ class SaslServer(Protocol):
     lifetime_ms: int  # of the client's credentials, or 0 if they do not expire
 
     def respond(self, message: bytes) -> bytes:
-        """Return the server's next message; raise FailedLogin."""
+        """Return the server's next message, or raise FailedLogin."""
         ...
 
 

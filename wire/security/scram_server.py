@@ -92,7 +92,7 @@ class ScramServer:
         return self.state is ServerState.DONE
 
     def respond(self, message: bytes) -> bytes:
-        """Return the server's next message; raise FailedLogin."""
+        """Return the server's next message, or raise FailedLogin."""
         try:
             text = message.decode()
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The assignors by their names in Kafka; the first is the default."""
+"""The assignors by their names in Kafka. The first is the default."""
 
 from .range import assign_range
 from .spec import Assignor

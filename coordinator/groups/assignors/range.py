@@ -10,7 +10,7 @@ from .spec import ITEMS_A_STEP, Assignment, AssignmentSpec
 
 
 def assign_range(spec: AssignmentSpec) -> Steps[Assignment]:
-    """Return ranges of each topic; the first members get the larger ranges."""
+    """Return ranges of each topic. The first members get the larger ranges."""
     counter = StepCounter(ITEMS_A_STEP)
     subscribers: dict[bytes, int] = {}
     for member in spec.members.values():

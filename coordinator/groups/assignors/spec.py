@@ -11,7 +11,7 @@ Assignment = dict[str, PartitionsByTopic]  # by member id, with an entry for eac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignableMember:
-    """A member as assignors see it; `target` is its part of the previous target assignment."""
+    """A member as assignors see it. `target` is its part of the previous target assignment."""
 
     topic_ids: frozenset[bytes]
     instance_id: str | None = None

@@ -182,7 +182,7 @@ class _Uneven:
                 yield
 
     def _even_out(self, topic_id: bytes) -> Steps[int]:
-        """Move partitions from the fullest owner to the emptiest subscriber; return how many moved.
+        """Move partitions from the fullest owner to the emptiest subscriber. Return how many moved.
 
         A receiver never has more than one partition more than the emptiest, so a receiver never
         gives. A giver never has fewer than the emptiest. Therefore both heaps stay valid.

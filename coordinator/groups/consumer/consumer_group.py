@@ -200,7 +200,7 @@ class ConsumerGroup:
         return (topic_id, partition) in self.holders
 
     def check_member(self, member_id: str) -> ConsumerMember:
-        """Return a member; raise UnknownMemberId."""
+        """Return a member, or raise UnknownMemberId."""
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberId(f"Member {member_id} is not a member of group {self.group_id}.")

@@ -44,7 +44,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeatAnswer:
-    """The answer; `assignment` is None if the member already has the assignment."""
+    """The answer. `assignment` is None if the member already has the assignment."""
 
     error: int = ErrorCode.NONE
     message: str | None = None

@@ -76,7 +76,7 @@ PATTERNS_REFRESH_MS_MIN, PATTERNS_REFRESH_MS_MAX = 10_000, 600_000
 def heartbeat(
     group: ConsumerGroup, request: ConsumerHeartbeat, around: HeartbeatContext
 ) -> HeartbeatDecision:
-    """Decide a heartbeat of a member that stays or joins; raise the KafkaError of its answer."""
+    """Decide a heartbeat of a member that stays or joins, or raise the KafkaError of its answer."""
     return _Heartbeat(group, request, around).decide()
 
 

@@ -36,7 +36,7 @@ class ListedTopics:
 
 @dataclass(slots=True, eq=False)
 class KnownTopics:
-    """All topics; `version` rises when topics may have changed, `creations` with new topics."""
+    """All topics. `version` rises when topics may have changed, `creations` with new topics."""
 
     source: TopicSource = field(default_factory=ListedTopics)
     version: int = 0

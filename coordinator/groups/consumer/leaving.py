@@ -58,7 +58,7 @@ def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
 
 
 def expelled(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> tuple[list[int], list[str]]:
-    """Decide a LeaveGroup; return an error for each member, and the ids to remove together."""
+    """Decide a LeaveGroup. Return an error for each member, and the ids to remove together."""
     errors: list[int] = []
     gone: dict[str, None] = {}
     for each in leaving:

@@ -168,7 +168,7 @@ _CLASSIC = _Field(_read_classic, _write_classic)
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A record type; the tagged field is the last of the value, and is omitted at its default."""
+    """A record type. The tagged field is the last of the value, and is omitted at its default."""
 
     number: int
     key: type[ConsumerKey]
@@ -238,7 +238,7 @@ _remembered_key = lru_cache(KEYS_REMEMBERED)(_decoded_key)
 
 
 def decode_consumer_value(key: ConsumerKey, value: bytes) -> ConsumerValue:
-    """Return the value of a record with this key; raise InvalidRecord."""
+    """Return the value of a record with this key, or raise InvalidRecord."""
     kind = _BY_KEY[type(key)]
     reader = Reader(memoryview(value))
     try:

@@ -76,7 +76,7 @@ class ResolvedPatternKey:
 
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """The epoch of a group; the hash is 0 in records before Kafka 4.1."""
+    """The epoch of a group. The hash is 0 in records before Kafka 4.1."""
 
     epoch: int
     metadata_hash: int = 0
@@ -115,7 +115,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """The group epoch of a target assignment; the time is 0 before Kafka 4.3."""
+    """The group epoch of a target assignment. The time is 0 before Kafka 4.3."""
 
     epoch: int
     timestamp_ms: int = 0
@@ -130,7 +130,7 @@ class TargetAssignment:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """The partitions that a member owns and must revoke; `state` is a MemberState."""
+    """The partitions that a member owns and must revoke. `state` is a MemberState."""
 
     member_epoch: int
     previous_member_epoch: int

@@ -80,7 +80,7 @@ def _subscription(protocols: Protocols) -> Subscription:
 def check_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerMember:
-    """Return a classic member; raise an error for a wrong member id, instance id or generation."""
+    """Return a classic member. Raises an error for a wrong member id, instance id or generation."""
     if instance_id is not None:
         check_instance(group, member_id, instance_id)
     member = group.check_member(member_id)

@@ -47,7 +47,7 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
 
 
 def upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
-    """Return the records of the upgraded group; raise GroupIdNotFound.
+    """Return the records of the upgraded group, or raise GroupIdNotFound.
 
     The members' subscriptions are in the bytes of the embedded protocol. If the group's assignor
     stores data of its own in these bytes, the group stays a classic group, since that data would be

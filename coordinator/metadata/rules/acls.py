@@ -15,7 +15,7 @@ ACLS_MAX = 200_000
 
 
 def create_acls(tables: ClusterTables, command: CreateAcls) -> Steps[Result]:
-    """Create ACLs; an ACL above the limit gets POLICY_VIOLATION."""
+    """Create ACLs. An ACL above the limit gets POLICY_VIOLATION."""
     items: list[Item] = []
     counter = StepCounter()
     for acl in command.acls:

@@ -41,7 +41,7 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 
 def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result]:
-    """Set the cluster id, once; INCONSISTENT_CLUSTER_ID for a different id."""
+    """Set the cluster id once. A different id gets INCONSISTENT_CLUSTER_ID."""
     if tables.cluster_id not in ("", command.cluster_id):
         raise InconsistentClusterId(
             f"This is the cluster {tables.cluster_id}, not {command.cluster_id}."
@@ -52,7 +52,7 @@ def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result
 
 
 def set_defaults(tables: ClusterTables, command: SetDefaults) -> Steps[Result]:
-    """Replace the static defaults; apply a smaller min.insync.replicas or unclean elections."""
+    """Replace the static defaults. Apply a smaller min.insync.replicas or unclean elections."""
     if command.defaults != tables.defaults:
         tables.put_defaults(dict(command.defaults))
         for topic in tables.topics.values():
@@ -62,11 +62,11 @@ def set_defaults(tables: ClusterTables, command: SetDefaults) -> Steps[Result]:
 
 
 def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) -> Steps[Result]:
-    """Register a broker, fenced at first; the log index becomes its broker epoch.
+    """Register a broker, fenced at first. The log index becomes its broker epoch.
 
     A repeated registration of the same incarnation is answered with its epoch.
     INCONSISTENT_CLUSTER_ID if the broker belongs to another cluster. STALE_BROKER_EPOCH if the
-    registration to replace is not the current one; the result then has the current epoch. Only a
+    registration to replace is not the current one. The result then has the current epoch. Only a
     live process can retry with that epoch, so a late message of a dead process never replaces its
     successor.
     """
@@ -120,13 +120,13 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
 
 
 def _boot_and_directory(registration: BrokerRegistration | RegisterBroker) -> tuple[str, str]:
-    """Return the boot id and the directory id, "" if unknown; old releases had both in one id."""
+    """Return the boot id and the directory id, "" if unknown. Old releases had both in one id."""
     boot_id, _, directory_id = registration.boot_id.partition("/")
     return boot_id, registration.directory_id.hex() or directory_id
 
 
 def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Result]:
-    """Let the broker lead and follow; elect leaders of partitions that had none."""
+    """Let the broker lead and follow. Elect leaders of partitions that had none."""
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=False))
@@ -144,7 +144,7 @@ def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
 
 
 def unregister_broker(tables: ClusterTables, command: UnregisterBroker) -> Result:
-    """Remove the registration; the broker's replicas stay assigned, in case the broker returns.
+    """Remove the registration. The broker's replicas stay assigned, in case the broker returns.
 
     Raises BROKER_ID_NOT_REGISTERED for a missing registration, INVALID_REQUEST for a live broker.
     (Kafka unregisters a live broker, and its process then continues unknown to all others until its
@@ -197,7 +197,7 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]
 
 
 def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -> Result:
-    """Allocate the next block of producer ids; if the answer is lost, the block stays unused."""
+    """Allocate the next block of producer ids. If the answer is lost, the block stays unused."""
     _current_broker(tables, command.node_id, command.broker_epoch)
     if tables.next_producer_id > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_COUNT:
         raise UnknownServerError("All producer ids have been given out.")
@@ -208,7 +208,7 @@ def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -
 
 
 def _current_broker(tables: ClusterTables, node_id: int, broker_epoch: int) -> BrokerRegistration:
-    """Return the registration with this epoch; raise BrokerIdNotRegistered or StaleBrokerEpoch."""
+    """Return the registration with this epoch. Raises BrokerIdNotRegistered or StaleBrokerEpoch."""
     broker = tables.brokers.get(node_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"Broker {node_id} is not registered.")

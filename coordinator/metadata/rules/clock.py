@@ -15,7 +15,7 @@ NOT_CONTROLLED = (
 
 
 def advance_clock(tables: ClusterTables, command: AdvanceClock) -> Result:
-    """Advance the clock; POLICY_VIOLATION unless the static configuration allows it."""
+    """Advance the clock, or refuse with POLICY_VIOLATION if the configuration forbids it."""
     if tables.defaults.get(CLOCK_KEY) != CONTROLLED:
         raise PolicyViolation(NOT_CONTROLLED)
     advances = tables.clock_advances

@@ -1,4 +1,4 @@
-"""The changes of users' credentials; the values were checked before the proposal."""
+"""The changes of users' credentials. The values were checked before the proposal."""
 
 from ....runtime.sliced_work import Steps
 from ....runtime.steps import StepCounter

@@ -1,4 +1,4 @@
-"""The changes of feature levels; a command changes all of its features or none."""
+"""The changes of feature levels. A command changes all of its features or none."""
 
 from ....wire.errors import ErrorCode, error_for
 from ....wire.features import why_not
@@ -8,7 +8,7 @@ from ..results import Result
 
 
 def update_features(tables: ClusterTables, command: UpdateFeatures, index: int) -> Result:
-    """Set feature levels; INVALID_UPDATE_VERSION with the first error."""
+    """Set feature levels, or answer INVALID_UPDATE_VERSION with the first error."""
     for update in command.updates:
         current = tables.feature_level(update.name)
         complaint = why_not(

@@ -70,7 +70,7 @@ def settle_each(
 def election_rules(
     tables: ClusterTables, topic: Topic, election: Election | None = None
 ) -> ElectionRules:
-    """Return the rules of a topic by its configs; `election` overrides the preference."""
+    """Return the rules of a topic by its configs. `election` overrides the preference."""
     if election is None:
         is_unclean = tables.allows_unclean_election(topic)
         election = Election.UNCLEAN if is_unclean else Election.ONLINE
@@ -83,7 +83,7 @@ def partitions_of(topic: Topic) -> list[TopicPartition]:
 
 
 def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Result]:
-    """Judge each proposal; STALE_BROKER_EPOCH for the command if the leader is not current.
+    """Judge each proposal, or refuse all with STALE_BROKER_EPOCH from an outdated leader.
 
     Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH,
     INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA. NEW_LEADER_ELECTED means that the

@@ -1,4 +1,4 @@
-"""The changes of client quotas; keys and values were checked before the proposal."""
+"""The changes of client quotas. Keys and values were checked before the proposal."""
 
 from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import PolicyViolation
@@ -10,7 +10,7 @@ QUOTAS_MAX = 10_000
 
 
 def alter_client_quotas(tables: ClusterTables, command: AlterClientQuotas) -> Steps[Result]:
-    """Set and remove quotas; an entity above the limit gets POLICY_VIOLATION."""
+    """Set and remove quotas. An entity above the limit gets POLICY_VIOLATION."""
     items: list[Item] = []
     counter = StepCounter()
     for change in command.changes:

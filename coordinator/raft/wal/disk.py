@@ -19,7 +19,7 @@ class Disk(Protocol):
     """The file system for the journal and the snapshots."""
 
     def open(self) -> None:
-        """Create the directory and lock it; raise BlockingIOError if it is already locked."""
+        """Create the directory and lock it, or raise BlockingIOError if it is already locked."""
 
     def segments(self) -> list[int]:
         """Return the numbers of the existing segments, ascending."""
@@ -35,7 +35,7 @@ class Disk(Protocol):
         """Create a durable zero-filled segment unless it exists."""
 
     def write(self, number: int, position: int, data: bytes) -> None:
-        """Overwrite bytes of a segment; not yet durable."""
+        """Overwrite bytes of a segment, without a sync."""
 
     def sync(self, number: int) -> None:
         """Make the bytes of a segment durable."""

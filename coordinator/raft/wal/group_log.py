@@ -35,7 +35,7 @@ class GroupLog(LibraryJournal):
         return self._entries[-1][2]
 
     def term_at(self, index: int) -> int | None:
-        """Return the term of an entry or of the base; None outside of the log."""
+        """Return the term of an entry or of the base, or None outside of the log."""
         offset = index - self.base_index
         return self._entries[offset][2] if 0 <= offset < len(self._entries) else None
 
@@ -56,7 +56,7 @@ class GroupLog(LibraryJournal):
         return self._entries[start:position]
 
     def cut_to(self, index: int) -> None:
-        """Drop the entries up to `index`; a durable snapshot includes their effect."""
+        """Drop the entries up to `index`. A durable snapshot includes their effect."""
         offset = index - self.base_index
         if offset <= 0:
             return
@@ -80,7 +80,7 @@ class GroupLog(LibraryJournal):
             self._journal.append_entry(self.group_id, entry_index, term, command)
 
     def set_voter(self, is_voter: bool) -> None:
-        """Record whether this node may vote; after a loss of its votes and log it must not."""
+        """Record whether this node may vote. After a loss of its votes and log it must not."""
         self.is_voter = is_voter
         self._journal.append_voter(self.group_id, is_voter=is_voter)
 

@@ -112,7 +112,7 @@ class Journal:
             ends.pop(group_id, None)
 
     def append_voter(self, group_id: int, *, is_voter: bool = True) -> None:
-        """Record whether this node may vote in the group; after a lost log the node must not."""
+        """Record whether this node may vote in the group. After a lost log the node must not."""
         self._append(RecordKind.VOTER if is_voter else RecordKind.NON_VOTER, group_id, 0, 0)
 
     def seal(self) -> None:
@@ -251,7 +251,7 @@ class SegmentKeeper:
         self._garbage: deque[tuple[int, list[int]]] = deque()  # (sequence, segments)
 
     def tend(self, release: Callable[[int], None]) -> None:
-        """Prepare and delete segments; call it after each group commit.
+        """Prepare and delete segments. Call it after each group commit.
 
         release: asks a group to remove its entries from the oldest segment.
         """

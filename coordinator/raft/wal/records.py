@@ -108,7 +108,7 @@ def decode_state(payload: bytes) -> RaftGroupState:
 
 
 def encode_frame(number: int, records: Sequence[bytes]) -> bytes:
-    """Encode a frame from its records; the checksum includes length and number."""
+    """Encode a frame from its records. The checksum includes length and number."""
     body = b"".join(records)
     rest = _AFTER_CRC.pack(len(body), number)
     return FRAME_MAGIC + struct.pack("<I", crc32c(body, crc32c(rest))) + rest + body
@@ -170,7 +170,7 @@ def encode_snapshot(group_id: int, snapshot: RaftSnapshot) -> bytes:
 
 
 def decode_snapshot(group_id: int, data: bytes) -> RaftSnapshot | None:
-    """Decode a snapshot file; return None if it is damaged or of another group."""
+    """Decode a snapshot file. Return None if it is damaged or of another group."""
     if len(data) < _SNAPSHOT.size:
         return None
     magic, checksum, owner, index, term, length = _SNAPSHOT.unpack_from(data)

@@ -1,1 +1,1 @@
-"""The cleanup of everything that programs leave when they end; begin with guardian.py."""
+"""The cleanup of everything that programs leave when they end. Begin with guardian.py."""

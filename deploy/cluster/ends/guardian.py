@@ -36,7 +36,7 @@ class Guardian:
         self._kept: dict[tuple[Kind, str], str] = {}
 
     def keep(self, kind: Kind, name: str | Path, how: str = "") -> None:
-        """Register an item before its creation; the guardian ends the item after this process."""
+        """Register an item before its creation. The guardian ends the item after this process."""
         with self._lock:
             if self._owner != os.getpid():  # after a fork, the guardian belongs to the parent
                 self.__init__()
@@ -47,7 +47,7 @@ class Guardian:
                 self._start()  # it was just killed
 
     def forget(self, kind: Kind, name: str | Path) -> None:
-        """Forget an ended or a permanent item; the last item ends the guardian."""
+        """Forget an ended or a permanent item. The last item ends the guardian."""
         with self._lock:
             if self._owner != os.getpid() or self._kept.pop((kind, str(name)), None) is None:
                 return
@@ -79,7 +79,7 @@ class Guardian:
             self._tell("keep", kind, name, how)
 
     def _tell(self, *words: str) -> bool:
-        """Send a line to the guardian; return whether a guardian may read it."""
+        """Send a line to the guardian. Return whether a guardian may read it."""
         if self._process is None or self._process.stdin is None:
             return False
         with contextlib.suppress(BrokenPipeError):

@@ -31,7 +31,7 @@ ORDER = ("run", "cluster", "directory")  # users of a cluster end before it
 
 @dataclass(frozen=True, slots=True)
 class FoundCluster:
-    """A cluster of this user; `processes` are the live processes by node."""
+    """A cluster of this user. `processes` are the live processes by node."""
 
     data: Path
     processes: dict[int, psutil.Process] = field(default_factory=dict[int, psutil.Process])
@@ -70,7 +70,7 @@ def _is_plain_and_ours(file: Path) -> bool:
 
 
 def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
-    """End a cluster's nodes gracefully like `down`; return whether its data is removed.
+    """End a cluster's nodes gracefully like `down`. Return whether its data is removed.
 
     Raises Failure, and ends no node, when the cluster's file cannot be read.
     """
@@ -150,7 +150,7 @@ def end_run(run: str) -> None:
 
 
 def end_orphans() -> int:
-    """End the children of dead starters; return their number."""
+    """End the children of dead starters. Return their number."""
     runs = {run for run, child in _children() if _is_orphan(run, child)}
     orphans = [process for run, process in _children() if run in runs]
     for run in runs:

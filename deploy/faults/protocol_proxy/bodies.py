@@ -29,7 +29,7 @@ def api_name(api_key: int) -> str:
 
 
 def decode_request_body(api_key: int, version: int, frame: memoryview, offset: int) -> Any:
-    """Decode a request from a frame with a header that ends at `offset`; raise MalformedFrame."""
+    """Decode a request from a frame with a header that ends at `offset`. Raises MalformedFrame."""
     _check(api_key, version)
     if api_key in _SELF_CODED:
         return _SELF_CODED[api_key].decode_request(frame[offset:], version)
@@ -37,7 +37,7 @@ def decode_request_body(api_key: int, version: int, frame: memoryview, offset: i
 
 
 def expects_answer(api_key: int, version: int, frame: memoryview, offset: int) -> bool:
-    """Return whether a broker answers the request; raise MalformedFrame.
+    """Return whether a broker answers the request, or raise MalformedFrame.
 
     A broker does not answer a Produce with acks=0.
     """
@@ -50,7 +50,7 @@ def expects_answer(api_key: int, version: int, frame: memoryview, offset: int) -
 
 
 def decode_answer_body(api_key: int, version: int, frame: memoryview) -> Any:
-    """Decode an answer from its frame; raise MalformedFrame."""
+    """Decode an answer from its frame, or raise MalformedFrame."""
     version = answer_version(api_key, version, frame)
     _check(api_key, version)
     body = frame[answer_body_offset(api_key, version, frame) :]

@@ -41,13 +41,13 @@ class Ports:
     """Our ports, one for each instance and broker, and one for each instance's bootstrap."""
 
     def __init__(self, brokers: Brokers, listen: Callable[[str, int | None], int]) -> None:
-        """Create the table; `listen(instance, broker id)` opens a listener and returns its port."""
+        """Create the table. `listen(instance, broker id)` opens a listener and returns its port."""
         self._brokers = brokers
         self._listen = listen
         self._ports: dict[tuple[str, int | None], int] = {}
 
     def port_of(self, instance: str, broker_id: int | None) -> int:
-        """Return the port, which never changes; raise OverflowError when there are too many."""
+        """Return the port, which never changes, or raise OverflowError when there are too many."""
         key = (instance, broker_id)
         if key not in self._ports:
             if len(self._ports) >= LISTENERS_MAX:

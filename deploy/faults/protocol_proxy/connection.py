@@ -93,7 +93,7 @@ class ProxiedConnection(TwoEnds):
     def _act(
         self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview, before: str
     ) -> Coroutine[Any, Any, None] | None:
-        """Execute a rule; `before` are earlier actions on the request."""
+        """Execute a rule. `before` are earlier actions on the request."""
         match action:
             case AnswerError(error):
                 self._made(rule, request, f"answered {error.name}; the broker did not see it")

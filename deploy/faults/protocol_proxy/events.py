@@ -93,7 +93,7 @@ class ProxiedRequest:
 
     @cached_property
     def body(self) -> Any:
-        """Return the body as the client sent it; raise MalformedFrame."""
+        """Return the body as the client sent it, or raise MalformedFrame."""
         return decode_request_body(self.api_key, self.version, self._frame, self.body_offset)
 
     @cached_property
@@ -133,12 +133,12 @@ class Answer:
 
     @cached_property
     def body(self) -> Any:
-        """Return the body as the broker sent it; raise MalformedFrame."""
+        """Return the body as the broker sent it, or raise MalformedFrame."""
         return decode_answer_body(self.request.api_key, self.request.version, self._frame)
 
     @cached_property
     def error_code(self) -> int:
-        """Return the first error in the answer, 0 for success; raise MalformedFrame."""
+        """Return the first error in the answer, 0 for success, or raise MalformedFrame."""
         return first_error(self.body)
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ Listener = Callable[[Event], None]
 
 
 class Hub:
-    """The shared state of all connections; methods run in the loop, and the rules have a lock."""
+    """The shared state of all connections. Methods run in the loop, and the rules have a lock."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Hub:
         self.connections.pop(connection.info.id, None)
 
     async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
-        """Hold a frame; return the decision of the rule's function, and the duration as text."""
+        """Hold a frame. Return the decision of the rule's function, and the duration as text."""
         if self._holds >= HOLDS_MAX:
             self._met(RuntimeError(f"more than {HOLDS_MAX} frames are held at once"))
             return None, "not held"

@@ -46,7 +46,7 @@ class ProtocolProxy:
         transaction_timeout_ms: int = 0,
         tls: ProxyTls | None = None,
     ) -> None:
-        """Start the proxy; raise Failure when the cluster cannot be reached, or speaks TLS.
+        """Start the proxy, or raise Failure when the cluster cannot be reached, or speaks TLS.
 
         cluster: a bootstrap line, or the configuration with which the proxy itself requests the
         brokers. listeners: each gets every event, in the proxy's loop. transaction_timeout_ms: the
@@ -126,7 +126,7 @@ class ProtocolProxy:
         return self._hub.wait(lambda: self._hub.made(rule) >= times, timeout_s)
 
     def disconnect(self, instance: str | None = None, broker_id: int | None = None) -> int:
-        """Close the open connections immediately; return their number.
+        """Close the open connections immediately. Return their number.
 
         Clients may connect again.
         """

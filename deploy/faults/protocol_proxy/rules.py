@@ -119,7 +119,7 @@ Action = LoseAnswer | LoseRequest | AnswerError | Delay | Disconnect | Hold
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The requests to which a rule applies; None matches all.
+    """The requests to which a rule applies. None matches all.
 
     `where` examines the request itself (its body), and is called in the proxy's loop.
     """
@@ -229,7 +229,7 @@ class RuleBook:
         self._counts.pop(rule, None)
 
     def decide(self, request: Request) -> Rule | None:
-        """Return the rule for this request; it counts as one of its `times` until `give_back`."""
+        """Return the rule for this request. It counts as one of its `times` until `give_back`."""
         for rule, count in tuple(self._counts.items()):  # a `where` may add one
             if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
                 request

@@ -68,7 +68,7 @@ def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
 
 
 def write_client_files(data: Path, folder: Path, name: str, address: str) -> dict[str, Path]:
-    """Write the admin's settings for a client of the proxy; return the files by kind."""
+    """Write the admin's settings for a client of the proxy. Return the files by kind."""
     user = USERS[0]
     password = passwords_of(data)[user]
     return _written(folder, name, lambda kind: client_values(data, kind, user, password, address))

@@ -62,7 +62,7 @@ class Services(Protocol):
 
 
 class TwoEnds:
-    """A base class that connects both ends; subclasses handle the frames in between."""
+    """A base class that connects both ends. Subclasses handle the frames in between."""
 
     def __init__(
         self, services: Services, connection_id: int, instance: str, broker_id: int | None

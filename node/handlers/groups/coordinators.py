@@ -4,7 +4,7 @@ FindCoordinator 0-6   v1 transactions (KIP-98), v4 several keys (KIP-699), v5 ma
                       TRANSACTION_ABORTABLE (KIP-890), v6 share groups (KIP-932), which are not
                       supported.
 
-The coordinator of a group is the leader of its partition of __consumer_offsets; the first request
+The coordinator of a group is the leader of its partition of __consumer_offsets. The first request
 for a group creates that topic. The coordinator of a transactional id is the leader of its shard.
 Without a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients retry.
 

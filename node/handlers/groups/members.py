@@ -7,7 +7,7 @@ SyncGroup 0-5    v3 static members, v5 protocol type and name.
 Heartbeat 0-4    v3 static members.
 LeaveGroup 0-5   v3 several members (KIP-345), v5 reason.
 
-JoinGroup and SyncGroup wait in the group until it can answer; see coordinator/groups. A heartbeat
+JoinGroup and SyncGroup wait in the group until it can answer. See coordinator/groups. A heartbeat
 that arrives while the coordinator loads is answered without an error, as in Kafka. The session
 restarts when the group is loaded.
 """

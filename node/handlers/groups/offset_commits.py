@@ -7,11 +7,11 @@ TxnOffsetCommit 0-6   KIP-98; v3 names the member (KIP-447), v4 may answer TRANS
                       names topics by their ids (KIP-1319).
 
 A request becomes one batch of __consumer_offsets, and is answered when the batch is committed.
-Missing topics and partitions get their own errors; an error of the group applies to all others.
+Missing topics and partitions get their own errors. An error of the group applies to all others.
 Before a transaction's first offsets of a group are appended, the transaction coordinator is asked
 whether the transaction is ongoing. Otherwise offsets of an ended transaction would open a
 transaction here that is never ended. A late request on an older connection of a client without
-KIP-890 may belong to an earlier transaction; see `connection_fence`.
+KIP-890 may belong to an earlier transaction. See `connection_fence`.
 
 Difference from Kafka: the topic id is stored with every offset, not only for v10, so that offsets
 of a deleted topic never apply to a new topic of the same name.

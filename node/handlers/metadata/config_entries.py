@@ -63,7 +63,7 @@ def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) 
 def as_parsed(entry: Entry) -> Entry:
     """Return the entry in the form of Kafka's DescribeConfigs.
 
-    The value and the synonym of a topic or group are in parsed form; values of brokers are in their
+    The value and the synonym of a topic or group are in parsed form. Values of brokers are in their
     original text.
     """
     if entry.value is None or entry.source == DEFAULT:

@@ -4,7 +4,7 @@ DescribeConfigs 1-4          v1 synonyms (KIP-226), v3 types and docs (KIP-569).
 AlterConfigs 0-2             replaces all of a resource's configs; kept for old clients.
 IncrementalAlterConfigs 0-1  changes single keys: set, delete, append, subtract (KIP-339).
 
-Topics accept the configs that the storage applies; others are refused with the reason. Brokers
+Topics accept the configs that the storage applies. Others are refused with the reason. Brokers
 accept, while they run, the defaults of topics, rates of throttled replication, and keys that only
 tune Kafka, for all brokers (an empty resource name) or for one. Groups accept the configs of
 consumer groups, within the broker's bounds. Subscriptions to metrics of clients are stored, but

@@ -1,11 +1,11 @@
-"""The APIs to create, extend and delete topics; any broker forwards them to the controller.
+"""The APIs to create, extend and delete topics, which any broker forwards to the controller.
 
 CreateTopics 2-7      v4 accepts -1 for the default (KIP-464), v5 answers with the topic's configs
                       (KIP-525), v7 with its id.
 DeleteTopics 1-6      v5 has error messages, v6 accepts ids (KIP-516).
 CreatePartitions 0-3  KIP-195.
 
-A request is answered when this broker's own metadata shows the change; other brokers follow within
+A request is answered when this broker's own metadata shows the change. Other brokers follow within
 milliseconds. A request that timed out may still take effect.
 """
 

@@ -7,7 +7,7 @@ from version 12 on, partitions are added to them) · KIP-951 (the new leader in 
 KIP-516 (version 13 names topics by id).
 
 acks=0 has no answer, and an error closes the connection, so that the client refreshes its metadata.
-acks=all is answered when the high watermark has passed the batch; a duplicate waits for its first
+acks=all is answered when the high watermark has passed the batch. A duplicate waits for its first
 copy.
 
 A request that need not wait is decoded, checked and appended here, in one turn of the event loop.
@@ -34,7 +34,7 @@ ELEMENTS_AT_ONCE_MAX = PARTITIONS_MAX + 3
 
 
 def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Outcome:
-    """Append every batch; answer immediately, or when the replicas have the batches.
+    """Append every batch. Answer immediately, or when the replicas have the batches.
 
     Raises TransactionalIdAuthorizationFailed for a transactional batch without a transactional id,
     InvalidProducerIdMapping for batches of several producers, and CloseConnection for a late

@@ -1,7 +1,7 @@
 """The APIs to inspect and end hanging transactions (KIP-664).
 
-WriteTxnMarkers 1-2 and DescribeProducers 0. The requests of this file come from admin clients;
-coordinators send their markers over the peer link. `node/transactions/marker_writer.py` writes
+WriteTxnMarkers 1-2 and DescribeProducers 0. The requests of this file come from admin clients.
+Coordinators send their markers over the peer link. `node/transactions/marker_writer.py` writes
 both. WriteTxnMarkers 2 has the transaction version (KIP-1228).
 """
 

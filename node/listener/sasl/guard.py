@@ -32,5 +32,5 @@ class GuardedDispatcher:
     def dispatch(
         self, context: RequestContext, api: Api | None, frame: memoryview
     ) -> "list[bytes | bytearray | memoryview] | PendingAnswer | None":
-        """Handle a frame; see `Dispatcher.dispatch`."""
+        """Handle a frame. See `Dispatcher.dispatch`."""
         return self._dispatcher.dispatch(context, api, frame)

@@ -53,7 +53,7 @@ class Login:
     ) -> None:
         """Create the login of a connection.
 
-        session_max_ms: the length of a session; 0 stands for the life of the connection.
+        session_max_ms: the length of a session. 0 stands for the life of the connection.
         of_mechanism: the lengths for mechanisms that have their own value.
         """
         self.state, self.principal = LoginState.AWAITS_HANDSHAKE, None
@@ -106,7 +106,7 @@ class Login:
 
         Returns the next token and the session's lifetime in ms, 0 if unlimited.
 
-        Raises the error for the client; after SaslAuthenticationFailed the connection is closed.
+        Raises the error for the client. After SaslAuthenticationFailed the connection is closed.
         """
         server = self._server
         if server is None:

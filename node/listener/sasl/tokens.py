@@ -44,7 +44,7 @@ class TokenVerifier:
     def __init__(
         self, settings: ListenerSettings, now_s: Callable[[], float], log: logging.Logger
     ) -> None:
-        """Read the settings; now_s returns wall-clock seconds."""
+        """Read the settings. `now_s` returns wall-clock seconds."""
         self._settings, self._now_s, self._log = settings, now_s, log
         self._refusals = LimitedLog(log)
         url = urlsplit(settings.sasl_oauthbearer_jwks_endpoint_url)

@@ -25,7 +25,7 @@ class NotTls(Exception):
 
 
 class TlsChannel:
-    """The server side of TLS; a method raises ssl.SSLError when the peer violates the protocol."""
+    """The server side of TLS. A method raises ssl.SSLError when the peer violates the protocol."""
 
     __slots__ = (
         "_incoming",

@@ -1,6 +1,6 @@
 """The certificates of a listener, as PEM files or values, with a reload of changed files.
 
-New connections get the new certificates; open connections keep theirs. If a new file is invalid,
+New connections get the new certificates. Open connections keep theirs. If a new file is invalid,
 the listener keeps its certificates, and each change of the file is logged once.
 """
 

@@ -24,7 +24,7 @@ PrincipalOf = Callable[[dict[str, Any] | None], Principal]
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """The TLS of one connection; `principal_of` returns the principal of a certificate.
+    """The TLS of one connection. `principal_of` returns the principal of a certificate.
 
     Reading stops while the connection has paused it, and while received bytes wait for a later
     turn. Received bytes stay encrypted until then, at most those of one read.
@@ -129,7 +129,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._steer()
 
     def writelines(self, buffers: list[Buffer]) -> None:
-        """Send the first slice of an answer; pause the connection if the answer has more."""
+        """Send the first slice of an answer. Pause the connection if the answer has more."""
         self._channel.queue(buffers)
         self._send()
         if self._channel.unsent_bytes and not self._has_paused_connection:

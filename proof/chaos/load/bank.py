@@ -19,7 +19,7 @@ EXAMPLES_MAX = 5
 
 @dataclass(slots=True)
 class BankCheck:
-    """A check of the invariant on every record of the last reading; pure.
+    """A check of the invariant on every record of the last reading, without I/O.
 
     Only transfers with a sum that is not yet zero are kept.
     """
@@ -62,7 +62,7 @@ AMOUNT_MAX = 1_000
 
 
 async def bank(context: LoadContext, *, name: str) -> None:
-    """Transfer until `stop()`, client after client; `name` is the transactional id."""
+    """Transfer until `stop()`, client after client. `name` is the transactional id."""
     await one_after_another(partial(_BankClient, context, name), context)
 
 

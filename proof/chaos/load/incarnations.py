@@ -96,7 +96,7 @@ class WorkloadClient:
         return self._producer.is_over
 
     async def open(self) -> None:
-        """Prepare the client; raise KafkaError."""
+        """Prepare the client, or raise KafkaError."""
         if self._producer.transactional_id is not None:
             await self._producer.initialize()
 
@@ -130,7 +130,7 @@ async def one_after_another(make: Callable[[], Incarnation], context: LoadContex
 
 
 async def _until(client: Incarnation, context: LoadContext) -> None:
-    """Let one client work until it is over, or old, or `stop()`; then end the client."""
+    """Let one client work until it is over, or old, or `stop()`. Then end the client."""
     clock, rng, tally = asyncio.get_running_loop().time, context.rng, context.tally
     end_of_life = clock() + rng.uniform(0.2, 1.0) * context.settings.life_ms_max / 1000
     tally.clients += 1

@@ -89,7 +89,7 @@ class RecordedConsumer:
     async def assign_near_end(
         self, partitions: Iterable[TopicPartition], rng: random.Random
     ) -> None:
-        """Read these partitions, from somewhere before their ends; raise KafkaError."""
+        """Read these partitions, from somewhere before their ends, or raise KafkaError."""
         wanted = list(partitions)
         ends = await self._consumer.end_offsets(wanted)
         starts = await self._consumer.beginning_offsets(wanted)
@@ -107,7 +107,7 @@ class RecordedConsumer:
     async def poll(
         self, timeout_ms: int, records_max: int, transaction: Begun | None = None
     ) -> list[ConsumerRecord]:
-        """Return and record the polled records; raise KafkaError."""
+        """Return and record the polled records, or raise KafkaError."""
         polled = await self.fetch(timeout_ms, records_max, transaction)
         self.record(polled, transaction)
         return polled.records
@@ -115,7 +115,7 @@ class RecordedConsumer:
     async def fetch(
         self, timeout_ms: int, records_max: int, transaction: Begun | None = None
     ) -> Polled:
-        """Poll without recording; a transaction that then begins calls `record`."""
+        """Poll without recording. A transaction that then begins calls `record`."""
         call, row = self._recorder.poll_invoked(self.process, transaction)
         records = await self._consumer.poll(timeout_ms, records_max)
         returned_ns = self._recorder.poll_returned(row)
@@ -140,7 +140,7 @@ class RecordedConsumer:
             )
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the plain offsets of the last poll; raise KafkaError."""
+        """Commit the plain offsets of the last poll, or raise KafkaError."""
         assert self._group is not None
         generation, before = self.group_metadata().generation_id, self._consumer.commits_sent
         rows = [

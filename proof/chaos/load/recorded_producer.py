@@ -66,7 +66,7 @@ class RecordedProducer:
         self.close = self._producer.close
 
     async def initialize(self) -> None:
-        """Take the transactional id over; raise KafkaError."""
+        """Take the transactional id over, or raise KafkaError."""
         assert self.transactional_id is not None
         begun = self._recorder.initialize_invoked(self.process, self.transactional_id)
         try:
@@ -81,7 +81,7 @@ class RecordedProducer:
         )
 
     async def begin(self) -> Begun:
-        """Begin a transaction; raise KafkaError."""
+        """Begin a transaction, or raise KafkaError."""
         assert self.transactional_id is not None
         try:
             await self._producer.begin_transaction()
@@ -95,7 +95,7 @@ class RecordedProducer:
         return self.transaction
 
     async def send(self, topic: str, partition: int, value: int, content: bytes) -> None:
-        """Send a record; `settle`, `commit` or `abort` report its outcome.
+        """Send a record. `settle`, `commit` or `abort` report its outcome.
 
         Raises KafkaError when the record was not accepted.
         """
@@ -129,7 +129,7 @@ class RecordedProducer:
         self._unsettled.clear()
 
     async def commit(self) -> OpOutcome:
-        """Commit and return the known outcome; after INFO, and after a fatal error, `is_over`."""
+        """Commit and return the known outcome. INFO and a fatal error set `is_over`."""
         transaction = self.transaction
         assert transaction is not None
         before = self._producer.ends_sent

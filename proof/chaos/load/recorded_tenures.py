@@ -33,7 +33,7 @@ class RecordedTenures:
             self._reconciliation = None
 
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
-        """Record a successful answer; see `HeartbeatWatcher`."""
+        """Record a successful answer. See `HeartbeatWatcher`."""
         if is_given:
             self._given = self._said_ns, self._recorder.now_ns()
         if epoch >= 0 and (epoch != self._epoch or self._said == 0):

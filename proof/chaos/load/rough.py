@@ -88,7 +88,7 @@ class _Rough:
         await pause(2 * settings.pause_ms, rng)
 
     async def _produce(self, partition: int, batch: bytes, wait_ms: int) -> int:
-        """Send a batch and return the base offset; raise KafkaError."""
+        """Send a batch and return the base offset, or raise KafkaError."""
         wanted = ProduceTopic(APPEND, None, [ProducePartition(partition, batch)])
         request = ProduceRequest(None, -1, wait_ms, [wanted])
         body = produce.encode_request(request, PRODUCE_VERSION)

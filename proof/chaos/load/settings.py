@@ -1,4 +1,4 @@
-"""The operations of a load and their rate. Pure; saved as JSON for a repetition."""
+"""The operations of a load and their rate, saved as JSON for a repetition."""
 
 from dataclasses import dataclass
 from typing import Any

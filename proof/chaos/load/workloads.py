@@ -32,7 +32,7 @@ async def load(
     workloads: tuple[str, ...] = WORKLOADS,
     transactional_clients: int = 2,
 ) -> Tally:
-    """Run these workloads until `stop()`; return the counts of their clients."""
+    """Run these workloads until `stop()`. Return the counts of their clients."""
     tally, unread = Tally(), UnreadPartitions()
     ids = tuple(f"append-{number}-{i}" for i in range(transactional_clients))
 

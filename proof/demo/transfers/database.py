@@ -19,7 +19,7 @@ TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class TransferDatabase:
-    """A database of the demo; `url` is sqlite:///FILE or postgresql://..."""
+    """A database of the demo. `url` is sqlite:///FILE or postgresql://..."""
 
     url: str
 
@@ -69,7 +69,7 @@ class TransferDatabase:
                 self._execute(f"DELETE FROM {table} WHERE writer LIKE 'demo.%'")
 
     def write(self, execute: Any, transfer: AccountTransfer) -> None:
-        """Write a transfer, by the `execute` of a block; accounts are locked in one order."""
+        """Write a transfer, by the `execute` of a block. Accounts are locked in one order."""
         change = self.sql(f"UPDATE {ACCOUNTS_TABLE} SET balance = balance + ? WHERE account = ?")
         changes = ((transfer.source, -transfer.amount), (transfer.target, transfer.amount))
         for account, amount in sorted(changes):
@@ -104,7 +104,7 @@ class TransferDatabase:
 
 
 def database_at(url: str) -> TransferDatabase:
-    """Return the database of an address; raise Failure if it is malformed or does not answer.
+    """Return the database of an address, or raise Failure if it is malformed or does not answer.
 
     A password in the address is moved to the environment, where libpq reads it, because arguments
     of processes are visible to all users. The environment also has a name, by which the sessions of

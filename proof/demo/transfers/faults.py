@@ -80,7 +80,7 @@ class TransferFaults(FaultContext[Cluster]):
         self._hit = 0
 
     def inflict(self, fault: Fault) -> TransferFaultReport:
-        """Inject a fault; wait until the cluster is whole and both services commit again."""
+        """Inject a fault. Wait until the cluster is whole and both services commit again."""
         actions: Mapping[str, Callable[[Fault, str], str]] = {
             "kill": self._kill,
             "coordinator": self._coordinator,
@@ -102,7 +102,7 @@ class TransferFaults(FaultContext[Cluster]):
         return TransferFaultReport(fault.kind, what, self._hit, resumed_ms)
 
     def await_commits(self, since: float) -> float:
-        """Wait until both services have committed after `since`; return the milliseconds."""
+        """Wait until both services have committed after `since`. Return the milliseconds."""
 
         def has_resumed() -> bool:
             return self.services.all_committed_after(since)
@@ -200,7 +200,7 @@ class TransferFaults(FaultContext[Cluster]):
         return f"another {name} slept before its first request, and woke when a commit was decided"
 
     def _stopped(self, name: str, moment: str) -> str:
-        """Pause the service at the step; return its open session."""
+        """Pause the service at the step. Return its open session."""
         self.services.stop_at(name, moment)
         self._hit += 1
         return self.services.reported[name].session

@@ -38,7 +38,7 @@ class Reported:
 
 
 class TransferServices(Supervisor):
-    """The services; `told` has the reported state of each transfer.
+    """The services. `told` has the reported state of each transfer.
 
     A state is began, committed, failed or doubtful.
     """
@@ -118,7 +118,7 @@ class TransferServices(Supervisor):
         self.wait(lambda: self.reported[name].event == moment, CAUGHT_TIMEOUT_S)
 
     def open_transactions(self) -> int:
-        """Count the open transactions of live services; other reports are outdated."""
+        """Count the open transactions of live services. Other reports are outdated."""
         return sum(
             each.event in OPEN and name in self._children and not self.has_ended(name)
             for name, each in self.reported.items()

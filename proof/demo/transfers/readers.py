@@ -64,7 +64,7 @@ class ReaderWatch(threading.Thread):
                 self._stands.setdefault(partition, (at, now))
 
     def end(self) -> list[ReaderWait]:
-        """Return the waits, including a current wait; raise the error that ended the watch."""
+        """Return the waits, including a current wait, or raise the error that ended the watch."""
         self._over.set()
         self.join()
         if self._problem is not None:

@@ -99,7 +99,7 @@ class TransfersDemo:
         database: TransferDatabase,
         server: PostgresServer | None = None,
     ) -> None:
-        """Prepare a run; `doing` is called with a sentence about the current wait."""
+        """Prepare a run. `doing` is called with a sentence about the current wait."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.database, self._server = database, server
         name = "sqlite" if database.is_sqlite else "PostgreSQL"

@@ -66,7 +66,7 @@ class Service:
         self._next = settings.first + settings.incarnation * PER_INCARNATION
 
     def run(self) -> None:
-        """Work until `is_over`; raise the error that ends the writer."""
+        """Work until `is_over`, or raise the error that ends the writer."""
         with self.writer:
             tell("session", self.writer.transactional_id)
             while not self.is_over and os.getppid() == self.settings.parent:
@@ -123,7 +123,7 @@ def tell(*event: Any) -> None:
 
 
 def main() -> int:
-    """Work until SIGTERM; return FATAL when the writer cannot continue."""
+    """Work until SIGTERM. Return FATAL when the writer cannot continue."""
     service = Service(ServiceSettings(**json.loads(sys.argv[1])))
 
     def end(*_: Any) -> None:

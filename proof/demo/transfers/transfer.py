@@ -10,7 +10,7 @@ PER_SERVICE, PER_INCARNATION = 10**12, 10**6  # ranges of numbers, of BIGINT
 
 
 class AccountTransfer(NamedTuple):
-    """A transfer; its number is unique over all services and restarts."""
+    """A transfer. Its number is unique over all services and restarts."""
 
     number: int
     source: int

@@ -173,7 +173,7 @@ class Evidence:
     def of_rows(
         self, anomaly: Anomaly, table: str, rows: "Array | list[int]", sentence: str
     ) -> Iterable[Finding]:
-        """Return a finding of rows of a table; the sentence names columns."""
+        """Return a finding of rows of a table. The sentence names columns."""
         return finding(anomaly, rows, told(sentence, partial(self.row, table)))
 
     def transactions(self, earlier: int, later: int) -> Facts:
@@ -187,7 +187,7 @@ class Evidence:
 
 
 def told(sentence: str, facts_of: Callable[[T], Facts]) -> Callable[[T], Case]:
-    """Return a function that creates cases; the sentence names facts, and `?` means unknown."""
+    """Return a function that creates cases. The sentence names facts, and `?` means unknown."""
 
     def case(one: T) -> Case:
         facts = facts_of(one)

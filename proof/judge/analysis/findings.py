@@ -15,7 +15,7 @@ CASES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A kind of finding; a legal anomaly is information, since Kafka makes no promise about it."""
+    """A kind of finding. A legal anomaly is information, since Kafka makes no promise about it."""
 
     name: str
     check: str

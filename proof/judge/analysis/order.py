@@ -1,7 +1,7 @@
 """The value at each offset of each partition, as far as acknowledgements and readers show it.
 
 Every place has at most one *holder*, the send that is assumed to be there. Another send that claims
-the place is among the *rivals*; a correct history has none. An index is the number of a place among
+the place is among the *rivals*. A correct history has none. An index is the number of a place among
 the places with a holder in its partition.
 """
 
@@ -43,7 +43,7 @@ class Order:
 
     @cached_property
     def index(self) -> Array:
-        """Return each place's index among the held places of its partition; -1 without a holder."""
+        """Return each place's index among the held places of its partition, or -1."""
         is_held = self.holder >= 0
         counted = np.cumsum(is_held, dtype=np.int32)
         found = np.full(self.places.size, -1, np.int32)
@@ -75,7 +75,7 @@ class Order:
 
     @property
     def first_place(self) -> Array:
-        """Return the lowest place of each send's value, read or acknowledged; -1 if none."""
+        """Return the lowest place of each send's value, read or acknowledged, or -1."""
         return self._extremes[0]
 
     @property

@@ -28,7 +28,7 @@ from .order import Order
 
 @dataclass(slots=True)
 class Reads:
-    """The rows of a history table read with one isolation level; `rows` are their numbers."""
+    """The rows of a history table read with one isolation level. `rows` are their numbers."""
 
     table: str
     rows: Array
@@ -63,7 +63,7 @@ class TransactionRows:
 
 
 class View:
-    """A history as the checks see it; all data is computed at its first use."""
+    """A history as the checks see it. All data is computed at its first use."""
 
     def __init__(self, history: History) -> None:
         self.history = history

@@ -1,1 +1,1 @@
-"""The checks, with one file for each promise; catalogue.py in the parent folder lists them."""
+"""The checks, with one file for each promise. Catalogue.py in the parent folder lists them."""

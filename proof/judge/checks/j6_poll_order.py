@@ -93,7 +93,7 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
 
 
 def _assigned(view: View, reads: Reads, rows: Array) -> tuple[Array, Array]:
-    """Return the assigned (index, offset) starts of the readings' sessions; -1 if unknown."""
+    """Return the assigned (index, offset) starts of the readings' sessions, or -1 if unknown."""
     index, starts = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     if reads.table == "scan":
         return index, starts

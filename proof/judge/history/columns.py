@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class History:
-    """All recordings of a run; `settings` are the run's settings (RUN/run.json)."""
+    """All recordings of a run. `settings` are the run's settings (RUN/run.json)."""
 
     def __init__(self, sources: Iterable[Source], settings: dict[str, Any] | None = None) -> None:
         self.settings = settings or {}
@@ -68,7 +68,7 @@ class History:
         return len(self.column(table, TABLES[table].columns[-1].name))
 
     def release(self, table: str, *names: str) -> None:
-        """Release columns; a later request reads them again."""
+        """Release columns. A later request reads them again."""
         for name in names or [c.name for c in TABLES[table].columns]:
             self._columns.pop((table, name), None)
 

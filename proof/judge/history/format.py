@@ -16,7 +16,7 @@ class HistoryFormat(Exception):
 
 
 def recordings(run: Path) -> list[Path]:
-    """Return the folders of a run's recorders; raise HistoryFormat for an unknown format."""
+    """Return the folders of a run's recorders, or raise HistoryFormat for an unknown format."""
     folders = sorted(folder for folder in (run / FOLDER).iterdir() if folder.is_dir())
     for folder in folders:
         _check_format(folder)

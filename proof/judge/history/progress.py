@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class UnreadPartitions:
-    """Highest offsets by partition; a partition is removed when it was polled to its end."""
+    """Highest offsets by partition. A partition is removed when it was polled to its end."""
 
     sent: dict[str, int] = field(default_factory=dict[str, int])
     polled: dict[str, int] = field(default_factory=dict[str, int])

@@ -34,7 +34,7 @@ NAME_CHARACTERS_MAX = 1_000
 
 
 class Begun(NamedTuple):
-    """A transaction in progress; other rows refer to it by `number`."""
+    """A transaction in progress. Other rows refer to it by `number`."""
 
     number: int
     handle: Handle
@@ -74,7 +74,7 @@ class Recorder:
 
     @classmethod
     def in_memory(cls, clock_ns: Callable[[], int] = time.monotonic_ns) -> "Recorder":
-        """Return a recorder without files, for simulations and tests; `History.of` reads it."""
+        """Return a recorder without files, for simulations and tests. `History.of` reads it."""
         return cls(0, None, clock_ns)
 
     def now_ns(self) -> int:
@@ -92,7 +92,7 @@ class Recorder:
     def begin(
         self, process: int, transactional_id: str, producer_id: int = NONE, epoch: int = NONE
     ) -> Begun:
-        """Record the begin of a transaction; producer id and epoch if the client reports them."""
+        """Record the begin of a transaction, with producer id and epoch if reported."""
         number = (self.number << NUMBER_BITS) + next(self._numbers["transaction"])
         identity = (process, transactional_id, producer_id, epoch)
         times = (self._clock_ns(), NONE, NONE)
@@ -146,7 +146,7 @@ class Recorder:
         *,
         session: int = 0,
     ) -> Handle:
-        """Record a send call; the partition may be added later."""
+        """Record a send call. The partition may be added later."""
         times = (NONE, self._clock_ns(), NONE, OpOutcome.INFO)
         return self.add(
             "sends", _number(transaction), process, session, partition, value, *times, None
@@ -169,13 +169,13 @@ class Recorder:
         )
 
     def poll_invoked(self, process: int, transaction: Begun | None = None) -> tuple[int, Handle]:
-        """Record a poll call; return the number under which its records are recorded."""
+        """Record a poll call. Return the number under which its records are recorded."""
         call = next(self._numbers["call"])
         row = (_number(transaction), process, call, self._clock_ns(), NONE)
         return call, self.add("poll_calls", *row)
 
     def poll_returned(self, handle: Handle) -> int:
-        """Record the return of a poll; return the time for the `polled` call of each record."""
+        """Record the return of a poll. Return the time for the `polled` call of each record."""
         now_ns = self._clock_ns()
         self._rows["poll_calls"].change(handle, returned_ns=now_ns)
         return now_ns
@@ -286,7 +286,7 @@ class Recorder:
         return self._rows[table].content()
 
     def close(self) -> None:
-        """Close the files; `files.seal` converts them to Parquet."""
+        """Close the files. `files.seal` converts them to Parquet."""
         with self._lock:
             for rows in self._rows.values():
                 rows.close()

@@ -62,7 +62,7 @@ class RecordedRows:
         return b"".join(self._memory)[: self.count * row_bytes]
 
     def close(self) -> None:
-        """Truncate the file behind its last row; rows with a handle may still be changed."""
+        """Truncate the file behind its last row. Rows with a handle may still be changed."""
         if self._file >= 0:
             os.ftruncate(self._file, self.count * self.table.row.size)
             os.close(self._file)

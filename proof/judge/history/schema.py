@@ -56,7 +56,7 @@ class Marker(IntEnum):
 
 
 class Column(NamedTuple):
-    """A column; `kind` is i1, i2, i4, i8 (signed integers of that many bytes) or name."""
+    """A column. `kind` is i1, i2, i4, i8 (signed integers of that many bytes) or name."""
 
     name: str
     kind: str

@@ -29,7 +29,7 @@ _OFFSET, _TIME, _ABORTED = struct.Struct(">ii"), struct.Struct(">qi"), struct.St
 
 
 def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Problem]:
-    """Yield problems of a partition's files; a damaged batch ends the check of its segment."""
+    """Yield problems of a partition's files. A damaged batch ends the check of its segment."""
     logs = sorted(folder.glob("*.log"))
     if not logs:
         return

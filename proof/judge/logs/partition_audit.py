@@ -27,7 +27,7 @@ AUDIT_ANOMALIES = (*RAW_ANOMALIES.values(), ABORTED_VISIBLE, COMMITTED_HIDDEN, O
 
 @dataclass(slots=True)
 class PartitionAudit:
-    """The audit of a partition; call `committed_batch` for the first reading, then `batch`."""
+    """The audit of a partition. Call `committed_batch` for the first reading, then `batch`."""
 
     name: str
     log_start_offset: int = 0

@@ -191,7 +191,7 @@ class RawLog:
         _raise_epoch(batch, known)
 
     def open_transactions(self) -> list[Open]:
-        """Return transactions without a marker, oldest first; the first limits the stable part."""
+        """Return transactions without a marker, oldest first. The first limits the stable part."""
         found = [
             Open(producer_id, p.data_epoch, p.first_offset, p.since_ms)
             for producer_id, p in self.producers.items()

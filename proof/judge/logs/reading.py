@@ -20,7 +20,7 @@ async def read_to(
     *,
     isolation: str,
 ) -> list[Key]:
-    """Let `poll` read to the ends; return the partitions without progress for too long."""
+    """Let `poll` read to the ends. Return the partitions without progress for too long."""
     unfinished = {key for key in starts if starts[key] < ends[key]}
     async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
         consumer.assign({key: starts[key] for key in unfinished})

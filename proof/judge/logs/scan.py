@@ -30,7 +30,7 @@ async def scan_topics(
     *,
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> bool:
-    """Read topics from start to end into `scan`; with read_committed record the `ends`, too.
+    """Read topics from start to end into `scan`. With read_committed record the `ends`, too.
 
     Returns False when a partition returned nothing for a minute. The records until then are kept.
     """
@@ -64,7 +64,7 @@ async def scan_topics(
 
 
 def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPACTED) -> int:
-    """Record batches, ends and derived files of all nodes' data; return the number of batches.
+    """Record batches, ends and derived files of all nodes' data. Return the number of batches.
 
     compacted: topics with batches that may differ from node to node.
     """
@@ -92,7 +92,7 @@ def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPA
 
 
 def _dump_partition(recorder: Recorder, folder: Path, replica: int, name: str) -> tuple[int, int]:
-    """Record one replica; return (log end offset, number of batches)."""
+    """Record one replica. Return (log end offset, number of batches)."""
     end = count = 0
     for log in sorted(folder.glob("*.log")):
         content = memoryview(log.read_bytes())

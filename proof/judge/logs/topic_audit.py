@@ -34,7 +34,7 @@ class TopicAudit(NamedTuple):
 async def audit_topic(
     source: str | Mapping[str, Any], topic: str, say: Callable[[str], None] = lambda _: None
 ) -> TopicAudit:
-    """Judge the current state of a topic; raise Failure if it cannot be read to its end."""
+    """Judge the current state of a topic, or raise Failure if it cannot be read to its end."""
     started = time.monotonic()
     view = view_of(source)
     try:

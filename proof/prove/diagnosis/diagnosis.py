@@ -1,4 +1,4 @@
-"""A diagnosis, which takes sightings and returns findings; pure, without clock and sockets.
+"""A diagnosis, which takes sightings and returns findings, without clock and sockets.
 
     diagnosis = Diagnosis()
     for one in diagnosis.see(sighting): ...
@@ -50,7 +50,7 @@ class Diagnosis:
         return {name for name, _ in self._told}
 
     def see(self, seen: Sighting) -> list[ApplicationFinding]:
-        """Add a sighting; return the new findings."""
+        """Add a sighting. Return the new findings."""
         self._new = []
         for rule in self._rules:
             rule.see(seen, self._tell)

@@ -91,7 +91,7 @@ def key_hashes(records: Iterable[Keyed]) -> frozenset[int]:
 
 
 async def of_cluster(admin: Admin, topics: Iterable[str], at_s: float) -> list[Sighting]:
-    """Return the known configuration of the cluster and of these topics; unknown values are
+    """Return the known configuration of the cluster and of these topics. Unknown values are
     omitted.
     """
     found: list[Sighting] = []

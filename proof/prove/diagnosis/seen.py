@@ -15,7 +15,7 @@ NO_ERROR = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A sighting; `connection` is the number of its connection in the proxy."""
+    """A sighting. `connection` is the number of its connection in the proxy."""
 
     at_s: float
     instance: str = ""
@@ -24,7 +24,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRequest(Sighting):
-    """A request was sent; this sighting comes before the request's own sightings."""
+    """A request was sent. This sighting comes before the request's own sightings."""
 
     api: str
 
@@ -52,7 +52,7 @@ class SeenClosed(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInit(Sighting):
-    """InitProducerId has succeeded; `transactional_id` is empty for an idempotent producer."""
+    """InitProducerId has succeeded. `transactional_id` is empty for an idempotent producer."""
 
     transactional_id: str = ""
     producer_id: int
@@ -73,7 +73,7 @@ class SentBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduce(Sighting):
-    """A Produce was sent to a broker; `number` is that of the request on its connection."""
+    """A Produce was sent to a broker. `number` is that of the request on its connection."""
 
     number: int = 0
     acks: int = -1
@@ -104,7 +104,7 @@ class SeenFetch(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRecords(Sighting):
-    """A consumer got a batch; `keys` has offset and hash of the key of each record."""
+    """A consumer got a batch. `keys` has offset and hash of the key of each record."""
 
     partition: Partition
     is_transactional: bool = False
@@ -129,7 +129,7 @@ class SeenHeartbeat(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetFetch(Sighting):
-    """A group's offsets were requested; with `is_stable` after pending commits (KIP-447)."""
+    """A group's offsets were requested. With `is_stable` after pending commits (KIP-447)."""
 
     group: str
     is_stable: bool
@@ -146,7 +146,7 @@ class SeenOffsetCommit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTxnOffsetCommit(Sighting):
-    """A TxnOffsetCommit was sent; `is_fenced` if it has a generation or member epoch (KIP-447)."""
+    """A TxnOffsetCommit was sent. `is_fenced` means with a generation or member epoch (KIP-447)."""
 
     group: str
     transactional_id: str
@@ -156,7 +156,7 @@ class SeenTxnOffsetCommit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetsRefused(Sighting):
-    """A TxnOffsetCommit has failed, and the client knows; `error` is Kafka's name of the error."""
+    """A TxnOffsetCommit has failed, and the client knows. `error` is Kafka's name of the error."""
 
     group: str
     transactional_id: str

@@ -46,7 +46,7 @@ class _Open:
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
 
     def wait(self, begun_s: float, ended_s: float) -> None:
-        """Record a wait for an answer; waits are recorded at their ends, and may overlap."""
+        """Record a wait for an answer. Waits are recorded at their ends, and may overlap."""
         begun_s = max(begun_s, self.since_s)
         while self.waits and self.waits[-1][1] >= begun_s:
             begun_s = min(begun_s, self.waits.pop()[0])
@@ -55,7 +55,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Aborted:
-    """An aborted transaction; `delivered_to` is behind the last record that had come before.
+    """An aborted transaction. `delivered_to` is behind the last record that had come before.
 
     lost_from: a commit of this offset, or a later one, passes over aborted inputs.
     """

@@ -64,7 +64,7 @@ class DatabaseOutputs(threading.Thread):
         super().start()
 
     def _is_missing(self, problem: Exception) -> bool:
-        """Return whether the table does not exist yet; the application may create it."""
+        """Return whether the table does not exist yet. The application may create it."""
         if isinstance(problem, sqlite3.OperationalError):
             return not self._file.exists() or "no such table" in str(problem)
         return getattr(problem, "sqlstate", None) == UNDEFINED_TABLE
@@ -79,14 +79,14 @@ class DatabaseOutputs(threading.Thread):
             self.join(10)
 
     def check(self) -> None:
-        """Check the table; a missing table is allowed, since the application may create it."""
+        """Check the table. A missing table is allowed, since the application may create it."""
 
     @property
     def problem(self) -> str:
         return self._problem
 
     def look(self) -> bool:
-        """Read all rows now; return whether they could be read."""
+        """Read all rows now. Return whether they could be read."""
         with self._looking:
             self._look()
             return not self._problem

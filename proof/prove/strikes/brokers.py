@@ -14,7 +14,7 @@ DOWN_S, BEHIND_MS = 1.0, 400
 
 
 class BrokerStrikes:
-    """Faults of brokers; `cluster` is None for a cluster that is not ours."""
+    """Faults of brokers. `cluster` is None for a cluster that is not ours."""
 
     def __init__(self, cluster: Cluster | None) -> None:
         self._cluster = cluster
@@ -54,7 +54,7 @@ class BrokerStrikes:
 
 
 def broker_of(request: Request) -> int:
-    """Return the broker to which the request is sent; raise Failure if its id is unknown."""
+    """Return the broker to which the request is sent, or raise Failure if its id is unknown."""
     broker = request.connection.broker_id
     if broker is None:
         raise Failure(f"{request.api} went to a broker with an unknown id.")

@@ -60,7 +60,7 @@ class LateStrikes:
         self.until_s = float("-inf")  # until then an idle instance may be waiting
 
     def slow(self, fault: AimedFault, match: Match) -> Struck | None:
-        """Slow a request down; return when it is being delayed, None when no request came."""
+        """Slow a request down. Return when it is being delayed, None when no request came."""
         seconds = fault.seconds or self._chance.uniform(*SLOW_S)
         side = fault.side or self._chance.choice(SIDES)
         assert side in ("request", "answer")

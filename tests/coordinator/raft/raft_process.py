@@ -2,7 +2,7 @@
 
 usage: raft_process.py NODE VOTERS DIRECTORY OPTIONS (VOTERS and OPTIONS are JSON). The directory is
 shared by all nodes of the cluster. A node that leads a group submits unique numbers to it and
-writes each acknowledged one to a file; on a file `dump`, it writes the content of its state
+writes each acknowledged one to a file. On a file `dump`, it writes the content of its state
 machine.
 """
 

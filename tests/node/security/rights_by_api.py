@@ -1,6 +1,6 @@
 """The rights that Kafka 4.4 requires for each API, and requests that need all of them.
 
-A right is OPERATION TYPE; `|` separates alternatives. Without a right marked by `?` an answer omits
+A right is OPERATION TYPE. `|` separates alternatives. Without a right marked by `?` an answer omits
 items, without an error. The sources are KafkaApis, ControllerApis and AclApis.
 """
 

@@ -36,9 +36,9 @@ MID_WRITE, BEFORE_DECISION, AFTER_DECISION, MID_ROLL_FORWARD, BEFORE_COMMIT_LOG 
 class StatefulJob:
     """The job of several queries.
 
-    point, batch: where the driver is killed with its JVM, or paused; "" nowhere. executors_die_in,
-    twins_in: batches in which each query's first task is in the middle of its rows when all
-    executors are killed, or waits until it has a twin.
+    point, batch: where the driver is killed with its JVM, or paused ("" for never).
+    executors_die_in, twins_in: batches in which each query's first task is in the middle of its
+    rows when all executors are killed, or waits for its twin.
     """
 
     bootstrap: str

@@ -17,9 +17,9 @@ ANY = ("AT LEAST ONCE", "AT MOST ONCE", "NEITHER")
 class GalleryEntry:
     """An application of the gallery.
 
-    wrong: the mistake, in words; empty for a right one. verdicts: any of these verdicts convicts.
-    findings: all of these findings must be named. needs: a program that must be installed. options:
-    of `ProveSettings`.
+    wrong: the mistake, in words, empty for a correct application. verdicts: any of these verdicts
+    convicts. findings: all of these findings must be named. needs: a program that must be
+    installed. options: of `ProveSettings`.
     """
 
     name: str

@@ -33,7 +33,7 @@ EXACTLY_ONCE = "EXACTLY ONCE"
 class Cell:
     """The result of a run.
 
-    found: the findings that are mistakes; why: the verdict's words, or the reason for none.
+    found: the findings that are mistakes. why: the verdict's words, or the reason for none.
     """
 
     name: str
