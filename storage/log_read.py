@@ -159,7 +159,7 @@ def _read_at_most(
 
 
 def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
-    """Return how much to read in one call. Of small batches only as many as are checked."""
+    """Return how many bytes to read in one call, fewer with small batches, which are checked."""
     sample = segment.file.read(position, SAMPLE_BYTES)
     end = count = 0
     while end + HEADER_BYTES <= len(sample):

@@ -26,7 +26,7 @@ class OutOfRange(Exception):
 
 
 def time_ms(text: str) -> int | None:
-    """Return the wall-clock time of an ISO date, or of @ and milliseconds. Return None for other texts."""
+    """Return the wall-clock time of an ISO date, or of @ and milliseconds, or None."""
     if text.startswith("@"):
         return int(text[1:]) if _is_number(text[1:]) else None
     try:

@@ -128,7 +128,7 @@ class ReplicationGrid(Grid[Cell, Repetition]):
         return max(self.replication_factors)
 
     def cells(self) -> list[Cell]:
-        """Return every combination. Min.insync varies only with acks=all."""
+        """Return every combination. `min.insync` varies only with acks=all."""
         for value in self.acks:
             if value not in ("0", "1", "all"):
                 raise Failure(f"acks={value} is not 0, 1 or all.", exit_code=2)

@@ -129,7 +129,7 @@ class SeenHeartbeat(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetFetch(Sighting):
-    """A group's offsets were requested. With `is_stable` after pending commits (KIP-447)."""
+    """A group's offsets were requested, with `is_stable` after pending commits (KIP-447)."""
 
     group: str
     is_stable: bool
