@@ -1,12 +1,12 @@
 """One TCP connection to one broker, for requests and their answers.
 
-Rules of this file. A request has a correlation id and a future. The broker answers in order, but
-answers are matched by id. A deadline that passes closes the connection, as in Kafka's own clients,
-because the late answer must not be taken for the answer to another request. Every failure is a
-class of `wire.errors`. `NetworkException` means that the connection was refused, lost or closed,
-and `RequestTimedOut` that the deadline has passed. Both are retriable. After both, the outcome of a
-request that changes something is unknown. Failures that a retry would not change (an untrusted
-certificate, a wrong password) are errors that are not retriable.
+This file follows some rules. A request has a correlation id and a future. The broker answers in
+order, but answers are matched by id. A deadline that passes closes the connection, as in Kafka's
+own clients, because the late answer must not be taken for the answer to another request. Every
+failure is a class of `wire.errors`. `NetworkException` means that the connection was refused, lost
+or closed, and `RequestTimedOut` that the deadline has passed. Both are retriable. After both, the
+outcome of a request that changes something is unknown. Failures that a retry would not change (an
+untrusted certificate, a wrong password) are errors that are not retriable.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
     Producer({"bootstrap.servers": "127.0.0.1:9092", "linger.ms": 20}, compression_type="zstd")
 
-Pure. Values may be text, as in a properties file. An unknown name or an invalid value is refused
-with a message. Rows with another default than Kafka's name Kafka's.
+The file does no I/O. Values may be text, as in a properties file. An unknown name or an invalid
+value is refused with a message. Rows with another default than Kafka's name Kafka's.
 """
 
 import difflib

@@ -1,8 +1,8 @@
 """Conversion from JSON to values for an Avro encoder, the reverse of `consume --decode avro`.
 
-Pure. JSON has neither bytes nor dates, so they are text, with bytes in base64, dates and times in
-ISO 8601, and decimals as digits. A union takes its first branch that fits, or a named branch as in
-Avro's own JSON, such as `{"long": 7}`.
+The file does no I/O. JSON has neither bytes nor dates, so they are text, with bytes in base64,
+dates and times in ISO 8601, and decimals as digits. A union takes its first branch that fits, or a
+named branch as in Avro's own JSON, such as `{"long": 7}`.
 """
 
 import base64

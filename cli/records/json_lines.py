@@ -1,7 +1,7 @@
 """A record as a line of JSON, in both directions: `consume --format json`, `produce --json`.
 
 Bytes that are not UTF-8 are in base64, with a field "value_encoding": "base64". Headers are a list,
-since a name may occur twice and the order counts. Pure.
+since a name may occur twice and the order counts. The file does no I/O.
 """
 
 import base64

@@ -1,6 +1,7 @@
 """Positions in a topic in the form of users, such as earliest, latest, 17, -5, or a time.
 
-Pure. The offset in a partition follows from its ends, and for a time from the cluster.
+The file does no I/O. The offset in a partition follows from its ends, and for a time from the
+cluster.
 """
 
 from datetime import datetime

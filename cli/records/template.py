@@ -1,4 +1,4 @@
-"""Records printed with a template such as '%k %v %T', as in kcat and rpk. Pure."""
+"""Records printed with a template such as '%k %v %T', as in kcat and rpk. The file does no I/O."""
 
 import re
 from collections.abc import Callable, Sequence

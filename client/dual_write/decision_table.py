@@ -9,8 +9,8 @@
 There are three more kinds of rows (names.py). A writer's row holds the generation. A session's row
 exists from before the first transaction until a successor has ended the session. The row of the
 database holds an id that is part of the ids of its sessions, so no other database is asked about
-them. Pure. A script yields statements and receives answers or exceptions, and database.py runs the
-script on a connection, with or without awaiting.
+them. The file does no I/O. A script yields statements and receives answers or exceptions, and
+database.py runs the script on a connection, with or without awaiting.
 """
 
 from collections.abc import Generator, Mapping, Sequence

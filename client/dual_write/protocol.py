@@ -1,6 +1,7 @@
 """The protocol of a dual writer, which decides the next step of one name in one process.
 
-Pure. `step(event)` returns the next effect (steps.py). The commit of the database is the decision.
+The file does no I/O. `step(event)` returns the next effect (steps.py). The commit of the database
+is the decision.
 
     At a start
     claim a generation       older sessions can no longer commit in the database

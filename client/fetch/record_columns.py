@@ -1,8 +1,9 @@
 """Reads the records of a batch into columns, in one loop, since it runs for every record.
 
-Pure. The checksum was verified, so the bytes are those that a broker accepted. Their lengths are
-still checked against the batch. `wire.records.decode_batch` is the plain form of the same function.
-A batch that was never compacted has consecutive offsets, which become a `range` and are not read.
+The file does no I/O. The checksum was verified, so the bytes are those that a broker accepted.
+Their lengths are still checked against the batch. `wire.records.decode_batch` is the plain form of
+the same function. A batch that was never compacted has consecutive offsets, which become a `range`
+and are not read.
 """
 
 from bisect import bisect_left

@@ -1,9 +1,9 @@
 """The fetched data of one partition, and the visibility of its records (KIP-98).
 
-Pure. A fetch answers with whole batches, the first of which may begin before the requested offset.
-Control batches are never shown. Under read_committed the broker stops at the last stable offset and
-names the aborted transactions. A batch is dropped if its producer has an aborted transaction that
-began at or before the batch, and if the abort marker comes later.
+The file does no I/O. A fetch answers with whole batches, the first of which may begin before the
+requested offset. Control batches are never shown. Under read_committed the broker stops at the last
+stable offset and names the aborted transactions. A batch is dropped if its producer has an aborted
+transaction that began at or before the batch, and if the abort marker comes later.
 
 An answer is loaded unread and decoded batch by batch as records are requested. The position
 therefore covers the records that the application has received, never the records fetched ahead.

@@ -1,12 +1,12 @@
 """The assignors of a classic group, which are range, roundrobin, sticky and cooperative-sticky.
 
-Pure. The leader of a group runs one assignor. Members may be other clients, so range and roundrobin
-give the same result as Kafka's Java client. The sticky assignors guarantee three properties
-instead. Every partition has one owner. With equal subscriptions two members differ by at most one
-partition. No partition moves without need. The sticky assignors keep owned partitions, give free
-partitions to the member with the fewest, then move single partitions from the fullest to the
-emptiest member. (For subscriptions that overlap in part, Java's assignors also search for chains of
-moves.)
+The file does no I/O. The leader of a group runs one assignor. Members may be other clients, so
+range and roundrobin give the same result as Kafka's Java client. The sticky assignors guarantee
+three properties instead. Every partition has one owner. With equal subscriptions two members differ
+by at most one partition. No partition moves without need. The sticky assignors keep owned
+partitions, give free partitions to the member with the fewest, then move single partitions from the
+fullest to the emptiest member. (For subscriptions that overlap in part, Java's assignors also
+search for chains of moves.)
 
 With cooperative-sticky (KIP-429), a partition that changes its owner is unassigned in the first
 round, and goes to the new owner after the old owner has revoked it.

@@ -1,6 +1,6 @@
 """The state of a member of a newer group (KIP-848), and the member's next heartbeat.
 
-Pure. There is one request, ConsumerGroupHeartbeat:
+The file does no I/O. There is one request, ConsumerGroupHeartbeat:
 
     state          the next heartbeat has                      then
     OUTSIDE        none is sent                                JOINING

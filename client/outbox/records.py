@@ -1,4 +1,4 @@
-"""Converts a record to text, for a column of any database. Pure."""
+"""Converts a record to text, for a column of any database. The file does no I/O."""
 
 import base64
 import json

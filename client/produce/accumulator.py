@@ -1,9 +1,9 @@
 """The unfinished records of a producer, with batches by partition, linger and retries.
 
-Pure. `now_ms` is monotonic. A partition has a queue of batches and a few batches in flight. To keep
-the order, a batch that must be sent again returns to its place. While that batch waits or is in
-flight again, no other batch of its partition is sent. Places are counted apart from sequence
-numbers, which restart at 0.
+The file does no I/O. `now_ms` is monotonic. A partition has a queue of batches and a few batches in
+flight. To keep the order, a batch that must be sent again returns to its place. While that batch
+waits or is in flight again, no other batch of its partition is sent. Places are counted apart from
+sequence numbers, which restart at 0.
 
 A broker that does not know a producer id accepts any first sequence number (Kafka's broker, too).
 Therefore a partition has only one batch in flight until its leader has acknowledged a batch of the

@@ -1,8 +1,8 @@
 """Chooses a record's partition, by murmur2 of the key, or a sticky one without a key.
 
-Pure. The hash is that of the Java client, so a Python and a Java producer put a key into the same
-partition. Records without a key stay with one partition until a batch is full (KIP-480, KIP-794),
-so batches are large. Partitions without a leader are skipped.
+The file does no I/O. The hash is that of the Java client, so a Python and a Java producer put a key
+into the same partition. Records without a key stay with one partition until a batch is full
+(KIP-480, KIP-794), so batches are large. Partitions without a leader are skipped.
 """
 
 import struct

@@ -1,8 +1,8 @@
 """A SASL exchange, which is SaslHandshake and then SaslAuthenticate until the end.
 
-Pure. A generator yields requests to the broker (or computations), is sent their results, and
-returns the lifetime of the session (KIP-368). The generator serves the first authentication of a
-connection and each later one.
+The file does no I/O. A generator yields requests to the broker (or computations), is sent their
+results, and returns the lifetime of the session (KIP-368). The generator serves the first
+authentication of a connection and each later one.
 """
 
 from collections.abc import Generator

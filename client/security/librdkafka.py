@@ -1,6 +1,7 @@
 """The login of a client configuration for clients built on librdkafka, under librdkafka's names.
 
-Pure. Benchmarks run confluent-kafka, and read the same `client.properties` as other commands.
+The file does no I/O. Benchmarks run confluent-kafka, and read the same `client.properties` as other
+commands.
 """
 
 from typing import Any

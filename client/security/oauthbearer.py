@@ -1,8 +1,8 @@
 """OAUTHBEARER, the client's half (RFC 7628), and the claims of a token.
 
-Pure. A server that accepts the token answers without data. A server that refuses the token gives a
-reason in JSON, waits for a single %x01, and then fails. The reason explains more than the failure,
-so the reason is kept.
+The file does no I/O. A server that accepts the token answers without data. A server that refuses
+the token gives a reason in JSON, waits for a single %x01, and then fails. The reason explains more
+than the failure, so the reason is kept.
 """
 
 import base64

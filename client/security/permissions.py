@@ -1,8 +1,8 @@
 """Names the missing permission in an error, where brokers report only that one is missing.
 
-Pure. The required operations are those of Kafka's table of ACLs. The message names the operation
-that a user would be granted for the task, if that operation implies the required one (Read and
-Write imply Describe).
+The file does no I/O. The required operations are those of Kafka's table of ACLs. The message names
+the operation that a user would be granted for the task, if that operation implies the required one
+(Read and Write imply Describe).
 """
 
 from ...wire.errors import ErrorCode, KafkaError, error_for

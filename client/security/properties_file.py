@@ -1,10 +1,10 @@
 """Parser of a `client.properties` in the format of Java's tools, for `--command-config`.
 
-Pure. The format is that of java.util.Properties. A line is `key=value`, `key: value` or `key
-value`. Comments begin with # or !. A backslash at the end of a line continues the line, and a
-backslash before a letter works as in Java. Unknown names are treated in two ways. A mistyped `ssl.`
-or `sasl.` setting is refused, since the connection would be less safe than intended. Settings of
-other clients are ignored.
+The file does no I/O. The format is that of java.util.Properties. A line is `key=value`, `key:
+value` or `key value`. Comments begin with # or !. A backslash at the end of a line continues the
+line, and a backslash before a letter works as in Java. Unknown names are treated in two ways. A
+mistyped `ssl.` or `sasl.` setting is refused, since the connection would be less safe than
+intended. Settings of other clients are ignored.
 """
 
 import difflib

@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512, the client's half (RFC 5802, RFC 7677).
 
-Pure. The nonce is given. The one expensive step, thousands of rounds of PBKDF2, is left to the
-caller (`Derive`), which computes outside of the event loop.
+The file does no I/O. The nonce is given. The one expensive step, thousands of rounds of PBKDF2, is
+left to the caller (`Derive`), which computes outside of the event loop.
 
 A client must not skip three checks. The server's nonce must begin with the client's and be longer,
 or an old conversation could be replayed. The server's signature must be right, or the server does

@@ -1,7 +1,7 @@
 """The states of a producer, its id and its sequence numbers (KIP-98, KIP-360).
 
-Pure. Rules of this file. Every change of state goes through `move_to` and the table ALLOWED. The
-table CALLS lists the states in which an application may make a call.
+The file does no I/O. Rules of this file. Every change of state goes through `move_to` and the table
+ALLOWED. The table CALLS lists the states in which an application may make a call.
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
                                                              -> ABORTING_TRANSACTION   -> READY

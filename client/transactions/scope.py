@@ -1,8 +1,8 @@
 """The partitions and groups of one transaction, and the way in which it is ended.
 
-Pure. In V1 a partition is added at the coordinator before a batch is sent to the partition, one
-request at a time. In V2 (KIP-890) the first batch adds its partition itself, and each end raises
-the epoch.
+The file does no I/O. In V1 a partition is added at the coordinator before a batch is sent to the
+partition, one request at a time. In V2 (KIP-890) the first batch adds its partition itself, and
+each end raises the epoch.
 
 `is_uncertain` means that a request with an unknown outcome (a batch, an addition, an end) could
 still take effect under this epoch. Under V2 the next epoch makes that request harmless. Under V1

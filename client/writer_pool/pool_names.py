@@ -1,9 +1,9 @@
 """The holders of a pool's writers, PREFIX-0 to PREFIX-(N-1), and the queue for them.
 
-Pure. The pools (pool.py, blocking_pool.py) start and close the writers. Waiting tasks are served in
-order. A holder is dead if it has ended without returning its writer. That writer may be in the
-middle of a block, so the next holder of the name starts it anew. The start fences the old writer
-and ends its transactions.
+The file does no I/O. The pools (pool.py, blocking_pool.py) start and close the writers. Waiting
+tasks are served in order. A holder is dead if it has ended without returning its writer. That
+writer may be in the middle of a block, so the next holder of the name starts it anew. The start
+fences the old writer and ends its transactions.
 """
 
 from collections import OrderedDict, deque

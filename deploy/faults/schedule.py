@@ -1,4 +1,6 @@
-"""The schedule of faults: their order and random numbers, drawn from the seed. Pure.
+"""The schedule of faults: their order and random numbers, drawn from the seed.
+
+The file does no I/O.
 
 A schedule shuffles its kinds, takes each once, and shuffles them again, so each kind comes early
 and often. A fault is a kind and some numbers in [0, 1). Their meaning (which node, how long) is
@@ -88,11 +90,11 @@ class Fault:
     target: str = ""
 
     def pick(self, which: int, of: Sequence[T]) -> T:
-        """Return one of these, by a number."""
+        """Return the item of a sequence that one of the random numbers selects."""
         return of[int(self.numbers[which] * len(of))]
 
     def turned(self, which: int, of: Sequence[T]) -> list[T]:
-        """Return all of these, beginning with one of them, by a number."""
+        """Return all items of a sequence, beginning with the item that a random number selects."""
         at = self.pick(which, range(len(of)))
         return [*of[at:], *of[:at]]
 

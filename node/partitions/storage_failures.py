@@ -87,7 +87,7 @@ class StorageFailures(FailedLogs):
 
 
 class DiskTrouble(DiskReport):
-    """The log lines about the first write error of the disk, and about its end.
+    """The log lines about the first write error of the disk, and about the end of the errors.
 
     A full disk may have space again. A failed log stays failed until the broker restarts.
     """

@@ -1,4 +1,4 @@
-"""The figures of one micro-batch, and their line in the log. Pure."""
+"""The figures of one micro-batch, and their line in the log. The file does no I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

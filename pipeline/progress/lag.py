@@ -1,9 +1,9 @@
 """The lag of a query, from Spark's progress reports.
 
-Pure. Spark asks only sources in Java for their own figures (`metrics` in lastProgress, such as
-minOffsetsBehindLatest). But Spark asks our source for the newest offsets whenever it plans a batch,
-and reports them as `latestOffset`. The difference to `endOffset` is the lag behind the batch, with
-the same meaning as in Spark's own Kafka source.
+The file does no I/O. Spark asks only sources in Java for their own figures (`metrics` in
+lastProgress, such as minOffsetsBehindLatest). But Spark asks our source for the newest offsets
+whenever it plans a batch, and reports them as `latestOffset`. The difference to `endOffset` is the
+lag behind the batch, with the same meaning as in Spark's own Kafka source.
 
 Offsets are counted, so markers and aborted records count, too. The newest offset is the last stable
 offset, so records of an open transaction are not part of the lag.

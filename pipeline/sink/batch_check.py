@@ -1,9 +1,9 @@
 """The decision whether a batch of Spark must be written, was already written, or must be refused.
 
-Pure. Spark passes a batch again, with the same number, until its own log says that the batch is
-done. The sink's decision says whether the batch was written. If the two contradict each other, one
-of them was restored, deleted or exchanged. Continuing would lose or double rows, so the sink stops
-with a message.
+The file does no I/O. Spark passes a batch again, with the same number, until its own log says that
+the batch is done. The sink's decision says whether the batch was written. If the two contradict
+each other, one of them was restored, deleted or exchanged. Continuing would lose or double rows, so
+the sink stops with a message.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
 """The decision of a sink, and its form in the topic of decisions.
 
-Pure. The topic `oncelog.spark.decisions` has one partition and is compacted. The newest record of
-the key `sink_id` is the decision of that sink, as readable JSON. Children above CHUNK_BYTES_MAX are
-in further keys, `sink_id#1`, `sink_id#2`... Each of these records names its batch and generation.
-The rest of a larger, older decision is therefore not mistaken for a part of the newest one. All
-records of a decision are written in one transaction of the control id.
+The file does no I/O. The topic `oncelog.spark.decisions` has one partition and is compacted. The
+newest record of the key `sink_id` is the decision of that sink, as readable JSON. Children above
+CHUNK_BYTES_MAX are in further keys, `sink_id#1`, `sink_id#2`... Each of these records names its
+batch and generation. The rest of a larger, older decision is therefore not mistaken for a part of
+the newest one. All records of a decision are written in one transaction of the control id.
 
 Lost children are in the first record by name. If there are many, the record has a bit for each
 child (hexadecimal, the first child lowest), because an alarm must not be too large to be written.

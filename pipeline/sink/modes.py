@@ -1,8 +1,9 @@
 """The modes of a sink, the choice between them, and the sentence about their guarantee.
 
-Pure. Two modes are always exact. In "prepared" every task writes by itself, and in "driver" one
-process writes all rows. "transactional" writes like "prepared", but in ordinary transactions, which
-the cluster aborts after a timeout. It is exact as long as no outage is longer than the timeout.
+The file does no I/O. Two modes are always exact. In "prepared" every task writes by itself, and in
+"driver" one process writes all rows. "transactional" writes like "prepared", but in ordinary
+transactions, which the cluster aborts after a timeout. It is exact as long as no outage is longer
+than the timeout.
 
 "auto" chooses only between the first two, by the brokers' answers. "transactional" must be chosen
 by name, because a setting that is lost in an upgrade of the brokers must not weaken the guarantee.

@@ -1,6 +1,6 @@
 """The transactional ids of a sink, one for its drivers, and one for each task attempt that writes.
 
-Pure. All ids begin with `oncelog.spark.<sink_id>.`:
+The file does no I/O. All ids begin with `oncelog.spark.<sink_id>.`:
 
     oncelog.spark.SINK.ctl               the control id; initializing it fences older drivers
     oncelog.spark.SINK.g7.1f0c..9a.3     a child of generation 7, the fourth of its worker

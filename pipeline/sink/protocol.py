@@ -1,8 +1,9 @@
 """The driver's side of the exactly-once sink, the next effect for one sink in one driver.
 
-Pure. A batch is a generator that yields effects and gets events (steps.py). Each task attempt has
-one prepared transaction. One record in the topic of decisions names the attempts that count, and
-then all of their transactions are committed. The order of the steps is the protocol:
+The file does no I/O. A batch is a generator that yields effects and gets events (steps.py). Each
+task attempt has one prepared transaction. One record in the topic of decisions names the attempts
+that count, and then all of their transactions are committed. The order of the steps is the
+protocol:
 
 At the first batch of a run
     read the decision          so that a query that must not write stops before it fences another

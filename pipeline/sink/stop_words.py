@@ -1,6 +1,6 @@
 """The sentences of SinkStopped, with the cause and the remedy.
 
-Pure. The sentences about a wrong checkpoint are in batch_check.py.
+The file does no I/O. The sentences about a wrong checkpoint are in batch_check.py.
 """
 
 from .decision import Decision

@@ -1,8 +1,9 @@
 """Conversion of a log's record batches to Arrow for Spark, without handling single records.
 
-Pure. `client.record_columns` splits a batch into lists. Here the lists are concatenated until they
-are large enough for Spark, and values that are constant in a batch are repeated by numpy. The Arrow
-schema is exactly the schema that Spark derives from columns.py, as Spark requires.
+The file does no I/O. `client.record_columns` splits a batch into lists. Here the lists are
+concatenated until they are large enough for Spark, and values that are constant in a batch are
+repeated by numpy. The Arrow schema is exactly the schema that Spark derives from columns.py, as
+Spark requires.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """The columns of `format("oncelog")`, those of Spark's Kafka source, and raw columns for audits.
 
-Pure. The schemas are Spark's DDL, so a program may print them. `headers` is the last column, and
-only if it was requested, as in Spark's own source. The schemas are fixed, because rows are filled
-by position, and a schema of the user could exchange key and value. Times are timestamp_ltz, since
-the meaning of `timestamp` depends on the session.
+The file does no I/O. The schemas are Spark's DDL, so a program may print them. `headers` is the
+last column, and only if it was requested, as in Spark's own source. The schemas are fixed, because
+rows are filled by position, and a schema of the user could exchange key and value. Times are
+timestamp_ltz, since the meaning of `timestamp` depends on the session.
 """
 
 from typing import TYPE_CHECKING

@@ -1,10 +1,11 @@
 """The offsets that a micro-batch reads, with positions, limits, ranges, and the losses to report.
 
-Pure. A `Position` is the next offset to read in every partition, with the id of every topic, as it
-is in Spark's checkpoint. A position in the checkpoint is read exactly, or the query stops. Below
-the last stable offset a log never changes, so a repeated read of a range gives the same rows. There
-are three exceptions, and each is reported. A topic was deleted and created again (the ids differ).
-Retention has removed offsets. A log ends before the offsets that were already read.
+The file does no I/O. A `Position` is the next offset to read in every partition, with the id of
+every topic, as it is in Spark's checkpoint. A position in the checkpoint is read exactly, or the
+query stops. Below the last stable offset a log never changes, so a repeated read of a range gives
+the same rows. There are three exceptions, and each is reported. A topic was deleted and created
+again (the ids differ). Retention has removed offsets. A log ends before the offsets that were
+already read.
 
 Spark stores the begin of a query only when its first batch is complete, and asks for the begin
 again whenever needed. "latest" would then be another offset, and the records in between would be

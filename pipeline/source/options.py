@@ -1,7 +1,8 @@
 """The options of `format("oncelog")`, parsed once and checked against each other.
 
-Pure. Names are those of Spark's own Kafka source, in upper or lower case. A name with the prefix
-`kafka.` is a setting of our client. An unsupported option is refused with a sentence.
+The file does no I/O. Names are those of Spark's own Kafka source, in upper or lower case. A name
+with the prefix `kafka.` is a setting of our client. An unsupported option is refused with a
+sentence.
 """
 
 import difflib

@@ -1,4 +1,4 @@
 """`oncelog bench`, which measures the cost of each guarantee, on any Kafka-compatible cluster.
 
-Begin with replication.py. Target.py is the measured cluster.
+Begin with replication.py. The measured cluster is in target.py.
 """

@@ -1,4 +1,7 @@
-"""The scoreboard, with verdicts as a table in Markdown, and as one HTML page. Pure."""
+"""The scoreboard, with verdicts as a table in Markdown, and as one HTML page.
+
+The file does no I/O.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

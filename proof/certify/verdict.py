@@ -1,4 +1,4 @@
-"""The verdict of runs about a promise. Pure.
+"""The verdict of runs about a promise. The file does no I/O.
 
 A run keeps a promise, breaks it, or proves nothing. The verdict on a system is `broken` only if the
 promise broke in at least two seeds on each of two clusters, ours and Apache Kafka 4.4, and if a

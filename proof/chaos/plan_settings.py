@@ -1,4 +1,7 @@
-"""The settings of a run, with its length, rate and kinds of faults. Pure. Can be JSON."""
+"""The settings of a run, with its length, rate and kinds of faults.
+
+The file does no I/O. Can be JSON.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -88,7 +88,7 @@ class RunOutcome:
 
 
 class ChaosRun:
-    """One run. See the top of the file."""
+    """One chaos run, which the top of the file describes."""
 
     def __init__(
         self, out: Path, settings: RunSettings, say: Callable[[str], None] = lambda _: None

@@ -1,4 +1,4 @@
-"""A run's history by the second, with operations, latencies and faults. Pure."""
+"""A run's history by the second, with operations, latencies and faults. The file does no I/O."""
 
 from typing import NamedTuple
 

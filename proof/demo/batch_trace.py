@@ -1,10 +1,11 @@
 """The fate of each batch, from librdkafka's own log (its debug context `msg`).
 
-Pure. librdkafka logs when it sends a batch (PRODUCE), when the batch is acknowledged and when it
-ends without an answer (both MSGSET). Therefore the batches in flight when a broker died, and the
-repeated batches, can be counted exactly. librdkafka's statistics come at intervals and do not count
-repeated batches. A batch of an idempotent producer is recognised by its first sequence number.
-Without idempotence, batches that were put back into the queue count as repeated.
+The file does no I/O. librdkafka logs when it sends a batch (PRODUCE), when the batch is
+acknowledged and when it ends without an answer (both MSGSET). Therefore the batches in flight when
+a broker died, and the repeated batches, can be counted exactly. librdkafka's statistics come at
+intervals and do not count repeated batches. A batch of an idempotent producer is recognised by its
+first sequence number. Without idempotence, batches that were put back into the queue count as
+repeated.
 """
 
 import re

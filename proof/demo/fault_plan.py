@@ -1,6 +1,7 @@
 """The demo's faults, drawn from a seed, the same with and without --break.
 
-Pure. The kinds, each with the guarantee that it tests. On brokers, while batches are in flight:
+The file does no I/O. The kinds, each with the guarantee that it tests. On brokers, while batches
+are in flight:
 
   kill        kill -9 of a partition's leader. The batch is replicated, but its answer is lost: the
               producer sends it again. (idempotence; acks at all)

@@ -1,9 +1,9 @@
 """The judge of the Spark job's sums by origin, carrier and month, with one record for each change.
 
-Pure. A record's key is ORIGIN/CARRIER/FIRST-DAY-OF-THE-MONTH, its value a JSON object with flights,
-arrivals (of known delay), minutes of arrival delay, and miles. All records of a key are in one
-partition, and each record counts more flights than the record before. A batch that was written
-twice would therefore be visible. The last record must be the sum of all inputs.
+The file does no I/O. A record's key is ORIGIN/CARRIER/FIRST-DAY-OF-THE-MONTH, its value a JSON
+object with flights, arrivals (of known delay), minutes of arrival delay, and miles. All records of
+a key are in one partition, and each record counts more flights than the record before. A batch that
+was written twice would therefore be visible. The last record must be the sum of all inputs.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Verdicts in words and as JSON. Pure."""
+"""Verdicts in words and as JSON. The file does no I/O."""
 
 import json
 from collections.abc import Iterable, Iterator

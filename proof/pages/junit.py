@@ -1,4 +1,7 @@
-"""JUnit XML of runs, a format that build servers and tools of all languages read. Pure."""
+"""JUnit XML of runs, a format that build servers and tools of all languages read.
+
+The file does no I/O.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -86,7 +86,7 @@ REPEATED = 2  # the number of tries of each fault, which may meet another record
 
 
 def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield plans to try, the smallest first. Pure.
+    """Yield plans to try, the smallest first. The function does no I/O.
 
     told: the faults of the story, in order.
     """

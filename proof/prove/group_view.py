@@ -1,8 +1,8 @@
 """The view of a group without the proxy, from repeated answers of Describe and List APIs.
 
-Pure. `cli/observe.py` sends the requests. An open transaction lists its partitions. Therefore a few
-answers connect a group (by its partition of `__consumer_offsets`) with the ids that commit its
-offsets, and with their output.
+The file does no I/O. `cli/observe.py` sends the requests. An open transaction lists its partitions.
+Therefore a few answers connect a group (by its partition of `__consumer_offsets`) with the ids that
+commit its offsets, and with their output.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The judgement of the outputs, and the verdict in one line. Pure.
+"""The judgement of the outputs, and the verdict in one line. The file does no I/O.
 
     EXACTLY ONCE: 2000 inputs, 2000 outputs; 9 faults met work in flight
     AT LEAST ONCE: 31 doubled

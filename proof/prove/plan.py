@@ -1,11 +1,12 @@
 """The plan, which decides the faults of a run and their order.
 
-Pure. The plan depends on the seed and on the observed requests, and never on which application is
-tested. A fault at a random time proves little, since the application may be waiting. Therefore
-faults are aimed at the next requests of an application, by the APIs that it uses. The plan begins
-with the faults that break most applications. These are answers that are lost after the request was
-executed, and a kill, or a pause beyond the session, at the commit of offsets. Between these come
-requests that are only slow or refused. These are the sure faults, which a run injects in any case.
+The file does no I/O. The plan depends on the seed and on the observed requests, and never on which
+application is tested. A fault at a random time proves little, since the application may be waiting.
+Therefore faults are aimed at the next requests of an application, by the APIs that it uses. The
+plan begins with the faults that break most applications. These are answers that are lost after the
+request was executed, and a kill, or a pause beyond the session, at the commit of offsets. Between
+these come requests that are only slow or refused. These are the sure faults, which a run injects in
+any case.
 """
 
 import random

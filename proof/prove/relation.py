@@ -1,8 +1,8 @@
 """The relation of outputs to inputs, by the id that the feeder gives and the application copies.
 
-Pure. `--match` tells where an output has the id of its input. The choices are `key`, `header:NAME`,
-`json:FIELD` (a field of the value, with dots for nested fields) and `regex:RE` (a match in the
-value, or its first group).
+The file does no I/O. `--match` tells where an output has the id of its input. The choices are
+`key`, `header:NAME`, `json:FIELD` (a field of the value, with dots for nested fields) and
+`regex:RE` (a match in the value, or its first group).
 """
 
 import importlib

@@ -79,7 +79,7 @@ class Comparison:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    """Match with brackets as literals, since paths have many of them."""
+    """Match a path with its brackets as literals, since many paths have brackets."""
     return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 

@@ -63,7 +63,7 @@ async def test_broker_stop_does_not_report_a_log_that_failed_long_before(tmp_pat
 async def test_broker_stop_during_a_checkpoint_write_keeps_the_newer_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deleted records came back after a clean stop (DeleteRecords)."""
+    """Without this, records removed by DeleteRecords returned after a clean stop."""
     mark = tmp_path / "data" / CLEAN_SHUTDOWN
     is_entered = threading.Event()
     write = OffsetCheckpoint.write

@@ -74,7 +74,7 @@ def _broker(root: Path, peers: str, node: int) -> Broker:
 
 
 class Producer(asyncio.Protocol):
-    """An idempotent producer with acks=all that sends a record when the one before is answered."""
+    """An idempotent producer with acks=all that sends each record after the previous answer."""
 
     def __init__(self, acks: int = -1) -> None:
         self.acks = acks

@@ -144,7 +144,7 @@ def test_operation_in_purgatory_that_is_cancelled_is_removed(purgatory: Purgator
 
 
 def test_purgatory_memory_is_bounded_by_its_waiting_operations(purgatory: Purgatory) -> None:
-    """Long deadlines with quick answers, and short deadlines on a partition that never advances."""
+    """Use long deadlines with quick answers, and short deadlines on an idle partition."""
     for i in range(10_000):
         purgatory.watch_produce(DelayedProduce({"quick": i}, 1_000_000))
         purgatory.advance("quick", i)

@@ -96,7 +96,7 @@ BROKER = {
 
 
 class VirtualCluster:
-    """A simulated cluster. See the top of the file."""
+    """A simulated cluster, which the top of the file describes."""
 
     def __init__(self, seed: int, shape: Shape, root: Path) -> None:
         self.seed, self.shape, self.root = seed, shape, root

@@ -211,7 +211,7 @@ def produce_body(topic: str, partition: int, batch: bytes, *, acks: int = -1) ->
 
 
 def require_appended(connection: Connection, partition: int) -> int:
-    """Read the answer of one produce, and return the offset."""
+    """Read the answer of one produce, require success, and return the offset."""
     answer = produce.decode_response(connection.receive(PRODUCE, 9), 9)
     (appended,) = answer.topics[0].partitions
     if appended.error_code:

@@ -1,4 +1,4 @@
-"""Directed scenarios about consumer groups (KIP-848): valid, stale and fenced epochs."""
+"""Directed scenarios about consumer groups (KIP-848) with valid, stale and fenced epochs."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Directed scenarios about one log: retries, records only on a leader, and damage."""
+"""Directed scenarios about one log, with retries, unreplicated records, and damage."""
 
 import asyncio
 from functools import partial

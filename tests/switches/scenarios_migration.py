@@ -1,4 +1,4 @@
-"""Directed scenarios about groups that change their protocol: old generations, and a death."""
+"""Directed scenarios about groups that change their protocol, with a death and old generations."""
 
 import asyncio
 import contextlib

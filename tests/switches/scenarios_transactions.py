@@ -1,4 +1,4 @@
-"""Directed scenarios about transactions: zombies, late requests, coordinators, timeouts."""
+"""Directed scenarios about transactions, with zombies, late requests, and coordinators' deaths."""
 
 import asyncio
 from functools import partial

@@ -1,7 +1,8 @@
 """A partition as bars, one for each replica, open transaction and reader.
 
 All bars share one axis of offsets. The important part is near the end, so the axis is not linear.
-Its first part represents everything before the window, and the rest is to scale. Pure.
+Its first part represents everything before the window, and the rest is to scale. The file does no
+I/O.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The settings of a client process and its exit codes. Pure."""
+"""The settings of a client process and its exit codes. The file does no I/O."""
 
 import json
 from dataclasses import asdict, dataclass, field

@@ -1,4 +1,4 @@
-"""The contents of a load's records. Pure.
+"""The contents of a load's records. The file does no I/O.
 
 A record begins with eight bytes of value, by which the judge recognises the record. The data of its
 workload follows. The bank adds the number of the transfer and the amount, and the others add

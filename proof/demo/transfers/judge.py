@@ -1,7 +1,7 @@
 """The comparison of rows with events, where each committed transfer is one event, and vice versa.
 
-Pure. The judge gets the database's contents, the topic as a read_committed consumer saw it, the
-answers that the services got for each transfer, and the time for which readers waited.
+The file does no I/O. The judge gets the database's contents, the topic as a read_committed consumer
+saw it, the answers that the services got for each transfer, and the time for which readers waited.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""A transfer between two accounts, with a row and an event of the same contents. Pure."""
+"""A transfer between two accounts, with a row and an event of the same contents.
+
+The file does no I/O.
+"""
 
 import json
 from random import Random

@@ -1,1 +1,1 @@
-"""The checks, with one file for each promise. Catalogue.py in the parent folder lists them."""
+"""The checks, with one file for each promise. The list is catalogue.py in the parent folder."""

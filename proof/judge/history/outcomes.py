@@ -1,12 +1,12 @@
 """The meaning of a client's error for its operation, which is certain failure or doubt.
 
-Pure. This meaning decides what is a bug, so each row has its reason. Only EndTxn(commit) can
-commit, so an error before the commit call is definite. At the commit call an error leaves three
-cases. The following abort succeeded (definite). The abort was refused because there was no
-transaction to end (definite). Otherwise the outcome is unknown. There are two corrections to other
-testers. A fence as the answer to a *repeated* EndTxn(commit) is ambiguous, since the first attempt
-may have committed. Libraries repeat EndTxn silently, so without a count of attempts a fence at
-commit is ambiguous, too.
+The file does no I/O. This meaning decides what is a bug, so each row has its reason. Only
+EndTxn(commit) can commit, so an error before the commit call is definite. At the commit call an
+error leaves three cases. The following abort succeeded (definite). The abort was refused because
+there was no transaction to end (definite). Otherwise the outcome is unknown. There are two
+corrections to other testers. A fence as the answer to a *repeated* EndTxn(commit) is ambiguous,
+since the first attempt may have committed. Libraries repeat EndTxn silently, so without a count of
+attempts a fence at commit is ambiguous, too.
 """
 
 from .schema import OpOutcome

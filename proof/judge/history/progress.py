@@ -1,8 +1,8 @@
 """The known end of each partition, and the partitions that are not polled to their ends.
 
-Pure. A load that moves to new partitions leaves records that were sent and never read. Anomalies
-that only a reading shows would then stay hidden. `UnreadPartitions` lists these partitions, so that
-a workload can assign them to a consumer again.
+The file does no I/O. A load that moves to new partitions leaves records that were sent and never
+read. Anomalies that only a reading shows would then stay hidden. `UnreadPartitions` lists these
+partitions, so that a workload can assign them to a consumer again.
 """
 
 from collections.abc import Iterable, Mapping

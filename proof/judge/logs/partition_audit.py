@@ -1,11 +1,11 @@
 """One partition of a live topic, judged by the protocol alone, without a history or a client.
 
-Pure. The audit gets the partition twice. The first reading is that of a read_committed consumer,
-with each batch, and whether the broker's list of aborted transactions hides the batch. The second
-reading, up to an end that was taken later, is every batch in the log. A batch shown to the first
-reader must by then belong to a transaction with a commit marker, and a hidden batch to an aborted
-transaction. Transactions without a marker are listed, since on a topic in use they are not a
-violation.
+The file does no I/O. The audit gets the partition twice. The first reading is that of a
+read_committed consumer, with each batch, and whether the broker's list of aborted transactions
+hides the batch. The second reading, up to an end that was taken later, is every batch in the log. A
+batch shown to the first reader must by then belong to a transaction with a commit marker, and a
+hidden batch to an aborted transaction. Transactions without a marker are listed, since on a topic
+in use they are not a violation.
 """
 
 from array import array

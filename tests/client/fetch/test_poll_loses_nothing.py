@@ -139,7 +139,7 @@ def test_fetch_state_reset_to_a_mark_returns_the_same_records_again(
 
 
 def answer(first: int) -> list[bytearray]:
-    """Return three records, two of an aborted transaction, its marker, and two more."""
+    """Return three records, two records of an aborted transaction, a marker, and two records."""
     made: list[bytearray] = []
     for offset, producer_id, count in ((0, 1, 3), (3, 2, 2), (6, 3, 2)):
         builder = BatchBuilder()

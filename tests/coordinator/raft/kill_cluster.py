@@ -1,4 +1,4 @@
-"""Three real processes that are killed at random, and a check of the acknowledged commands."""
+"""Three real Raft processes that are killed at random, with a check of acknowledged commands."""
 
 import json
 import random

@@ -111,7 +111,7 @@ def prove(stage: Stage, reached: str, written: str) -> None:
 
 
 def main() -> None:
-    """Record the answers, see the top of the file."""
+    """Record the answers as the top of the file describes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="states whose name contains this")
     parser.add_argument("--to", type=Path, default=FIXTURE)

@@ -1,4 +1,7 @@
-"""The script of logins and refusals that each client plays on our broker and on Kafka's. Pure."""
+"""The script of logins and refusals that each client plays on our broker and on Kafka's.
+
+The file does no I/O.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -37,7 +37,7 @@ CLUSTER_NAME = "kafka-cluster"  # of the one resource of its kind
 
 
 class SecuredKafka(Logins, KafkaPeer):
-    """An Apache Kafka with security, see the top of the file."""
+    """An Apache Kafka with security, as the top of the file describes."""
 
     def __init__(
         self,

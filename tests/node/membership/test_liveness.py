@@ -79,7 +79,7 @@ async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None
 async def test_broker_heartbeat_answer_takes_effect_after_its_metadata_is_applied(
     indexes: list[int | None], applied: list[int], beats: list[int]
 ) -> None:
-    """`applied` has this broker's index at each answer, `beats` the answers that are valid."""
+    """`applied` has this broker's index at each answer, and `beats` has the valid answers."""
     group = SimpleNamespace(applied_index=0)
     liveness, counted = _liveness(*indexes, group=group), list[int]()
     for number, index in enumerate(applied, 1):

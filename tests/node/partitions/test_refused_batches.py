@@ -85,7 +85,7 @@ async def test_batch_after_a_batch_refused_without_a_leader_is_refused(broker: B
 async def test_refused_batch_appended_by_another_leader_delays_no_other_batch(
     broker: Broker,
 ) -> None:
-    """Another leader, or the same one on another connection, appended the batch to the log."""
+    """The batch was appended by another leader, or by the same leader on another connection."""
     connection, other = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
     assert await broker.errors_of(other, 2, 1) == [OUT_OF_ORDER, -1], "it sends its own batches"

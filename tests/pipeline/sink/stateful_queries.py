@@ -98,7 +98,7 @@ def counted(seconds: Seconds) -> Any:
 
 
 def transformed(seconds: Seconds) -> Any:
-    """Do the same by transformWithState, with a timer."""
+    """Run the same query by transformWithState, with a timer."""
     from pyspark.sql import Row
     from pyspark.sql.streaming.stateful_processor import (
         StatefulProcessor,

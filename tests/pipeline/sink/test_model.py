@@ -79,7 +79,7 @@ TRANSACTIONAL = Parts(mode=Mode.TRANSACTIONAL)
 
 
 def outcomes(seeds: range, parts: Parts) -> Counter[str]:
-    """Count the runs with missing rows, with a lasting alarm or without."""
+    """Count the runs with missing rows, separately with and without a lasting alarm."""
     found: Counter[str] = Counter()
     for seed in seeds:
         verdict = run(seed, parts)

@@ -1,4 +1,4 @@
-"""The checks of the own topics report missing records, and nothing else."""
+"""Test that the checks of own topics report missing records, and nothing else."""
 
 import random
 from collections.abc import Callable

@@ -27,7 +27,7 @@ def sent_again_while_the_first_connection_is_open() -> History:
 
 
 def other_records_after_a_refusal() -> History:
-    """Java gives the number of a refused batch to the next batch."""
+    """Give the sequence number of a refused batch to the next batch, as Java's producer does."""
     app = yield from started(name="")
     yield from app.fetch(6)
     for is_refused in (True, False):
