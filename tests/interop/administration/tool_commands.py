@@ -81,14 +81,17 @@ def _alter(entity: str, config: str) -> str:
 
 
 def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
-    """Return the commands that change an entity. The asked broker may not know the change yet."""
+    """Return the commands that change an entity.
+
+    The asked broker may not know the change yet, not even after another broker knows it.
+    """
     keys = _KEY.findall(config)
     is_there, is_gone = re.escape(keys[0]), rf"\A(?!.*{re.escape(keys[0])})"
     delete = f"--alter {entity} --delete-config {','.join(keys)}"
     return (
         row(f"configs {name} alter", _alter(entity, config), is_exact=True),
         row(f"configs {name} describe", f"--describe {entity}", until=is_there),
-        row(f"configs {name} delete", delete, is_exact=True),
+        row(f"configs {name} delete", delete, is_exact=True, until="Completed updating"),
         row(f"configs {name} describe then", f"--describe {entity}", until=is_gone),
     )
 
