@@ -169,7 +169,7 @@ def _encoded(record: "NewRecord", encoders: "dict[Part, Encoder]", place: str) -
 
 
 class _Common:
-    """The key, headers, partition and timestamp of the options, which override those of a line."""
+    """The key, headers, partition and timestamp of the options, which override a line."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class BlockingConsumer(BlockingClient[Consumer]):
-    """A consumer for one thread at a time. Its arguments are those of `Consumer`."""
+    """A consumer for one thread at a time. The arguments are the same as for `Consumer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")

@@ -4,7 +4,7 @@
         delivery = producer.send("orders", b"value")
         print(delivery.result(timeout_s=10))
 
-Rules of this file. `send` hands a record to an event loop in another thread and returns
+This file follows some rules. `send` hands a record to an event loop in another thread and returns
 immediately, unless buffer.memory bytes or HANDED_MAX records already wait for that loop. The error
 of a record is therefore in the record's delivery, and `flush` and `close` raise an error that the
 application has not read. An application that ignores deliveries must not commit a transaction
@@ -97,7 +97,7 @@ class HandedDelivery:
 
 
 class BlockingProducer(BlockingClient[Producer]):
-    """A producer for any number of threads. Its arguments are those of `Producer`."""
+    """A producer for any number of threads. The arguments are the same as for `Producer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Producer(source, **keywords), "oncelog-producer")

@@ -1,10 +1,10 @@
 """The brokers, partitions and leaders that a client knows, kept fresh and shared.
 
-Rules of this file. There is one connection to each broker and channel. A connection is opened at
-its first use, and again after it was lost. Any known broker is asked for metadata. Connected
-brokers are asked first and the bootstrap list last, so a client finds a cluster whose brokers were
-all replaced one by one. Retries wait with exponential backoff and jitter, within the caller's
-deadline.
+This file follows some rules. There is one connection to each broker and channel. A connection is
+opened at its first use, and again after it was lost. Any known broker is asked for metadata.
+Connected brokers are asked first and the bootstrap list last, so a client finds a cluster whose
+brokers were all replaced one by one. Retries wait with exponential backoff and jitter, within the
+caller's deadline.
 """
 
 import asyncio
@@ -349,7 +349,7 @@ class ClusterView:
         timeout_ms: int,
         topics: Iterable[str] | None = None,
     ) -> T:
-        """Call `attempt` until it succeeds, fails for good, or the deadline passes.
+        """Call `attempt` until it succeeds, fails permanently, or the deadline passes.
 
         After a failure the loop waits, then refreshes `topics` in the view (only the brokers if
         None). The last error is raised at the deadline.

@@ -50,7 +50,10 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Consumer:
-    """A consumer of assigned partitions or of a group, whose caller closes a given view."""
+    """A consumer of assigned partitions or of a group.
+
+    The caller closes a given view.
+    """
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         config = split_source(source, keywords)
@@ -109,8 +112,8 @@ class Consumer:
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, from given offsets.
 
-        A partition without an offset begins at the committed offset (with a group.id), or else
-        where auto.offset.reset says.
+        A partition without an offset begins at the committed offset (with a group.id), or else at
+        the place of auto.offset.reset.
         """
         given: Mapping[TopicPartition, int] = (
             cast(Mapping[TopicPartition, int], partitions)

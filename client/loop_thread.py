@@ -239,7 +239,7 @@ def waiting(
 def on_loop(
     method: Callable[Concatenate[C, P], T],
 ) -> Callable[Concatenate[BlockingClient[C], P], T]:
-    """Return such a method for a function that is no coroutine and must run on the loop."""
+    """Return a method that runs a plain function on the loop and waits for its result."""
 
     @wraps(method)
     async def called(client: C, /, *arguments: P.args, **keywords: P.kwargs) -> T:

@@ -53,7 +53,10 @@ CLOSE_TIMEOUT_MS = 5_000
 
 
 class Producer:
-    """A producer, whose caller closes a given view."""
+    """A producer.
+
+    The caller closes a given view.
+    """
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         config = split_source(source, keywords)

@@ -28,7 +28,10 @@ def _loop_s() -> float:
 
 
 class EventLog:
-    """The events of one broker. `now_s` is a monotonic clock, by default that of the event loop."""
+    """The events of one broker.
+
+    `now_s` is a monotonic clock, by default the clock of the event loop.
+    """
 
     def __init__(self, now_s: Callable[[], float] = _loop_s) -> None:
         self.counts = Counter[tuple[str, str]]()

@@ -27,7 +27,10 @@ WAKE_UP_S = 0.001  # the estimated work of a task that waited and continues in t
 
 
 class TurnShare:
-    """The share of one event loop. `clock` is that of its `SlicedWork`."""
+    """The share of one event loop.
+
+    `clock` is the clock of its `SlicedWork`.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

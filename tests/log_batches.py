@@ -1,4 +1,4 @@
-"""Append batches to logs as a leader does, and find them there."""
+"""Append batches to logs as a leader does, and find appended batches."""
 
 from typing import Any
 

@@ -99,7 +99,7 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event of the cluster. `address` is that of a view, "" without a view.
+    """An event of the cluster. `address` is the address of a view, or "" without a view.
 
     node and line: the node and the log line of the event, only for a cluster on this machine.
     alike: the part that several simultaneous events share, without their subjects.

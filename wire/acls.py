@@ -30,7 +30,7 @@ class ResourceType(_Word):
 
 
 class PatternType(_Word):
-    """How the name in an ACL is compared with that of a resource."""
+    """The way to compare the name in an ACL with the name of a resource."""
 
     ANY = 1
     MATCH = 2  # only in a filter, for every ACL that applies to the named resource

@@ -195,7 +195,7 @@ def restamp_append_time(buffer: bytearray | memoryview, position: int, now_ms: i
 def restamp_max_timestamp(
     buffer: bytearray | memoryview, position: int, max_timestamp: int
 ) -> None:
-    """Set a batch's maximum timestamp to that of its records (CreateTime)."""
+    """Set a batch's maximum timestamp to the maximum of its records (CreateTime)."""
     _restamp_timestamp(buffer, position, max_timestamp, 0)
 
 

@@ -19,7 +19,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class NotARecord(Exception):
-    """The error of a line that is no record, with a sentence about the reason."""
+    """The error of a line that is not a record, with a sentence about the reason."""
 
 
 class Decoded(NamedTuple):

@@ -181,7 +181,7 @@ def remove(
 def _wanted(
     resources: Resources, operations: Texts, *, is_producer: bool, is_consumer: bool
 ) -> list[tuple[ResourceType, str, AclOperation]]:
-    """Return each resource with each operation, where the two roles are those of kafka-acls."""
+    """Return each resource with each operation, with the two roles of kafka-acls."""
     op = AclOperation
     if not (is_producer or is_consumer):
         chosen = [_operation(each) for each in operations or ("all",)]

@@ -103,7 +103,7 @@ class CheckBackTask:
 
 
 class BlockingCheckBack(BlockingClient[CheckBackTask]):
-    """A check-back in a thread. Its arguments are those of `CheckBackTask`."""
+    """A check-back in a thread. The arguments are the same as for `CheckBackTask`."""
 
     def __init__(self, source: Source, resolver: Resolver, /, **options: Any) -> None:
         super().__init__(CheckBackTask(source, resolver, **options), "oncelog-check-back")

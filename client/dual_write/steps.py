@@ -177,7 +177,7 @@ class AbortOwn:
 
 @dataclass(frozen=True, slots=True)
 class EndBlock:
-    """End the block. `reason` says why the block was undone."""
+    """End the block. `reason` explains why the block was undone."""
 
     is_committed: bool
     reason: BaseException | None = None
@@ -192,7 +192,7 @@ class WaitAndAsk:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBack:
-    """Finish a check-back. `is_ours` says whether this check-back has ended the transaction."""
+    """Finish a check-back. `is_ours` shows whether this check-back has ended the transaction."""
 
     key: TransactionKey
     outcome: DecidedOutcome
@@ -245,7 +245,7 @@ class EndedAsDecided:
 
 @dataclass(frozen=True, slots=True)
 class EndRefused:
-    """The key is no longer that of the open transaction, or another outcome was decided."""
+    """The transaction on the connection has another key, or another outcome was decided."""
 
     reason: Exception | None = None
     is_overruled: bool = False  # the coordinator reports the other outcome

@@ -280,7 +280,10 @@ class WriterFlow(ConnectionFlow):
         return steps.DatabaseCommitted()
 
     def _resolve(self, asked: steps.ReadOrAbort) -> Flow[steps.Event]:
-        """Ask until the database answers. Do not reopen a connection that was given."""
+        """Ask until the database answers.
+
+        A connection that the caller gave is not opened again.
+        """
         until, pause_s = time.monotonic() + self._resolve_timeout_ms / 1000, PAUSE_FIRST_S
         yield from self._roll_back()
         while True:

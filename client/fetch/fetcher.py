@@ -1,11 +1,12 @@
 """Fetches ahead of the application, with one request at a time to each leader.
 
-Rules of this file. A partition is fetched while fewer than two of its answers wait to be read. No
-partition is fetched while two times fetch.max.bytes wait. The settings therefore bound memory (plus
-one answer on its way from each leader), and the broker works while the application does. Fetches
-have connections of their own, because a long poll would delay all other requests of its connection.
-An error of one partition is kept in `problems` for the next poll. After a leader has moved, the
-reader first asks the new leader whether its log continues from the known records, and then fetches.
+This file follows some rules. A partition is fetched while fewer than two of its answers wait to be
+read. No partition is fetched while two times fetch.max.bytes wait. The settings therefore bound
+memory (plus one answer on its way from each leader), and the broker works while the application
+does. Fetches have connections of their own, because a long poll would delay all other requests of
+its connection. An error of one partition is kept in `problems` for the next poll. After a leader
+has moved, the reader first asks the new leader whether its log continues from the known records,
+and then fetches.
 
 Fetches name topics by name, or by id if the caller gives ids and the broker supports ids (KIP-516).
 With ids, a topic that was created again is another topic. A long-lived reader has a session with
@@ -42,7 +43,7 @@ SESSION_ERRORS = frozenset(
 
 
 class Fetcher:
-    """A fetcher, whose caller owns `states` and may change them at any time."""
+    """A fetcher for `states`, which the caller owns and may change at any time."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
 """A member of a group of the newer protocol (KIP-848), which executes `Membership`.
 
-Rules of this file. Heartbeats run in a task, one at a time, at the coordinator's interval.
-Assignments change inside polls (`polled_member`). Revocations come first, with a commit and the
-callback. A heartbeat then reports the revocation, after which other members may get the partitions.
-A poll takes the target at its beginning, and returns no records of partitions to revoke. A newer
-target waits for the next poll. Partitions are *lost* when the group has fenced the member, or when
-their topic was created again. The offsets of lost partitions are not committed. A fenced member
-joins again.
+This file follows some rules. Heartbeats run in a task, one at a time, at the coordinator's
+interval. Assignments change inside polls (`polled_member`). Revocations come first, with a commit
+and the callback. A heartbeat then reports the revocation, after which other members may get the
+partitions. A poll takes the target at its beginning, and returns no records of partitions to
+revoke. A newer target waits for the next poll. Partitions are *lost* when the group has fenced the
+member, or when their topic was created again. The offsets of lost partitions are not committed. A
+fenced member joins again.
 
 A member that does not poll for max.poll.interval.ms leaves, and a static member leaves temporarily
 (epoch -2).
@@ -39,7 +39,7 @@ _UNSETTLED = frozenset({_S.JOINING, _S.RELEASING, _S.FENCED, _S.RECONCILING, _S.
 
 
 class HeartbeatWatcher(Protocol):
-    """An observer of heartbeats. Epochs are those of the protocol (0 to join)."""
+    """An observer of heartbeats. Epochs have the values of the protocol (0 to join)."""
 
     def says(self, epoch: int) -> None:
         """Observe a heartbeat that is about to be sent."""
@@ -122,7 +122,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         return bool(self.holding.partitions) and self._membership.state is not _S.FENCED
 
     def refused(self, code: int) -> None:
-        """React to a refused commit with an immediate heartbeat, whose answer has the reason."""
+        """React to a refused commit with a heartbeat, since its answer has the reason."""
         self._due.set()
 
     async def close(self) -> None:
@@ -201,7 +201,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
             self._due.set()
 
     async def _give_up(self, places: Places) -> None:
-        """Commit and revoke partitions, or lose those of a topic that was created again."""
+        """Commit and revoke partitions, or lose the partitions of a recreated topic."""
         ids = self._view.snapshot.topic_ids
         going = {self._names[place]: place[0] for place in places}
         anew = {key for key, topic_id in going.items() if ids.get(key[0], topic_id) != topic_id}

@@ -1,9 +1,9 @@
 """A member of a classic consumer group, which joins, syncs, heartbeats and leaves.
 
-It implements KIP-62, 345, 394 and 429. Rules of this file. A join begins inside the consumer's poll
-(`polled_member`), and only heartbeats run in a task. The heartbeats stop when the application has
-not polled for max.poll.interval.ms. Then the group rebalances without the member, immediately or,
-for a static member, after the session timeout.
+It implements KIP-62, 345, 394 and 429. This file follows some rules. A join begins inside the
+consumer's poll (`polled_member`), and only heartbeats run in a task. The heartbeats stop when the
+application has not polled for max.poll.interval.ms. Then the group rebalances without the member,
+immediately or, for a static member, after the session timeout.
 
 Eager assignors revoke all partitions before a join. With cooperative-sticky alone, a member revokes
 only the partitions that the new assignment lacks, and then joins again. Partitions are *lost* when

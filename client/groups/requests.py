@@ -42,7 +42,7 @@ class GroupRequests(CoordinatorRequests):
         return GroupMetadata(self.group_id, generation, member_id, instance_id)
 
     def joined(self) -> None:
-        """Remember this generation, whose assignment is the member's from now on."""
+        """Remember this generation, which has the member's assignment from now on."""
         self._joined = self.member_id, self.generation
 
     def reset_generation(self, code: int = ErrorCode.UNKNOWN_MEMBER_ID) -> None:

@@ -6,7 +6,8 @@
             work.send("transfers", b"...")
 
 The block counts when the database commits, and then `OutboxRelay` (relay.py) sends its records. The
-calls are those of `DualWriter`, but `send` returns no delivery, because the record is sent later.
+calls are the same as for `DualWriter`, but `send` returns no delivery, because the record is sent
+later.
 """
 
 import contextlib
@@ -98,7 +99,7 @@ class OutboxWriter(OutboxFlow):
         await self.close()
 
     async def start(self) -> None:
-        """Take the name over, after which older writers can no longer commit."""
+        """Take over the writer's name, after which older writers can no longer commit."""
         await drive_async(self._start())
 
     async def close(self) -> None:

@@ -269,7 +269,7 @@ class Accumulator:
         return gone
 
     def take_all(self) -> list[ProducerBatch]:
-        """Remove and return all batches, also those in flight, whose answers are then ignored."""
+        """Remove and return all batches, also batches in flight, and ignore their answers."""
         gone = [b for q in self._queues.values() for b in (*q.in_flight, *q.waiting)]
         gone = [b for b in gone if not b.is_given_up]
         for batch in gone:

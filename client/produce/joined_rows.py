@@ -1,4 +1,4 @@
-"""Encodes records from Arrow arrays with Arrow's kernels. The bytes equal those of `Rows`.
+"""Encodes records from Arrow arrays with Arrow's kernels. The bytes equal the bytes of `Rows`.
 
 The interpreter's steps for each record are the largest cost on the way to a broker. Arrow joins
 binary columns row by row into one buffer. Therefore one call produces the records of a batch, with

@@ -1,14 +1,14 @@
 """The sending loop of a producer.
 
-Rules of this file. A request has at most one batch of a partition. A partition has at most five
-batches in flight, and only one while a batch is retried (`accumulator`). In a transaction a batch
-is sent only to a partition that was added to the transaction. When the transaction ends, its
-batches are abandoned, and their answers are ignored.
+This file follows some rules. A request has at most one batch of a partition. A partition has at
+most five batches in flight, and only one while a batch is retried (`accumulator`). In a transaction
+a batch is sent only to a partition that was added to the transaction. When the transaction ends,
+its batches are abandoned, and their answers are ignored.
 
-A batch that fails for good leaves a gap in the sequence numbers, so the batches after the gap are
-refused. A producer without transactions then drains, takes a new producer id, and sends the refused
-batches under new numbers (KIP-360). A batch that a broker may have written keeps its numbers for
-ever.
+A batch that fails permanently leaves a gap in the sequence numbers, so the batches after the gap
+are refused. A producer without transactions then drains, takes a new producer id, and sends the
+refused batches under new numbers (KIP-360). A batch that a broker may have written keeps its
+numbers for ever.
 """
 
 import asyncio

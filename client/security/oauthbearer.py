@@ -128,7 +128,7 @@ def expiry_of(token: str) -> float | None:
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a received value as a number of seconds, or None if it is no number."""
+    """Return a received value as a number of seconds, or None if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

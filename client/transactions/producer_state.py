@@ -1,7 +1,7 @@
 """The states of a producer, its id and its sequence numbers (KIP-98, KIP-360).
 
-The file does no I/O. Rules of this file. Every change of state goes through `move_to` and the table
-ALLOWED. The table CALLS lists the states in which an application may make a call.
+The file does no I/O. This file follows some rules. Every change of state goes through `move_to` and
+the table ALLOWED. The table CALLS lists the states in which an application may make a call.
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
                                                              -> ABORTING_TRANSACTION   -> READY
@@ -13,7 +13,7 @@ and FATAL_ERROR.
 
 A producer has an id and an epoch from the cluster, and counts the records of each partition from 0.
 A batch gets its sequence number once and keeps that number over all retries. Idempotence rests on
-this rule alone. When the outcome of a batch stays unknown for good, its numbers are used up. The
+this rule alone. When the outcome of a batch stays permanently unknown, its numbers are used up. The
 producer then takes a new id or epoch and counts from 0 again, and never sends a batch of the old id
 or epoch under the new one.
 """

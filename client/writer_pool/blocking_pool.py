@@ -46,7 +46,7 @@ class _Thread:
 
 
 class BlockingWriterPool(PoolOfWriters):
-    """A pool for any thread. Its arguments are those of `WriterPool`."""
+    """A pool for any thread. The arguments are the same as for `WriterPool`."""
 
     def __enter__(self) -> Self:
         self.start()

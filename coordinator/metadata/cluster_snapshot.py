@@ -88,7 +88,10 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
 
 
 def _quota_fields(entity: QuotaEntity, values: Mapping[str, float]) -> tuple[object, ...]:
-    """Return the fields of an entity. Only those of an address have the address, as the last."""
+    """Return the fields of an entity.
+
+    Only an entity with an address has a field for the address, which is the last.
+    """
     address = () if entity.ip is None else (entity.ip,)
     return entity.user, entity.client_id, sorted(values.items()), *address
 

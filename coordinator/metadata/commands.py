@@ -143,7 +143,7 @@ class DeleteTopics:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """A topic to extend to total_count partitions. Assignments are those of the new partitions."""
+    """A topic to extend to total_count partitions. The assignments are for the new partitions."""
 
     name: str
     total_count: int

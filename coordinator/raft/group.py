@@ -111,7 +111,7 @@ class RaftGroup:
     async def transfer_leadership(self, to: int) -> bool:
         """Transfer the leadership to a voter with the whole log. Return whether it was taken.
 
-        Commands are refused meanwhile. The result tells whether this node has stepped down.
+        Commands are refused meanwhile. The result shows whether this node has stepped down.
         """
         future, on_done = as_future()
         self.begin_transfer(to, lambda moved: on_done(moved, None))

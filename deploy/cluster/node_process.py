@@ -1,10 +1,10 @@
 """A node as an operating system process, which is found, started and signalled with proof.
 
-Rules of this file. A process is this node if its command line ends in `--config` and this node's
-own file. A number in a pid file proves nothing, because another process may have the number now.
-Every signal is sent by psutil, which compares the process's start time first. A fault is reported
-only when its effect is seen. A dead process is gone and its port refuses, and a paused process is
-in state T.
+This file follows some rules. A process is this node if its command line ends in `--config` and this
+node's own file. A number in a pid file proves nothing, because another process may have the number
+now. Every signal is sent by psutil, which compares the process's start time first. A fault is
+reported only when its effect is seen. A dead process has disappeared and its port refuses, and a
+paused process is in state T.
 """
 
 import contextlib
@@ -114,7 +114,10 @@ class NodeProcess:
         return self._child.poll() if self._child else None
 
     def kill(self) -> int:
-        """Send SIGKILL. Return the pid when it is gone and the port refuses connections."""
+        """Send SIGKILL.
+
+        Return the pid when the process has ended and the port refuses connections.
+        """
         process = self._require()
         with self._allowed(process):
             process.send_signal(signal.SIGKILL)
@@ -261,7 +264,7 @@ class NodeNotReady(Failure):
 
 
 def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
-    """End nodes by SIGTERM, also those of a killed `up`. Return the nodes that had to be killed.
+    """End nodes by SIGTERM, also nodes of a killed `up`. Return the nodes that had to be killed.
 
     A node that a fault has just started again is a new process, and is ended in the next round.
     """

@@ -135,7 +135,7 @@ class PostgresServer:
         return False
 
     def kill(self) -> None:
-        """Send SIGKILL to the server. Return when its children are gone.
+        """Send SIGKILL to the server. Return when its children have ended.
 
         The children serve their clients until they notice the death of the server.
         """

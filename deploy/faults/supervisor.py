@@ -181,7 +181,7 @@ class Supervisor:
             return False
 
     def check(self) -> None:
-        """Raise the reason why a child stays down for good."""
+        """Raise the reason why a child stays down permanently."""
         if self.failed is not None:
             raise self.failed
 

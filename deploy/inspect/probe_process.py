@@ -1,11 +1,11 @@
 """The probe's process, which sends ApiVersions to each node at fixed times, with the lateness.
 
-Rules of this file. A request is due every interval, even if the last request is not answered, and
-its lateness counts from that time. Therefore a stall of a second is two hundred late answers, not
-one (no coordinated omission). When a connection is lost, the unanswered requests are sent again on
-the next connection, and their lateness still counts from the original time. A request without an
-answer at the end counts with the time of the silence. No other work runs in this process, so no
-load can disturb its clock.
+This file follows some rules. A request is due every interval, even if the last request is not
+answered, and its lateness counts from that time. Therefore a stall of a second is two hundred late
+answers, not one (no coordinated omission). When a connection is lost, the unanswered requests are
+sent again on the next connection, and their lateness still counts from the original time. A request
+without an answer at the end counts with the time of the silence. No other work runs in this
+process, so no load can disturb its clock.
 
 Each late answer has the time for which the node's thread waited for a processor (the second number
 of /proc/PID/schedstat), and the time for which this process waited before sending and receiving.

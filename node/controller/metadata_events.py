@@ -47,7 +47,7 @@ class MetadataEvents:
         self._events.tell("controller", f"node {node}", "elected", words, node=node, term=term)
 
     def _changed(self, changes: Changes) -> None:
-        """Log the changes of brokers now, and those of topics and partitions in steps."""
+        """Log the changes of brokers now, and the changes of topics and partitions in steps."""
         known, self._brokers = self._brokers, dict(self._state.brokers)
         if not self._group.is_leader:
             return

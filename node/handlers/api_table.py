@@ -41,7 +41,7 @@ FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata, with which every client beg
 
 
 def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
-    """Return the rows of all APIs except those of the log (Produce, Fetch, ListOffsets)."""
+    """Return the rows of all APIs except the APIs of the log (Produce, Fetch, ListOffsets)."""
     creation = AutoCreation(log)
     return (
         *cluster.apis(),

@@ -41,7 +41,7 @@ class ThrottledClient(MutedConnection, Protocol):
 class ClientQuotas:
     """The client quotas of one broker.
 
-    `counts_produced`, `counts_fetched` and `counts_requests` tell whether a quota of the kind is
+    `counts_produced`, `counts_fetched` and `counts_requests` show whether a quota of the kind is
     set. `clock_s` is the clock that measures requests.
     """
 

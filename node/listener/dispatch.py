@@ -182,7 +182,7 @@ def waiting_api(
 ) -> Api:
     """Return a row for an API with a decision that encodes the answer itself, now or later.
 
-    rights: the rights whose lack refuses a whole request.
+    rights: without these rights a whole request is refused.
     """
 
     async def proceed(

@@ -1,4 +1,4 @@
-"""Brokers whose link has just closed, about which the controller will soon decide.
+"""Brokers with a link that has just closed, about which the controller will soon decide.
 
 When a broker is killed its clients lose their connections immediately, and ask other brokers for
 the new leader. The controller fences the broker about 50 ms later. An answer before that would name

@@ -1,4 +1,4 @@
-"""Requests that wait until this broker leads a partition, as the metadata says.
+"""Requests that wait until this broker leads a partition, as the metadata requires.
 
 The metadata names a leader immediately after the decision. The broker must first open the log (of a
 new topic, a new partition, or a moved partition), and applies many elections one after the other. A

@@ -152,7 +152,7 @@ class ShardLeader:
         return self.shard.get(transactional_id)
 
     def unmarked(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """Return the partitions of the transaction whose marker is not written yet."""
+        """Return the partitions of the transaction without a written marker."""
         record = self.current(transactional_id)
         entry = self._pending.get(transactional_id)
         if record is None:

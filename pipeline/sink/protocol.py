@@ -250,7 +250,9 @@ class SinkProtocol(DecidedChildren):
             del self.reusable_ids[name]
 
     def _given_back(self) -> tuple[str, ...]:
-        """Return the reusable ids, those of the last decision only after the next decision.
+        """Return the reusable ids.
+
+        Ids of the last decision are reusable only after the next decision.
 
         A driver that starts after a crash may have to commit the last children again, and must find
         them unchanged.

@@ -8,7 +8,10 @@ from .names import shown
 
 
 class SinkStopped(RuntimeError):
-    """The sink stops, since rows might be lost or doubled. The text says what to do."""
+    """The sink stops, since rows might be lost or doubled.
+
+    The text describes the remedy.
+    """
 
 
 def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:

@@ -29,7 +29,10 @@ Report = Callable[[str], None]
 
 
 class DataLost(RuntimeError):
-    """The error of lost records. The text says which records, and what can be done."""
+    """The error of lost records.
+
+    The text names the records and the possible remedies.
+    """
 
 
 @dataclass(frozen=True, slots=True)

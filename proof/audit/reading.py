@@ -31,7 +31,10 @@ Key = tuple[str, int]
 
 
 class CannotRead(RuntimeError):
-    """The error of missing data. The text says which data is missing."""
+    """The error of missing data.
+
+    The text names the missing data.
+    """
 
 
 def live(

@@ -52,7 +52,7 @@ class TransactionRun:
 
     @property
     def overhead_ms(self) -> float:
-        """Return the median time of a transaction minus that of the same records without one."""
+        """Return the median time of a transaction minus the median time of plain records."""
         return statistics.median(self.whole_ms) - statistics.median(self.plain_ms)
 
     @property

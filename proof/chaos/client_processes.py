@@ -17,7 +17,10 @@ from .load.order import STUCK, WorkerOrder
 
 
 class ClientProcesses(Supervisor):
-    """The client processes. `errors` and `clients` are those of the ended processes."""
+    """The client processes.
+
+    `errors` and `clients` have entries of the ended processes.
+    """
 
     restarts_max = None
     stop_timeout_s = 40.0

@@ -280,7 +280,7 @@ class ChaosRun:
 
 
 def settings_of(run: Path) -> RunSettings:
-    """Return the settings of a run, or raise Failure if the directory is not that of a run."""
+    """Return the settings of a run, or raise Failure if the directory has no run."""
     try:
         about = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
         return RunSettings.from_json(about["settings"])

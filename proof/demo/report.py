@@ -39,7 +39,7 @@ class Screen:
     """The progress on stderr, as a live line in a terminal, else a line at least every 5 s."""
 
     def __init__(self, seed: int, broken: str, options: str, what_is_broken: str) -> None:
-        """Begin. `options` are those of the command that repeats this run."""
+        """Begin. `options` are the options of the command that repeats this run."""
         self._started = self._spoke = time.monotonic()
         self._is_live = sys.stderr.isatty()
         self._over = threading.Event()

@@ -50,7 +50,7 @@ class _TraceHandler(logging.Handler):
 
 
 class Stream(threading.Thread):
-    """A thread that streams rows, whose fields may be read at any time."""
+    """A thread that streams rows, with fields that may be read at any time."""
 
     def __init__(
         self,

@@ -12,7 +12,10 @@ STATE = {0: "ok", 1: "bad"}
 
 
 class Judged(Protocol):
-    """A judged run. `is_proof` says whether faults hit work in flight."""
+    """A judged run.
+
+    `is_proof` shows whether faults hit work in flight.
+    """
 
     seed: int
     broken: str

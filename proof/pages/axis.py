@@ -72,7 +72,10 @@ class TimeAxis:
     address: Callable[[int], str] | None = None
 
     def picture(self, title: str, curves: Sequence[Curve], rows: Sequence[AxisRow]) -> Html:
-        """Return all of it as one picture. `title` is its text alternative."""
+        """Return the whole axis as one picture.
+
+        `title` is its text alternative.
+        """
         below = TOP + len(curves) * CURVE
         height = below + len(rows) * ROW + 4
         drawn = element(

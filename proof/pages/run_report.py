@@ -65,7 +65,10 @@ class RunTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The report of a run. `state` is that of the verdict, "" if nothing was tested."""
+    """The report of a run.
+
+    `state` is the state of the verdict, or "" if nothing was tested.
+    """
 
     command: str
     made_ms: int = 0

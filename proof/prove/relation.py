@@ -44,7 +44,7 @@ class LogRecord:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Decode bytes, and escape bytes that are no text (such as a long from Java)."""
+    """Decode bytes, and escape bytes that are not text (such as a long from Java)."""
     return None if data is None else data.decode(errors="backslashreplace")
 
 

@@ -124,7 +124,7 @@ class ClusterInTest:
     # --- faults
 
     def kill(self, target: int | str) -> int:
-        """Send SIGKILL, and return when the pid is gone and the port refuses."""
+        """Send SIGKILL, and return when the process has ended and the port refuses."""
         return self._do("killed", target, self.cluster.kill)
 
     def stop(self, target: int | str) -> int:

@@ -74,7 +74,7 @@ class PeerStream(asyncio.BufferedProtocol):
     def send(
         self, what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
     ) -> int:
-        """Return the number of sent bytes, 0 if the peer is gone or too slow for a request.
+        """Return the number of sent bytes, 0 for a lost peer or one too slow for a request.
 
         An answer is never refused, since the requesting broker would wait for the answer until the
         deadline. Instead no more of its requests are read while the stream is full.

@@ -13,15 +13,15 @@ ROOT = 0  # root owns the files that a container mounts, and is trusted anyway
 
 
 class DirectoryInUse(Exception):
-    """The error of a directory whose lock another broker process holds."""
+    """The error of a directory that another broker process has locked."""
 
 
 class DirectoryOfAnother(Exception):
-    """The error of a directory of another user, whose files must not be trusted."""
+    """The error of an untrusted directory of another user."""
 
 
 class DirectoryRemoved(Exception):
-    """The error of a running broker whose directory was removed or moved."""
+    """The error of a running broker with a removed or moved directory."""
 
 
 def make_directory(path: Path) -> None:

@@ -255,7 +255,7 @@ class LogDirectory:
     # -- checkpoints and the end ---------------------------------------------------------------
 
     def collect_offsets(self, name: str) -> Steps[dict[TopicPartition, int]]:
-        """Collect the offsets for the checkpoint `name`, with those of partitions not opened yet.
+        """Collect the offsets for the checkpoint `name`, also of partitions not opened yet.
 
         An offset that changes between two steps is taken as it is in its step.
         """

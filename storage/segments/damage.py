@@ -28,7 +28,10 @@ class Damaged(OSError):
 
 
 class SteppedDown(Damaged):
-    """The failure of a log whose damage a reader found. Its memory is correct and unchanged."""
+    """The failure of a log in which a reader found damage.
+
+    The memory of the log is correct and unchanged.
+    """
 
 
 class LogDamage:

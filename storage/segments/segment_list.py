@@ -52,7 +52,10 @@ class SegmentList:
         self._replace([*self._in_order[1], *segments])
 
     def remove(self, *segments: Segment) -> None:
-        """Remove segments, whose .log files stay readable through references."""
+        """Remove segments.
+
+        Their .log files stay readable through references.
+        """
         self.losses += 1
         gone = set(segments)
         self._replace([kept for kept in self._in_order[1] if kept not in gone])

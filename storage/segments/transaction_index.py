@@ -66,7 +66,7 @@ class TransactionIndex(EntryFile):
         self._sums: dict[int, tuple[int, int]] = {}
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an aborted transaction, whose marker must be after all previous markers."""
+        """Add an aborted transaction, with a marker after all previous markers."""
         if transaction.last_offset <= self._last_offset:
             problem = f"{transaction} after a marker at {self._last_offset}"
             raise CorruptTransactionIndex(self.path, problem, _REMEDY)

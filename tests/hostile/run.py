@@ -116,7 +116,7 @@ class Attack:
     # -- clients
 
     async def play(self, name: str, frames: int) -> None:
-        """Send so many frames on one kind of listener."""
+        """Send this number of frames on one kind of listener."""
         self.left[name], self.recent[name] = frames, deque(maxlen=RECENT)
         visit = self._speak if name == PEER else self._visit
         doors = [door for door in self.doors if door.name == name]

@@ -1,4 +1,4 @@
-"""Raw requests to a broker, with answers made comparable with those of another broker.
+"""Raw requests to a broker, with answers in a form that is comparable between brokers.
 
 An answer becomes plain data, in nested dicts and lists by the names of the schema. Values that
 differ between two clusters, such as addresses, ids and times, are replaced by a word for their
@@ -83,7 +83,10 @@ class RawPeer:
     # --- bytes
 
     def send_frame(self, frame: bytes) -> bytes | str:
-        """Send a frame of so many bytes. Return the answer's frame, CLOSED or SILENT."""
+        """Send a frame of this size.
+
+        Returns the answer's frame, CLOSED or SILENT.
+        """
         return self.send_bytes(len(frame).to_bytes(4, "big", signed=True) + frame)
 
     def send_bytes(self, data: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:

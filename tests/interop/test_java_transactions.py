@@ -94,7 +94,7 @@ def _rows(server: Server, topic: str, partitions: int) -> list[Row]:
 
 
 def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
-    """Wait until so many records are committed."""
+    """Wait until this number of records is committed."""
     from confluent_kafka import Consumer, TopicPartition
 
     found, deadline = 0, time.monotonic() + LIMIT_S

@@ -216,7 +216,10 @@ def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_tra
 def test_client_disconnected_for_being_slow_continues_on_a_new_connection(
     broker: FencedBroker,
 ) -> None:
-    """The client is no zombie. Its connection is closed, and a new connection works."""
+    """The client is not a zombie.
+
+    Its connection is closed, and a new connection works.
+    """
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "goes-on")
         try:

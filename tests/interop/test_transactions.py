@@ -231,7 +231,7 @@ class Transformer:
         return {place.partition for place in self._consumer.assignment()}
 
     def begin(self, count: int) -> bool:
-        """Open a transaction with at most so many records.
+        """Open a transaction with at most this number of records.
 
         Returns False if no record is left.
         """

@@ -21,7 +21,10 @@ TOPIC_ID = bytes(range(16))
 def open_hosted(
     directory: Path, index: int = 0, *, topic: str = "t", now_ms: int = 1, **config: Any
 ) -> HostedPartition:
-    """Open a hosted partition. `config` is that of the log."""
+    """Open a hosted partition.
+
+    `config` is the configuration of the log.
+    """
     log = PartitionLog.open(
         directory / f"{topic}-{index}",
         topic=topic,

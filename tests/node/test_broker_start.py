@@ -55,7 +55,7 @@ async def test_topic_deleted_after_the_snapshot_is_removed_without_being_opened(
 async def test_topic_recreated_after_the_snapshot_keeps_its_records(
     roots: tuple[Path, Path],
 ) -> None:
-    """The snapshot has the older topic of that name. Its id is not that of the directory."""
+    """The snapshot has the older topic of that name, with another id than the directory."""
     async with running(roots[0]) as broker:
         await broker.create("a")
         await broker.snapshot()

@@ -1,4 +1,4 @@
-"""A broker ends when its data directory is gone, and not when only its lock file is."""
+"""Test that a broker ends when its data directory is removed, and not only its lock file."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A leader without its shell, whose log gets the effects of events immediately."""
+"""A leader without its shell, in which events change the log immediately."""
 
 from dataclasses import dataclass
 

@@ -31,7 +31,7 @@ class DiskFaults:
         raise NotImplementedError
 
     def remove_flipped(self) -> None:
-        """Remove the flipped files that were never read. They are no finding."""
+        """Remove the flipped files that were never read, since they are not a finding."""
         for file, content in self.flipped.items():
             if file.exists() and file.read_bytes() == content:
                 REAL["unlink"](file)

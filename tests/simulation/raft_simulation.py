@@ -45,7 +45,10 @@ NOTICED_S = (0.003, 0.3)  # a live kernel resets connections at once
 
 
 class Violation(BaseException):
-    """A violated invariant. It is no Exception, since the engine would catch that."""
+    """A violated invariant.
+
+    It is not an Exception, since the engine would catch an Exception.
+    """
 
 
 @dataclass

@@ -235,7 +235,7 @@ class Disks:
                 self._opened.clear()
 
     def died(self, number: int) -> None:
-        """Close the files and free the locks of a process that is gone."""
+        """Close the files and free the locks of a dead process."""
         disk = self.nodes[number]
         for descriptor in [d for d, opened in self._opened.items() if opened.disk is disk]:
             REAL["close"](self._opened.pop(descriptor).real)

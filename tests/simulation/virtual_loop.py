@@ -71,7 +71,7 @@ class Handle:
 
 
 def _words_of(callback: Any) -> str:
-    """Return the name of a step's function, for a task that of its coroutine."""
+    """Return the name of a step's function, or of its coroutine for a task."""
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         return getattr(task.get_coro(), "__qualname__", repr(task))

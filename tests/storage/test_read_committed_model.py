@@ -88,7 +88,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         return first
 
     def stable(self) -> int:
-        """Return the last stable offset, that of the first open or uncommitted transaction."""
+        """Return the last stable offset, which is the start of the first open transaction."""
         first: dict[int, int] = {}
         limits = [self.high_watermark]
         for entry in self.entries:

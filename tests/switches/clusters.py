@@ -88,7 +88,7 @@ class ProcessCluster(ScenarioCluster):
 
 
 class SimulatedCluster(ScenarioCluster):
-    """A simulated cluster whose coroutines run in a client of the simulation."""
+    """A simulated cluster that runs coroutines in a client of the simulation."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         super().__init__(cluster.bootstrap, cluster.ids, cluster.root)

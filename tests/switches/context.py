@@ -102,7 +102,7 @@ class Context:
     async def until(
         self, ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool], what: str
     ) -> None:
-        """Repeat a request until its answer is the wanted one, despite errors."""
+        """Repeat a request until it gets the expected answer, despite errors."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:

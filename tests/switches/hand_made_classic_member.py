@@ -151,7 +151,10 @@ class HandMadeClassicMember:
         self._must_join, self.forgotten = True, self.forgotten + 1
 
     async def _ask(self, api: tuple[int, int], fields: dict[str, Any]) -> Any:
-        """The answer. Raises the error in it, but that of an OffsetCommit."""
+        """Return the answer.
+
+        Raises an error in the answer, except for an OffsetCommit.
+        """
         connection = await self.context.connection(await self.coordinator(), f"{self.process}")
         body = control.encode_request(*api, fields)
         answer = await connection.send(*api, [body], timeout_ms=LIMIT_MS)

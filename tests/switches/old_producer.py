@@ -1,6 +1,6 @@
-"""A producer controlled by hand, with a chosen connection for each request.
+"""A manually controlled producer, with a chosen connection for each request.
 
-The producer behaves as clients before KIP-890 (or without transactions), also in its sequence
+The producer behaves like clients before KIP-890 (or without transactions), also in its sequence
 numbers. The history has all actions of the producer. Late requests are sent late, on the connection
 of the original request, which makes no difference to a broker.
 """
@@ -141,7 +141,7 @@ class OldProducer:
     async def to_leader(
         self, partition: int, channel: str = "", node_id: int | None = None
     ) -> BrokerConnection:
-        """A connection of this producer's own to a node, that of the leader by default."""
+        """Return a connection of this producer to a node, which is the leader by default."""
         leader = await self.context.leader(self.topic, partition) if node_id is None else node_id
         return await self.context.connection(leader, f"{self.process}{channel}")
 

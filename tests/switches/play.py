@@ -56,7 +56,10 @@ SETTLING_S = 1.0  # on a new cluster every voter has to be heard before one may 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The result of a play. `found` has sentences by anomaly, `seed` that of a simulation."""
+    """The result of a play.
+
+    `found` has sentences by anomaly. `seed` is the seed of a simulation.
+    """
 
     found: dict[str, str]
     seed: int | None

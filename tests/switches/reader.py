@@ -44,7 +44,7 @@ class Reader:
         return len(records)
 
     async def read(self, count: int) -> None:
-        """Poll until so many records were read, or the time is over."""
+        """Poll until this number of records was read, or the time is over."""
         for _ in range(int(TIMEOUT_S * 10)):
             if len(self.values) >= count:
                 return

@@ -1,4 +1,4 @@
-"""Test Kafka's error table against the two other tables at hand."""
+"""Test Kafka's error table against two other tables."""
 
 import kafka.errors
 import pytest

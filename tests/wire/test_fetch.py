@@ -1,4 +1,4 @@
-"""Test fetch by hand against kio and kafka-python, every version, both directions."""
+"""Test the hand-written fetch codec against kio and kafka-python in every version."""
 
 from dataclasses import replace
 from typing import Any

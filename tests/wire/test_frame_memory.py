@@ -1,4 +1,4 @@
-"""The memory of frames is reused after its last view is gone, and not before."""
+"""Test that memory of frames is reused after its last view is released, and not earlier."""
 
 from hypothesis import given
 from hypothesis import strategies as st

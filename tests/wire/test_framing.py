@@ -33,7 +33,7 @@ every_api = pytest.mark.parametrize(
 
 
 def feed(receiver: FrameReceiver, data: bytes, chunk_bytes: int) -> list[memoryview]:
-    """Pass on a stream in pieces of at most so many bytes."""
+    """Pass on a stream in pieces of at most this size."""
     frames: list[memoryview] = []
     view = memoryview(data)
     while view:

@@ -1,4 +1,4 @@
-"""Test produce by hand against kio and kafka-python, every version, both directions."""
+"""Test the hand-written produce codec against kio and kafka-python in every version."""
 
 import pytest
 from kafka.protocol.producer.produce import ProduceRequest as TheirRequest

@@ -14,7 +14,7 @@ NAMED_MAX = 4
 
 @dataclass(slots=True)
 class _Happened:
-    """Events that are alike, the newest first."""
+    """Similar events, the newest first."""
 
     events: list[Document] = field(default_factory=list[Document])
 

@@ -58,7 +58,7 @@ class JsonTwins:
         return JSONResponse(shortened(documents.cluster(facts, now_ms())))
 
     async def events(self, request: Request) -> Response:
-        """Return the newest events, or those of a time range by ?at= and ?minutes=."""
+        """Return the newest events, or the events of a time range by ?at= and ?minutes=."""
         facts = await self._site.first_facts()
         try:
             window = TimeWindow.asked(request.query_params, now_ms())
@@ -67,7 +67,7 @@ class JsonTwins:
         return JSONResponse(documents.events(facts, now_ms(), window=window))
 
     async def partitions(self, request: Request) -> Response:
-        """Return all partitions, those of ?topic=, or with &partition= one with its readers."""
+        """Return all partitions, or by ?topic= and &partition= one topic or one partition."""
         facts = await self._site.first_facts()
         topic = request.query_params.get("topic")
         try:

@@ -88,7 +88,7 @@ def removing(
 ) -> list[ConsumerRecord]:
     """Return the records that remove members and begin a new epoch.
 
-    The epoch of an empty group is also that of its target, as in Kafka since 4.4.
+    The target of an empty group has the same epoch as the group, as in Kafka since 4.4.
     """
     records: list[ConsumerRecord] = []
     named, patterns = group.named.copy(), group.subscribed_patterns.copy()

@@ -1,8 +1,8 @@
 """The reads of partitions for a fetch.
 
 Each partition has its own error. All partitions share the limits of the answer. `FetchRead` reads
-the partitions of a request without a session. `session_fetch.SessionRead` reads those of a fetch
-session.
+the partitions of a request without a session. `session_fetch.SessionRead` reads the partitions of a
+fetch session.
 """
 
 from collections.abc import Callable, Hashable

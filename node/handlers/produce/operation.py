@@ -191,7 +191,7 @@ class ProduceOperation:
         return self.pending is not None and self.pending.is_abandoned
 
     def _abandon(self) -> None:
-        """Drop the batches, since the memory budget excludes those of a disconnected client."""
+        """Drop the batches, since the memory budget excludes batches of disconnected clients."""
         self.appends.clear()
 
     # -- appending

@@ -157,7 +157,7 @@ class TlsChannel:
         return self._outgoing.read()
 
     def drop_unsent(self) -> None:
-        """Drop the queue, since the peer is gone."""
+        """Drop the queue, since the peer has disconnected."""
         self._unsent.clear()
         self.unsent_bytes = 0
 

@@ -36,5 +36,5 @@ def reason_of(error: ssl.SSLError) -> str:
 
 
 def is_tls(start: bytes) -> bool:
-    """Return whether bytes begin like those of a TLS client."""
+    """Return whether bytes begin like the bytes of a TLS client."""
     return len(start) >= 2 and start[0] == 0x16 and start[1] == 0x03

@@ -12,7 +12,10 @@ PAGE = "docs/findings.md"
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """A kind of finding, whose name is also the anchor of its section."""
+    """A kind of finding.
+
+    Its name is also the anchor of its section.
+    """
 
     name: str
     title: str

@@ -73,7 +73,10 @@ class SentBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduce(Sighting):
-    """A Produce was sent to a broker. `number` is that of the request on its connection."""
+    """A Produce was sent to a broker.
+
+    `number` is the number of the request on its connection.
+    """
 
     number: int = 0
     acks: int = -1

@@ -1,4 +1,4 @@
-"""Test commits of a member, which never overwrite those of a partition's next owner."""
+"""Test that commits of a member never overwrite commits of a partition's next owner."""
 
 import contextlib
 from collections.abc import Mapping

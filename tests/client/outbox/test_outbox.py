@@ -220,7 +220,7 @@ async def test_relay_fenced_without_a_successor_continues(
 async def test_relay_fenced_by_a_newer_relay_stops(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kind of Kafka's error does not matter. An old epoch of a batch is no fatal error."""
+    """The kind of Kafka's error is irrelevant, and an old epoch of a batch is not a fatal error."""
     ledger = Ledger(server.connect, "%s").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)

@@ -17,7 +17,10 @@ from ...simulation.virtual_world import NodeExecutor, NodeLoop, NodeWork, Virtua
 
 
 class Alone:
-    """Node 1 of `size` nodes. The test collects its messages, and sends those of the others."""
+    """Node 1 of `size` nodes.
+
+    The test collects its messages, and sends the messages of the other nodes.
+    """
 
     def __init__(self, size: int = 3, seed: int = 1, disk: VirtualDisk | None = None) -> None:
         self.world = World(seed)

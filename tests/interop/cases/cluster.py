@@ -207,7 +207,7 @@ def init_producer_id(peer: RawPeer, version: int) -> Scenario:
 
 
 def frames(peer: RawPeer, version: int) -> Scenario:
-    """Send bytes that are no request. After each, the broker still serves others."""
+    """Send bytes that are not a request, after each of which the broker still serves others."""
     header = struct.Struct(">hhih")
     good = header.pack(API_VERSIONS, 0, 7, 1) + b"x"
     cases = {

@@ -23,7 +23,10 @@ class Phase(Enum):
 
 
 class State(NamedTuple):
-    """A state of a transactional id. `version` is that of the transaction protocol."""
+    """A state of a transactional id.
+
+    `version` is the version of the transaction protocol.
+    """
 
     name: str
     version: int = 1
@@ -41,7 +44,10 @@ class Request(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One case. `start_epoch` is that of InitProducerId before the transaction began."""
+    """One case.
+
+    `start_epoch` is the epoch of InitProducerId before the transaction began.
+    """
 
     state: State
     start_epoch: int

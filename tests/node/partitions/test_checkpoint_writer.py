@@ -95,7 +95,7 @@ async def test_checkpoint_offset_raised_by_a_running_write_is_not_bounded(
 async def test_checkpoint_limit_waiting_for_a_write_is_kept_over_a_periodic_write(
     directory: _Directory, executor: Executor
 ) -> None:
-    """The write that the truncation waited for had the high offset again."""
+    """Without the limit, the write for the truncation would have the old, higher offset."""
     checkpoint = _writer(directory, executor)
     first = asyncio.create_task(checkpoint.write())
     await until(lambda: directory.writes == 1)

@@ -1,4 +1,4 @@
-"""Test that a batch behind a refused one is no gap and gets the same error."""
+"""Test that a batch behind a refused batch is not a gap and gets the same error."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -93,7 +93,7 @@ async def test_marker_resent_after_its_commit_is_recognized_by_its_epoch(
 async def test_marker_without_data_that_is_resent_is_written_again(
     broker: LeadingBroker,
 ) -> None:
-    """A marker without data may be that of the next transaction, as in Kafka."""
+    """A marker without data may belong to the next transaction, as in Kafka."""
     await open_transaction(broker)
     assert await broker.mark(commits=False) == [E.NONE]
     assert await broker.mark(commits=False) == [E.NONE]

@@ -324,7 +324,7 @@ class SinkModel:
             self.cluster.forget(name)
 
     def has_alarm(self) -> bool:
-        """Return whether an alarm other than that of a superseded driver is in the topic."""
+        """Return whether the topic has an alarm of any but a superseded driver."""
         decision = decode(SINK, self.cluster.decisions)
         return decision is not None and bool(decision.lost)
 

@@ -132,7 +132,7 @@ def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any]
     write = sink_module.write_attempt
 
     def meet(what: str, name: str, wanted: int) -> bool:
-        """Wait until so many processes have arrived.
+        """Wait until this number of processes has arrived.
 
         Returns False if this process arrived earlier.
         """

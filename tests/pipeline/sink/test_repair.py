@@ -1,4 +1,4 @@
-"""Test that a torn batch is repaired as the page says, also with state."""
+"""Test that the documented repair of a torn batch works, also with state."""
 
 import shutil
 import textwrap

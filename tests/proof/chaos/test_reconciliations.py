@@ -1,4 +1,4 @@
-"""Test which faults overlap a reconciliation, in histories written by hand."""
+"""Test which faults overlap a reconciliation, in hand-written histories."""
 
 import pytest
 

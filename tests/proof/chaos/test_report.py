@@ -1,4 +1,4 @@
-"""Test the page of a run, from a history written by hand."""
+"""Test the page of a run, made from a hand-written history."""
 
 import json
 from pathlib import Path

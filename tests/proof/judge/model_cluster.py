@@ -255,7 +255,7 @@ def send(
 def ended(
     cluster: ModelCluster, owner: Owner, begun: Begun, running: Transaction
 ) -> Generator[None, None, OpOutcome]:
-    """Commit or abort, or lose the answer."""
+    """Commit or abort the transaction, perhaps with a lost answer."""
     rng, recorder = cluster.rng, cluster.recorder
     if rng.random() < 0.2:
         yield

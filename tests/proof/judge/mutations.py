@@ -39,7 +39,10 @@ def all_mutations() -> dict[str, Mutation]:
 def mutated(
     name: str, times: int, *, steps: int = 1_000, first_seed: int = 0
 ) -> Iterator[tuple[int, Edit]]:
-    """Yield (seed, history) of the first legal histories with a place for the anomaly, planted."""
+    """Yield (seed, history) of the first legal histories with a place for the anomaly.
+
+    The anomaly is planted in each history.
+    """
     for seed in range(first_seed, first_seed + times * 20):
         edit = Edit(ModelCluster(seed, steps=steps).recorder, random.Random(seed))
         try:

@@ -1,4 +1,4 @@
-"""A run that fails itself gives no verdict on the application."""
+"""Test that a run with a failure of its own gives no verdict on the application."""
 
 import time
 from collections.abc import Callable

@@ -107,7 +107,7 @@ async def test_peer_listener_continues_after_lost_clients_and_too_many_open_file
 async def test_peer_listener_continues_after_a_socket_that_cannot_be_set_up(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On macOS a socket of a peer that has gone cannot be set up. The broker must continue."""
+    """On macOS a socket of a disconnected peer cannot be set up, and the broker must continue."""
 
     class GoneSocket(socket.socket):
         def setsockopt(self, *_: Any) -> None:

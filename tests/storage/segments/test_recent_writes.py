@@ -1,4 +1,4 @@
-"""Test that reads of recent writes from memory equal the bytes of the file, or find none."""
+"""Test that reads of recent writes from memory return the bytes of the file, or nothing."""
 
 from pathlib import Path
 from typing import cast

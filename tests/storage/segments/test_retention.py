@@ -177,7 +177,7 @@ def test_many_expired_segments_are_deleted_a_few_at_a_time(logs, reason):
 
 @pytest.mark.parametrize("reason", ["size", "age"])
 def test_retention_with_a_producer_of_expired_records_ends_its_turn(logs, reason):
-    """A producer of old records, such as a mirror, would take the turns of other logs."""
+    """A producer of old records, such as a mirror, would otherwise use the turns of other logs."""
     limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
     log = filled(logs, 20, **limits)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)

@@ -1,4 +1,4 @@
-"""Addresses in answers become ours in every version, and nothing else changes."""
+"""Test that addresses in answers become addresses of the proxy, in every version."""
 
 from typing import Any
 

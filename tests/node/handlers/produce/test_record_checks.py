@@ -41,7 +41,7 @@ def leading(directory: Path, level: RecordCheck, **config: object) -> LeadingBro
 def headed(
     times: list[int], max_timestamp: int = -1, *, compression: int = 0, **fields: int
 ) -> bytearray:
-    """Return a batch with another maximum timestamp than that of its records."""
+    """Return a batch with a maximum timestamp that differs from its records."""
     records = [Record(i, time_ms, b"k", b"v") for i, time_ms in enumerate(times)]
     batch = bytearray(encode_batch(records, compression=compression, **fields))
     struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, max_timestamp)

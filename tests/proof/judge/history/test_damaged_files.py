@@ -1,4 +1,4 @@
-"""A recording that was damaged after it was sealed is named, and not judged."""
+"""Test that a recording damaged after its seal is named, and not judged."""
 
 from pathlib import Path
 

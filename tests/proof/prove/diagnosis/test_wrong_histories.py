@@ -257,7 +257,7 @@ def abort_without_seek_of_one_partition() -> History:
 
 
 def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
-    """A transaction of three records at hand."""
+    """Return a transaction of three records."""
     for offset in range(first, first + 3):
         yield app.produce(offset)
     if is_commit:
@@ -432,7 +432,10 @@ def abort_without_seek_and_an_answer_thrown_away() -> History:
 
 
 def auto_commit_between_restarts() -> History:
-    """A timer begins with its client. Commits of a rebalance are no ticks."""
+    """Begin a timer with its client.
+
+    Commits of a rebalance are not ticks of the timer.
+    """
     for life in range(3):
         begun_s = 100.0 + 30 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=20 * life)
@@ -444,7 +447,10 @@ def auto_commit_between_restarts() -> History:
 
 
 def auto_commit_beside_members_that_die() -> History:
-    """A commit at the begin of a rebalance is no tick, however long the rebalance waits."""
+    """Begin a timer as before.
+
+    A commit at the begin of a rebalance is not a tick of the timer.
+    """
     app = yield from started(name="", at_s=100.0, step_s=0.001)
     for number in range(1, 5):
         yield from app.copy(100.0 + 10 * number)

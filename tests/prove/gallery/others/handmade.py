@@ -78,7 +78,10 @@ class HandmadeProducer:
         self._next[partition] += count
 
     async def offsets(self, membership: GroupMetadata, records: Records) -> None:
-        """Commit the offsets. `membership` is that of the generation of these records."""
+        """Commit the offsets.
+
+        `membership` is the membership at the generation of these records.
+        """
         ends = {(r.topic, r.partition): r.offset + 1 for r in by_offset(records)}
         await self._requests.commit_offsets(
             self._producer, membership, with_metadata(ends), now_ms() + LONG_MS, is_v2=True
