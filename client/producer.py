@@ -330,7 +330,7 @@ class Producer:
     def transaction(self) -> object:
         """A token of the open transaction, a new object for each one.
 
-        None without a transaction.
+        The token is None without a transaction.
         """
         return self._session and self._session.scope
 

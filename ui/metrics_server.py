@@ -1,4 +1,4 @@
-"""The metrics page `/metrics` of a cluster, on loopback, with I/O.
+"""The server of the metrics page `/metrics` of a cluster, on loopback.
 
 A scrape reads the facts of the observer, in threads of the server, and sends no request to the
 brokers.

@@ -1,4 +1,4 @@
-"""The observer, which requests the state of a cluster repeatedly, as `ClusterFacts`, with I/O.
+"""The observer, which repeatedly requests the state of a cluster as `ClusterFacts`.
 
 Each part (the cluster, offsets, log starts, transactions, groups, replicas) has its own period and
 its own age, so a slow or refused part does not delay the others. A part that a cluster does not

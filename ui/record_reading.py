@@ -1,4 +1,4 @@
-"""Reads a few records of a partition, with the outcome of their transactions, with I/O.
+"""Reads a few records of a partition, with the outcome of their transactions.
 
 A read_committed fetch names the aborted transactions. If the caller also wants open transactions, a
 second fetch reads the records behind the last stable offset.

@@ -1,4 +1,4 @@
-"""`oncelog top`, the cluster in a terminal, refreshed continuously, with I/O.
+"""`oncelog top`, the continuously refreshed view of a cluster in a terminal.
 
 The keys are q to end, s to sort the nodes by the next column, Tab to show the next list, and / to
 filter the list (Enter keeps the filter, Esc removes it).

@@ -149,7 +149,7 @@ class ClassicGroup:
     # -- members
 
     def add(self, member: Member, protocol_type: str, ticket: object | None = None) -> None:
-        """Add a member. With a ticket its JoinGroup waits."""
+        """Add a member. If there is a ticket, its JoinGroup waits."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id

@@ -39,7 +39,7 @@ class AppendReply(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Leader to follower: the commit index, sent immediately when it moves, without an answer."""
+    """The leader's message with the commit index, sent when the index moves, without an answer."""
 
     term: int
     commit_index: int

@@ -1,4 +1,4 @@
-"""A local cluster with nodes that can be broken inside, too."""
+"""A local cluster with nodes that accept faults inside their processes."""
 
 import shutil
 from pathlib import Path

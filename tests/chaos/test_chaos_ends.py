@@ -1,4 +1,4 @@
-"""A run that is cut short leaves nothing behind, and a directory in use stays untouched."""
+"""Test that a run that is cut short leaves nothing, and a directory in use is not changed."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Clients without an event loop are closed by several threads, in the middle of calls."""
+"""Test that several threads can close clients without an event loop in the middle of calls."""
 
 import asyncio
 import signal

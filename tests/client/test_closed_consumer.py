@@ -1,4 +1,4 @@
-"""A closed consumer raises, and a cancelled close leaves no task running."""
+"""Test that a closed consumer raises, and a cancelled close leaves no task running."""
 
 import asyncio
 import contextlib

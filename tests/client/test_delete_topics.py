@@ -1,4 +1,4 @@
-"""Each deleted topic has an answer of its own, even if an answer was lost."""
+"""Test that each deleted topic has an answer of its own, even if an answer was lost."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A poll of a blocking consumer that a signal handler interrupts loses no record."""
+"""Test that a poll of a blocking consumer that a signal handler interrupts loses no record."""
 
 import contextlib
 import random

@@ -1,4 +1,4 @@
-"""Kafka's dump tool reads all files of nodes that rolled, were killed, and recovered."""
+"""Test that Kafka's dump tool reads all files of nodes that rolled, were killed, and recovered."""
 
 import re
 import threading

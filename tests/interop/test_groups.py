@@ -1,4 +1,4 @@
-"""Consumers of three libraries that subscribe share their partitions.
+"""Test that consumers of three libraries that subscribe share their partitions.
 
 The members share the partitions again when a member joins, leaves or restarts, and when the
 coordinator is killed.

@@ -1,4 +1,4 @@
-"""The audit of a sound topic finds no fault on Apache Kafka either, for old clients and new."""
+"""Test that the audit of a sound topic finds no fault on Apache Kafka, with any client."""
 
 import asyncio
 

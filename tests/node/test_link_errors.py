@@ -1,4 +1,4 @@
-"""An error of a link between brokers ends neither a background task nor a broker."""
+"""Test that an error of a link between brokers ends neither a background task nor a broker."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""A long start is reported while it lasts."""
+"""Test that a long start is reported during the start."""
 
 import pytest
 

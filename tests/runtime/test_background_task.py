@@ -1,4 +1,4 @@
-"""A background task that fails is reported to the loop's exception handler, under its name."""
+"""Test that a failed background task is reported by its name to the loop's exception handler."""
 
 import asyncio
 from typing import Any

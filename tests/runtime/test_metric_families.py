@@ -1,4 +1,4 @@
-"""The names of metrics are those of the JMX exporter's example rules for KRaft."""
+"""Test that metrics have the names of the JMX exporter's example rules for KRaft."""
 
 import re
 from pathlib import Path

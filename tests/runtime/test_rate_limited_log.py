@@ -1,4 +1,4 @@
-"""Lines that a client or a full disk can provoke do not fill the log."""
+"""Test that lines that a client or a full disk can provoke do not fill the log."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Reading a damaged log like consumers of all records finds every misleading byte."""
+"""Test that reading a damaged log like consumers of all records finds every misleading byte."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The simulator's own parts keep the promises of the parts that they replace."""
+"""Test that the simulator's parts keep the promises of the parts that they replace."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Whichever byte of a log is damaged, a reader gets the written batches, or an error."""
+"""Test that a reader of a log with any damaged byte gets the written batches, or an error."""
 
 from contextlib import suppress
 from pathlib import Path

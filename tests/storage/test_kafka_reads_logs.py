@@ -1,4 +1,4 @@
-"""Kafka's own dump tool reads our logs. With ONCELOG_KAFKA=1."""
+"""Test that Kafka's own dump tool reads our logs (with ONCELOG_KAFKA=1)."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Kafka's own dump tool reads the small files. With ONCELOG_KAFKA=1."""
+"""Test that Kafka's own dump tool reads the small files (with ONCELOG_KAFKA=1)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A log after a crash at any byte is a prefix of the written one, with all derived state."""
+"""Test that a log after a crash at any byte is a prefix of the written log and its state."""
 
 import errno
 import os

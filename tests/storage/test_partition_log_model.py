@@ -1,4 +1,4 @@
-"""A log equals a list after any operations, restarts and kills included."""
+"""Test that a log equals a list after any operations, restarts and kills included."""
 
 import shutil
 import tempfile

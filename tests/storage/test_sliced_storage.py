@@ -1,4 +1,4 @@
-"""Work that grows with a log's content is done in steps, while the log is in use."""
+"""Test that work that grows with a log's content is done in steps, while the log is in use."""
 
 import random
 from itertools import pairwise

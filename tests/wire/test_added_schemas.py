@@ -1,4 +1,4 @@
-"""The message classes that kio lacks equal Kafka's JSON (`added_schemas`)."""
+"""Test that the message classes that kio lacks equal Kafka's JSON (`added_schemas`)."""
 
 import ast
 from typing import Any

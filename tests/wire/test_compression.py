@@ -64,7 +64,7 @@ def test_lz4_frames_have_independent_blocks_as_java_requires() -> None:
     assert flags & 0x20  # independent blocks
 
 
-def test_snappy_is_written_in_java_framing_and_read_with_or_without() -> None:
+def test_snappy_is_written_in_java_framing_and_read_with_or_without_framing() -> None:
     data = os.urandom(1000) * 100
     written = compress(SNAPPY, data)
     assert written.startswith(b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1))

@@ -1,4 +1,4 @@
-"""Two requests are equal in any order of their partitions, and differ otherwise."""
+"""Test that two requests are equal in any order of their partitions, and differ otherwise."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A walk through records finds the same as a decoder, and refuses the same."""
+"""Test that a walk through records finds and refuses the same as a decoder."""
 
 import random
 from contextlib import suppress

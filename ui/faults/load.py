@@ -1,4 +1,4 @@
-"""A load that the page starts, of small transactions, one after the other, with I/O."""
+"""The load of small sequential transactions that the page starts."""
 
 import asyncio
 import contextlib

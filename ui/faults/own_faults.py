@@ -1,4 +1,4 @@
-"""Faults that the page injects in a cluster on this machine, each with its proof, with I/O.
+"""The faults that the page injects in a cluster on this machine, each with its proof.
 
 They are the faults of the command line (`oncelog kill`, `pause`, `partition`, `slow`, `heal`). The
 calls block until the effect is seen, so they run in a thread.

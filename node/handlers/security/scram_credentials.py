@@ -1,6 +1,6 @@
 """The APIs of users' SCRAM credentials (KIP-554).
 
-DescribeUserScramCredentials 0, AlterUserScramCredentials 0. With Kafka's checks and messages. A
+DescribeUserScramCredentials 0 and AlterUserScramCredentials 0, with Kafka's checks and messages. A
 broker never receives a password. The client sends the salted password, and the broker stores only
 the two keys of RFC 5802 that are derived from it.
 """

@@ -24,7 +24,7 @@ class Source(Protocol):
     def column(self, table: str, column: Column) -> Array:
         """Return a column of a table, with names as the recorder's own numbers.
 
-        Empty without one.
+        The column of a missing table is empty.
         """
         ...
 

@@ -31,7 +31,7 @@ def test_json_line_of_a_record_is_parsed_back_byte_for_byte(key, value, headers,
     assert back == (key, value, headers, 3, timestamp)
 
 
-def test_json_line_of_bytes_outside_utf8_has_base64_and_a_named_encoding():
+def test_json_line_of_bytes_outside_utf8_contains_base64_and_names_the_encoding():
     fields = fields_of(ConsumerRecord("t", 0, 1, 2, b"k", b"\xff", (("h", b"\xfe"), ("h", b"x"))))
     assert (fields["value"], fields["value_encoding"]) == ("/w==", "base64")
     assert "key_encoding" not in fields

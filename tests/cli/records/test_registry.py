@@ -1,4 +1,4 @@
-"""Avro, JSON Schema and Protobuf, decoded by the schemas of a real registry."""
+"""Test values in Avro, JSON Schema and Protobuf with the schemas of a real registry."""
 
 import gc
 import json

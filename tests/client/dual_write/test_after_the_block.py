@@ -1,4 +1,4 @@
-"""Calls after the end of their block join no other block, and delay none."""
+"""Test that calls after the end of their block join no other block, and delay none."""
 
 import asyncio
 from collections.abc import Callable

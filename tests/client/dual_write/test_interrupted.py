@@ -1,4 +1,4 @@
-"""A block that is interrupted at any point leaves no transaction open, and its writer continues."""
+"""Test that a block interrupted at any point leaves no transaction open, and continues."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A record or position that waits beyond the end of its block joins no later transaction."""
+"""Test that a record or position that waits beyond its block joins no later transaction."""
 
 import asyncio
 import threading

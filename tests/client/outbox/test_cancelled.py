@@ -1,4 +1,4 @@
-"""An outbox writer that is interrupted at any point leaves no transaction open."""
+"""Test that an outbox writer that is interrupted at any point leaves no transaction open."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A relay's start reads only the end of its topic, however long that is."""
+"""Test that a relay's start reads only the end of its topic, however long that is."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows of an outbox become records, each once, regardless of the commit order."""
+"""Test that rows of an outbox become records, each once, regardless of the commit order."""
 
 import asyncio
 from typing import Any

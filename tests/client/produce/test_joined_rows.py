@@ -1,4 +1,4 @@
-"""Arrow arrays are encoded to the same bytes and partitions as lists of the same fields."""
+"""Test that Arrow arrays are encoded to the same bytes and partitions as equal lists."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -130,7 +130,7 @@ def test_scram_client_authenticates_only_with_the_right_password(
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_scram_untrustworthy_first_server_message_is_refused(message, why):
+def test_scram_client_refuses_an_untrustworthy_first_server_message(message, why):
     scram = client()
     scram.start()
     with pytest.raises(SaslAuthenticationFailed, match=why):

@@ -1,4 +1,4 @@
-"""A list of transactions is described completely, even if coordinators move meanwhile."""
+"""Test that a list of transactions is described completely, even if coordinators move meanwhile."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Submitters are called when no group is in the middle of an action."""
+"""Test that submitters are called when no group is in the middle of an action."""
 
 import asyncio
 import gc

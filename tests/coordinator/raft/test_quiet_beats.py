@@ -1,4 +1,4 @@
-"""Heartbeats of a cluster without work take a short path, with the results of the long one."""
+"""Test that heartbeats of an idle cluster take a short path, with the same results."""
 
 import itertools
 from functools import partial

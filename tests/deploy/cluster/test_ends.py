@@ -1,4 +1,4 @@
-"""A cluster leaves nothing when its program is ended by a signal, and all clusters are found."""
+"""Test that a cluster leaves nothing when its program is ended, and all clusters are found."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""A cluster's directory is for its owner alone, and a directory of another user is refused."""
+"""Test that a cluster's directory is private, and another user's directory is refused."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Events are read back from node.log as written, in both formats, and other lines are not."""
+"""Test that events are read from node.log in both formats, and other lines are not."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""The probe sees a stall in its whole length, and does not take a killed node for a slow one."""
+"""Test that the probe measures a stall completely, and no killed node counts as slow."""
 
 import contextlib
 import json

@@ -109,7 +109,10 @@ class Program(Member):
 
 
 class FranzGo(Program):
-    """A member on franz-go with the newer protocol enabled. With a sink it copies."""
+    """A member on franz-go with the newer protocol enabled.
+
+    A member with a sink copies the records.
+    """
 
     program: Path  # compiled
 

@@ -1,4 +1,4 @@
-"""Our client on a real cluster behaves the same on ours and on Apache Kafka."""
+"""Test that our client behaves the same on our cluster and on Apache Kafka."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""`oncelog group` and `why --group` report consumer groups correctly, on ours and on Kafka."""
+"""Test that `oncelog group` and `why --group` report consumer groups correctly."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The active controller logs the changes of the metadata, with their reasons."""
+"""Test that the active controller logs the changes of the metadata, with their reasons."""
 
 import asyncio
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""A request that waits in a group is always answered, whatever exception is raised."""
+"""Test that a request that waits in a group is always answered, whatever exception is raised."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every served API can answer an error in each of its versions, in existing fields."""
+"""Test that every served API can answer an error in each of its versions, in existing fields."""
 
 from pathlib import Path
 from typing import Any

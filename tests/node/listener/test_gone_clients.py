@@ -1,4 +1,4 @@
-"""Requests that were read are executed when their client has closed, as in Kafka."""
+"""Test that requests are executed after their client has disconnected, as in Kafka."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Large answers are built in turn, and are charged to the memory budget before they are built."""
+"""Test that large answers are built in turn, and are first charged to the memory budget."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A connection's answers leave in the order of its requests, however the handlers finish."""
+"""Test that answers of a connection leave in the order of its requests."""
 
 import asyncio
 import random

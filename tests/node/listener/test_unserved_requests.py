@@ -1,4 +1,4 @@
-"""Clients with unserved requests are named once, within bounds, and printable."""
+"""Test that clients with unserved requests are named once, within bounds, and printable."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A leader without heartbeats or fetches accepts no writes that it could not commit."""
+"""Test that a leader without heartbeats or fetches accepts no writes that it could not commit."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A recently fenced broker is still listed in Metadata, without leaderships."""
+"""Test that a recently fenced broker is still listed in Metadata, without leaderships."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A Metadata request waits while a leader's death is being decided."""
+"""Test that a Metadata request waits until the controller has decided on a leader's death."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The Grafana board uses only metrics that brokers export."""
+"""Test that the Grafana board uses only metrics that brokers export."""
 
 import json
 import re

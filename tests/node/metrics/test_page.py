@@ -1,4 +1,4 @@
-"""The OpenMetrics text of a broker's figures is made in short steps."""
+"""Test that the OpenMetrics text of a broker's figures is made in short steps."""
 
 import pytest
 

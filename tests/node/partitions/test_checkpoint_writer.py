@@ -1,4 +1,4 @@
-"""The offsets of a checkpoint file while truncations of several partitions have it written."""
+"""Test a checkpoint file while truncations of several partitions request its write."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A follower with damaged files is in sync again only when they have been copied again."""
+"""Test that a follower with damaged files is in sync again only after a new copy."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The background compaction keeps no log alive between its passes, and survives a full disk."""
+"""Test that background compaction releases logs between passes, and survives a full disk."""
 
 import asyncio
 import errno

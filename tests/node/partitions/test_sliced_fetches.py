@@ -1,4 +1,4 @@
-"""A large answer of a leader is appended in slices. Meanwhile the replica's role may change."""
+"""Test that a large answer of a leader is appended in slices, during changes of the role."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Markers are tried until they are written, wherever the leaders go."""
+"""Test that markers are sent until they are written, even if the leaders move."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Requests of transactions V2 to a cluster of transaction.version 0."""
+"""Test requests of transactions V2 to a cluster of transaction.version 0."""
 
 from oncelog.coordinator.transactions.messages import VerifyTransaction
 from oncelog.wire.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""A defect at one transaction or partition does not delay the others."""
+"""Test that a defect at one transaction or partition does not delay others."""
 
 import asyncio
 from typing import Any

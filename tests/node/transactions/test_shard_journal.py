@@ -1,4 +1,4 @@
-"""A transaction shard is read from a node's disk as the node itself would replay it."""
+"""Test that a transaction shard is read from a node's disk as the node itself would replay it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A batch is written only if its plan in the checkpoint is known."""
+"""Test that a batch is written only if its plan in the checkpoint is known."""
 
 import hashlib
 import uuid

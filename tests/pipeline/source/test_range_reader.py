@@ -1,4 +1,4 @@
-"""A range of offsets is read to its end, or the missing offsets are reported."""
+"""Test that a range of offsets is read to its end, or the missing offsets are reported."""
 
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Recipes are read with care, and a verdict is bound to the files that it was about."""
+"""Test the checks of recipes, and that a verdict belongs to exactly the files of its run."""
 
 import json
 import shutil

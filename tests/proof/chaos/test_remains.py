@@ -1,4 +1,4 @@
-"""The newest record of each key is the same in a cleaned log and in an uncleaned one."""
+"""Test that a cleaned log and an uncleaned log have the same newest record of each key."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A real cluster of ours is surveyed and left unchanged."""
+"""Test that a real cluster of ours is surveyed and left unchanged."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A broker that closes, stays silent, or sends garbage is reported, within a bound."""
+"""Test that a broker that closes, stays silent, or sends garbage is reported, within a bound."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The trace reads librdkafka's log of its batches correctly."""
+"""Test that the trace reads librdkafka's log of its batches correctly."""
 
 import pytest
 

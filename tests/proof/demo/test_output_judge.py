@@ -1,4 +1,4 @@
-"""The judge of outputs finds every kind of planted violation, and nothing in a clean run."""
+"""Test that the judge of outputs finds every kind of planted violation, and no other."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The judge of the Spark job's sums finds every wrong one, and nothing in a right run."""
+"""Test that the judge of the Spark job's sums finds every planted error, and no other."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""docs/judge.md agrees with the code."""
+"""Test that docs/judge.md agrees with the code."""
 
 from oncelog.proof.judge.catalogue import ANOMALIES
 

@@ -1,4 +1,4 @@
-"""The brokers' session timeouts of group.protocol=consumer are used."""
+"""Test that the brokers' session timeouts of group.protocol=consumer are used."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The observer keeps no more than a run needs, whatever is sent."""
+"""Test that the observer keeps no more than a run needs, whatever is sent."""
 
 import pytest
 

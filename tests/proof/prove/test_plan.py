@@ -1,4 +1,4 @@
-"""The plan follows from the seed and from the observed protocol."""
+"""Test that the plan follows from the seed and from the observed protocol."""
 
 from dataclasses import replace
 from itertools import islice, pairwise

@@ -1,4 +1,4 @@
-"""The faults of a test undo only themselves, not the test's own actions."""
+"""Test that the faults of a test undo only themselves, not the test's own actions."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Snapshots are Kafka's bytes, and a broken one is refused."""
+"""Test that snapshots are Kafka's bytes, and a broken one is refused."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A transaction index rebuilt from the batches equals the one that was lost."""
+"""Test that a transaction index rebuilt from the batches equals the lost index."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A process gets an address or a file of a cluster, never a password."""
+"""Test that a process gets an address or a file of a cluster, never a password."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Commands, the page, metrics, dumps and the broker show no secret of a secured cluster."""
+"""Test that commands, pages, metrics, dumps and logs show no secret of a secured cluster."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Equal requests share one computation, and none gets an answer older than itself."""
+"""Test that equal requests share one computation, and none gets an answer older than itself."""
 
 import asyncio
 import itertools
@@ -222,7 +222,7 @@ async def test_shared_metadata_of_all_topics_omits_a_topic_deleted_meanwhile(
 async def test_shared_metadata_by_id_requested_after_a_change_shows_the_change(
     broker: FakeBroker,
 ) -> None:
-    """The request may join the computation of an earlier one that has not begun."""
+    """The request may join the waiting computation of an earlier request."""
     create(broker, "wide", MANY)
     ids = [name.ljust(16) for name in (b"wide", b"new")]
     question = {"topics": [{"name": None, "topic_id": each} for each in ids]}

@@ -1,4 +1,4 @@
-"""UnregisterBroker removes a broker that has stopped."""
+"""Test that UnregisterBroker removes a broker that has stopped."""
 
 import pytest
 

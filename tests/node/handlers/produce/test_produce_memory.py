@@ -1,4 +1,4 @@
-"""The bytes of a produce stay in memory only while the memory budget counts them."""
+"""Test that the bytes of a produce stay in memory only while the memory budget counts them."""
 
 import asyncio
 import gc

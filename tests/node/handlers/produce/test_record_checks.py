@@ -1,4 +1,4 @@
-"""A produced batch's header must match its records, as far as its topic requires."""
+"""Test that a produced batch's header must match its records, as far as its topic requires."""
 
 import dataclasses
 import struct

@@ -1,4 +1,4 @@
-"""A transaction opens in a partition only after its coordinator's confirmation (KIP-890)."""
+"""Test that a transaction opens in a partition only after confirmation (KIP-890)."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The judge of transfers finds every kind of planted violation, and nothing in a clean run."""
+"""Test that the judge of transfers finds every kind of planted violation, and no other."""
 
 import contextlib
 from collections.abc import Callable, Iterator

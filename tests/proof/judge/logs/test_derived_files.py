@@ -1,4 +1,4 @@
-"""A file beside a log is compared only with the remaining records."""
+"""Test that a file beside a log is compared only with the remaining records."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Right applications, in calm and under faults, give no finding."""
+"""Test that right applications, in calm and under faults, give no finding."""
 
 import random
 from collections.abc import Iterator

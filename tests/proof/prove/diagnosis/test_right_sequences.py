@@ -1,4 +1,4 @@
-"""Batches that are sent again, in order, give no finding."""
+"""Test that batches that are sent again, in order, give no finding."""
 
 from collections.abc import Iterator
 from dataclasses import replace

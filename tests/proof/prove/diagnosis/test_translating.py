@@ -1,4 +1,4 @@
-"""Frames of clients, in the versions that differ, become sightings."""
+"""Test that frames of clients, in the versions that differ, become sightings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Records that are not visible yet are not lost."""
+"""Test that records that are not visible yet are not lost."""
 
 import re
 import sqlite3

@@ -1,7 +1,7 @@
 """Rows of a table in place of a topic.
 
-It is right with a unique key (KEYED=1), wrong without. DATABASE is a file of sqlite, or a URL of
-PostgreSQL.
+The program is correct with a unique key (KEYED=1), and wrong without one. DATABASE is a file of
+sqlite, or a URL of PostgreSQL.
 """
 
 import os
