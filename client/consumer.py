@@ -203,7 +203,7 @@ class Consumer:
         return await self._poll(timeout_ms, lambda: self._taking.batches(limit, take, count))
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
-        """Wait until `take` returns something, at most until the deadline, and return that."""
+        """Wait until `take` returns something, at most until the deadline."""
         deadline_ms = now_ms() + timeout_ms
         while True:
             self._require_polls()

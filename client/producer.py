@@ -405,7 +405,8 @@ class Producer:
         """Flush, and return the token with which any process can `complete` the transaction.
 
         may_time_out: also allowed without two-phase commit. Then the cluster aborts the transaction
-        after transaction.timeout.ms, counted from its first record, and `complete` raises that.
+        after transaction.timeout.ms, counted from its first record, and `complete` raises an error
+        about the abort.
         """
         return await self._transactional.prepare(self._sender, may_time_out=may_time_out)
 

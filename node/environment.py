@@ -1,7 +1,7 @@
 """The environment of a broker on its machine, set at the composition root.
 
 The defaults are the real threads, links, clocks, random numbers, and process exit. The simulator
-replaces them. Docs/simulation.md lists its other replacements.
+replaces these. Its other replacements are in docs/simulation.md.
 """
 
 import os

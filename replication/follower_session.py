@@ -104,7 +104,7 @@ class FollowerSession:
 
         One poll always waits at the leader. News is sent immediately, unless the current request
         has max_wait_ms 0 and is answered immediately. When a request is sent in several parts, all
-        parts but the last are like that.
+        parts but the last are sent like this.
         """
         if self.retries:
             self._enter_retries(now_ms)

@@ -13,7 +13,7 @@ SERIES_MAX = 20_000  # the limit of one family; further series are counted and o
 
 
 class Family(NamedTuple):
-    """A metric family. Samples of a counter have the suffix `_total`, the family name has not.
+    """A metric family. Samples of a counter have the suffix `_total`, which the family name lacks.
 
     The last label of a summary is the quantile, or COUNT or SUM.
     """

@@ -77,9 +77,10 @@ class FlushJob:
 
 @contextmanager
 def noting_failed_flush(directory: Path) -> Generator[None, None, None]:
-    """Mark the directory if a sync fails, since the kernel may drop such pages and reports it once.
+    """Mark the directory if a sync fails, since the kernel may drop the unwritten pages.
 
-    Recovery then does not treat writes of the killed process as still present.
+    The kernel reports the failure only once. After the mark, recovery does not trust the writes of
+    a killed process.
     """
     try:
         yield

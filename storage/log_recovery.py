@@ -153,7 +153,7 @@ def load_log(
 def _begin_log(
     directory: Path, topic_id: bytes, config: LogConfig, log_start_offset: int, now_ms: int
 ) -> LoadedLog:
-    """Create a log without looking for files, because new partitions come by the thousand."""
+    """Create a log without a search for files, since thousands of partitions may be created."""
     PartitionMetadata(topic_id).write(directory, fsync=False)
     mark(directory)
     segments = SegmentList()

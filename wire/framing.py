@@ -213,7 +213,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 
 
 def frame_response(header: bytes, body: list[Buffer]) -> list[Buffer]:
-    """Put length and header before the parts of the body, without copying these."""
+    """Put length and header before the parts of the body, without copying the parts."""
     size = len(header)
     for piece in body:
         size += len(piece)

@@ -165,8 +165,8 @@ class OutboxRelay(ConnectionFlow):
     async def _raise_if_superseded(self, problem: KafkaError) -> None:
         """Raise RelaySuperseded if the database's generation shows that another relay has started.
 
-        Kafka's error does not show that. A timeout or an expired id fences, too, and a batch with
-        an old epoch is no fatal error. A new start would end the successor.
+        Kafka's error does not show the other relay. A timeout or an expired id fences, too, and a
+        batch with an old epoch is no fatal error. A new start would end the successor.
         """
         if await drive_async(self._run(table.read_generation(self.name))) > self._generation:
             raise RelaySuperseded(

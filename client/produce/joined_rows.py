@@ -122,7 +122,7 @@ class JoinedRows(SizedRows):
         self._edges = numpy.concatenate(([0], bound.cumsum())).tolist()
 
     def _measured(self, column: Any) -> tuple[Any, Any]:
-        """Return the column with empty values in place of nulls, and lengths with NULL there."""
+        """Return the column with empty values for nulls, and lengths that are NULL for nulls."""
         lengths = self._arrow.compute.binary_length(column)
         column = column.cast(self._arrow.binary())
         if column.null_count:

@@ -1,9 +1,9 @@
 """Finds the security protocol of a listener that closes connections without an answer.
 
-A broker that expects TLS or SASL does not report that. The broker closes the connection, as a dying
-broker does, and a client that retries would fail after a minute without a reason. Therefore a
-client sends one other request to a cluster that has never answered. Only a certain result is
-raised, as an error that is not retriable.
+A broker that expects TLS or SASL does not report its expectation. The broker closes the connection,
+as a dying broker does, and a client that retries would fail after a minute without a reason.
+Therefore a client sends one other request to a cluster that has never answered. Only a certain
+result is raised, as an error that is not retriable.
 """
 
 import asyncio

@@ -121,7 +121,7 @@ def check_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], ..
 def expiry_of(token: str) -> float | None:
     """Return the expiry of a JWT in wall-clock seconds, or None for other tokens or no expiry.
 
-    No signature is verified, because the brokers do that. The client only needs a new token in
+    No signature is verified, because the brokers verify it. The client only needs a new token in
     time.
     """
     return seconds_of(claims_of(token).get("exp"))

@@ -3,7 +3,7 @@
 A clock is never set. Stored timestamps (of records, offsets, transactions) are real times. When
 such a timestamp is compared with the present, the advances since then are added, so data from
 before an advance is older and later data is new. Therefore clients need not know of advances, and a
-node that was down during an advance works the same.
+node that was down during an advance works like the others.
 """
 
 from bisect import bisect_left

@@ -91,7 +91,10 @@ class RaftElection:
             self.deadline_ms = min(self.deadline_ms, now_ms + delay)
 
     def on_deadline(self, now_ms: float) -> None:
-        """Ask the voters for pre-votes, because no leader was heard. A leader never calls this."""
+        """Ask the voters for pre-votes, because no leader was heard.
+
+        A leader never calls this method.
+        """
         if not self._log.is_voter:
             self.deadline_ms = now_ms + self._settings.census_interval_ms
             self._take_census(now_ms)

@@ -125,7 +125,7 @@ class TransactionShard:
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
         """Replace the state by the snapshot's, in the last step.
 
-        No command may be applied before that. Raises UnreadableShard without any change.
+        No command may be applied before the last step. Raises UnreadableShard without any change.
         """
         new = TransactionShard()
         try:

@@ -152,7 +152,10 @@ def control_api(
     async def build(
         context: RequestContext, request: Request, values: Any, version: int
     ) -> list[Buffer]:
-        """Encode an answer. Its memory may have to wait, so a decision does not wait for that."""
+        """Encode an answer, which may wait for memory.
+
+        A decision does not wait for this memory.
+        """
         try:
             if isgenerator(values):
                 values = await context.broker.work.finish(name, cast("Steps[Response]", values))

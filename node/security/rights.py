@@ -43,9 +43,9 @@ class EachItem:
     """A right to an operation on the resource of each item of an array.
 
     resource: called with state, request and item. Returns the resource, or None if the item names
-    none. It may raise an error that refuses the item. unless: a right that replaces all of these.
-    refuse: the answer to refused items, if it differs from the row's on_error. refuses_all: one
-    refused item refuses the whole request.
+    none. It may raise an error that refuses the item. unless: a right that replaces all item
+    rights. refuse: the answer to refused items, if it differs from the row's on_error. refuses_all:
+    one refused item refuses the whole request.
     """
 
     operation: AclOperation
@@ -62,7 +62,7 @@ class OfAnswer:
     """A filter of an answer, called with access, state, request and values. It returns steps.
 
     needs: the rights to a complete answer, for documentation and tests. unless: a right that
-    replaces all of these.
+    replaces all rights of `needs`.
     """
 
     needs: tuple[tuple[AclOperation, ResourceType], ...]

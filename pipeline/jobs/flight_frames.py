@@ -52,7 +52,7 @@ def parse(records: DataFrame) -> DataFrame:
 def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> DataFrame:
     """Enrich parsed flights. Return one record (key, value, partition) for each.
 
-    An output has the partition of its input, so the order stays the same.
+    An output has the partition of its input, so the order is kept.
     """
     names = [F.lit(text) for pair in airlines.items() for text in pair]
     known = F.try_element_at(F.create_map(*names), F.col("carrier")) if names else F.lit(None)

@@ -59,10 +59,10 @@ class AimedFault:
 
     apis: the fault is injected at a request of one of these APIs, or without APIs whenever work is
     open. unless: the fault is not for an application that uses one of these APIs. needs: the fault
-    is only for an application that uses all of these. needs_brokers: the fault needs brokers of our
-    own cluster. seconds: its duration. side: the late message. refusal: the name of an error code.
-    Missing values are drawn. sure_tries: how often the fault is tried until a request matches, even
-    after the time for faults.
+    is only for an application that uses all of these features. needs_brokers: the fault needs
+    brokers of our own cluster. seconds: its duration. side: the late message. refusal: the name of
+    an error code. Missing values are drawn. sure_tries: how often the fault is tried until a
+    request matches, even after the time for faults.
     """
 
     act: Act

@@ -12,7 +12,7 @@ from ..programs import CLI, printed_by
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Yield an empty folder, and end the cluster that commands have left there."""
+    """Yield an empty folder, and later end the cluster that commands have left in the folder."""
     yield tmp_path
     if (tmp_path / ".oncelog").exists():
         printed_by([*CLI, "down", "--purge"], cwd=tmp_path)

@@ -50,7 +50,7 @@ class Server:
             self._cluster.wait_for_isr(name, 3)
 
     def kill_and_restart(self) -> None:
-        """Send SIGKILL to a broker and restart it, if the cluster can outlive that."""
+        """Send SIGKILL to a broker and restart it, if the cluster can survive the loss."""
         if self._cluster is not None:
             node = self._cluster.kill("random")
             time.sleep(1)

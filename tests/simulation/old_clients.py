@@ -216,7 +216,7 @@ class _OldClient:
     ) -> Any:
         """Return the coordinator's answer, repeating the request where that may help.
 
-        Raises KafkaError otherwise.
+        Raises KafkaError for other errors.
         """
         end_s = time.monotonic() + GIVEN_UP_S
         while True:

@@ -53,7 +53,7 @@ CPU = time.process_time
 
 
 def shape_of(seed: int) -> Shape:
-    """Return the shape of a seed's cluster. Some are short and busy, others long and quiet."""
+    """Return the shape of a seed's cluster, which is short and busy, or long and quiet."""
     rng = random.Random(f"shape of {seed}")
     nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3
     durable = rng.random() < 0.15

@@ -22,7 +22,10 @@ PRODUCERS = st.sampled_from([None, 1, 2])
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """A log with `batches` that must be present, and `history` with those deleted by retention."""
+    """A log with the expected `batches`.
+
+    `history` also has batches that retention has deleted.
+    """
 
     def __init__(self):
         super().__init__()

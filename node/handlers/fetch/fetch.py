@@ -225,7 +225,7 @@ async def _fetch_in_slices(
 
 @contextmanager
 def _given_up_with_client(context: RequestContext, asked: _Asked) -> Iterator[None]:
-    """Abandon the fetch if its client has disconnected or an exception was raised."""
+    """Abandon the fetch after a disconnect of its client, or after an exception."""
     try:
         yield
     except BaseException:

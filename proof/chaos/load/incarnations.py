@@ -154,6 +154,6 @@ async def _until(client: Incarnation, context: LoadContext) -> None:
 
 
 async def pause(mean_ms: float, rng: random.Random) -> None:
-    """Wait, this long on average and at most five times that."""
+    """Wait for this time on average, and at most five times as long."""
     if mean_ms > 0:
         await asyncio.sleep(min(rng.expovariate(1 / mean_ms), 5 * mean_ms) / 1000)

@@ -139,7 +139,7 @@ class CheckBackProcess(Supervisor):
         self._settings = settings
 
     def start_and_wait(self) -> None:
-        """Start the process, and return when it has reported that it checks."""
+        """Start the process, and return when it has reported the start of its checks."""
         log = self.log(self.name)
         said = log.read_bytes().count(READY) if log.exists() else 0
         self.start(self.name)

@@ -1,4 +1,4 @@
-"""The findings, with their meaning and their remedy. Docs/findings.md has a section for each.
+"""The findings, with their meaning and their remedy. Each has a section in docs/findings.md.
 
 A finding is "wrong" if the mistake alone breaks exactly once. A finding is "exposed" if the mistake
 breaks it only in rare cases of the cluster. Correct applications may have exposed findings, too.

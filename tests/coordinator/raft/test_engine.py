@@ -146,7 +146,7 @@ async def test_raft_group_of_three_moves_its_leader_when_one_node_stops(trio: Tr
 
 
 async def test_raft_submitter_that_is_cancelled_leaves_no_state(one: Trio) -> None:
-    """The command may be committed all the same."""
+    """The command may still be committed."""
     group = await one.leader()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):

@@ -30,7 +30,7 @@ def limit(_old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
 
 
 def record_of(state: TransactionState, *partitions: tuple[str, int]) -> TransactionRecord:
-    """Return a record at ME's epoch that is Empty, or Ongoing, or follows from that."""
+    """Return a record at ME's epoch that is Empty or Ongoing, or that follows these states."""
     ongoing = TransactionRecord(
         producer_id=PID, producer_epoch=EPOCH, timeout_ms=60_000, state=S.ONGOING,
         last_update_ms=10, start_ms=20, partitions=frozenset(partitions), version=3,

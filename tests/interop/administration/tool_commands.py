@@ -83,7 +83,7 @@ def _alter(entity: str, config: str) -> str:
 def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
     """Return the commands that change an entity.
 
-    The asked broker may not know the change yet, not even after another broker knows it.
+    The change reaches brokers at different times, so the asked broker may not have it yet.
     """
     keys = _KEY.findall(config)
     is_there, is_gone = re.escape(keys[0]), rf"\A(?!.*{re.escape(keys[0])})"

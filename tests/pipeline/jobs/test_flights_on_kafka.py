@@ -49,7 +49,7 @@ def kafka(mode: str, tmp_path: Path) -> Iterator[KafkaPeer]:
 
 
 class Job:
-    """The job as a process, which is restarted after a failure if its exit code asks for that."""
+    """The job as a process, which is restarted after a failure if its exit code permits it."""
 
     def __init__(self, bootstrap: str, mode: str, folder: Path) -> None:
         self.log, self.starts = folder / "job.log", 0

@@ -124,7 +124,10 @@ def test_heartbeats_without_partitions_are_never_delayed_by_a_fault() -> None:
 
 
 def test_fault_after_a_refusal_waits_until_its_instance_has_continued() -> None:
-    """An application skips a refused record a moment later. A paused leader would hide that."""
+    """An application skips a refused record a moment later.
+
+    A paused leader would hide the skipped record.
+    """
     looks: list[str] = []
 
     def has_gone_through(instance: str, since_s: float) -> bool:

@@ -599,7 +599,10 @@ def finish(cleaner, steps):
 
 @pytest.mark.parametrize("steps_before", [1, 2, 3])
 def test_cleaning_that_notes_producers_in_steps_keeps_their_newest_batches(compacted, steps_before):
-    """A producer writes again before the plan is made. Its sequence was lost in a copy."""
+    """A producer writes again before the plan is made.
+
+    Without the fix, a copy of the table lost the newest sequence number.
+    """
     for producer_id in range(600):
         compacted.put((b"k%d" % producer_id, b"1"), producer=(producer_id, 0, 0))
     compacted.roll()

@@ -116,7 +116,7 @@ def test_stalled_broker_fault_resumes_the_broker_at_its_end() -> None:
 
 
 def test_stalled_broker_fault_is_waited_for_without_a_slow_request() -> None:
-    """The next fault could end the only replica in sync otherwise."""
+    """Otherwise the next fault could end the only replica in sync."""
     cluster = PausableCluster()
     made = late(OfferingProxy(), cluster)
     made.stall(replace(FAULTS["stall@leader"], seconds=0.02), request_of("one"))
