@@ -333,7 +333,7 @@ async def visit(cluster: Cluster, views: Views, chrome: Browser) -> None:
     controller = await asyncio.to_thread(cluster.controller)
     await asyncio.to_thread(do, chrome, f"pause node {controller}", "is in state T")
     await views.all_agree({**everyone, controller: "paused"})
-    await asyncio.to_thread(do, chrome, "heal", "all links are whole")
+    await asyncio.to_thread(do, chrome, "heal", "all links work")
     await asyncio.to_thread(cluster.wait_for_isr, "orders")
 
     away = await asyncio.to_thread(cluster.leader, *KEY)
@@ -342,7 +342,7 @@ async def visit(cluster: Cluster, views: Views, chrome: Browser) -> None:
     majority = ",".join(f"{each.host}:{each.port}" for each in others)
     async with telling(majority) as told:  # the node that is away answers with leaders of before
         await Views(chrome, told).all_agree({**everyone, away: "fenced"})
-    await asyncio.to_thread(do, chrome, "heal", "all links are whole")
+    await asyncio.to_thread(do, chrome, "heal", "all links work")
     await asyncio.to_thread(cluster.wait_for_isr, "orders")
 
     slow = next(n for n in everyone if n not in (leader_id, controller))
@@ -350,7 +350,7 @@ async def visit(cluster: Cluster, views: Views, chrome: Browser) -> None:
     await views.all_agree(everyone)
     assert await asyncio.to_thread(barriers, chrome) == []
     assert await asyncio.to_thread(lambda: list(out_of_reach(chrome))) == []
-    await asyncio.to_thread(do, chrome, "heal", "all links are whole")
+    await asyncio.to_thread(do, chrome, "heal", "all links work")
 
     await views.records(cluster.bootstrap)
     await asyncio.to_thread(open_a_line, chrome)

@@ -86,7 +86,7 @@ async def test_fault_buttons_of_each_kind_show_evidence_of_the_fault(cluster: Cl
             "sends to the other nodes 200 ms" in (await done(visitor, kind="slow", target="1")).body
         )
         healed = await done(visitor, kind="heal")
-        assert "all links are whole" in healed.body
+        assert "all links work" in healed.body
         refused = await done(visitor, kind="start", target="1")
         assert refused.status == 409 and "Not done" in refused.body
 
