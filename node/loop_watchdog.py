@@ -157,7 +157,7 @@ class LoopWatchdog:
             self._schedstat = None
 
     def metrics(self) -> dict[str, Any]:
-        """The metrics of the loop for the admin socket, in milliseconds."""
+        """Return the metrics of the loop for the admin socket, in milliseconds."""
         longest = self.longest
         return {
             "stalls": self.stall_count,

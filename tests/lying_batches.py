@@ -52,7 +52,7 @@ def batch(
     base_timestamp: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """A batch around a body, with a right length and checksum."""
+    """Return a batch around a body, with a right length and checksum."""
     base = now_ms if base_timestamp is None else base_timestamp
     data = bytearray(HEADER_BYTES) + body
     write_header(

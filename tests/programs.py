@@ -12,7 +12,10 @@ CLI = [sys.executable, "-P", "-m", "oncelog.cli"]
 def run_to_end(
     command: Sequence[str | Path], timeout_s: float = 120, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """The caller judges the exit code and the output."""
+    """Run a program to its end.
+
+    The caller judges the exit code and the output.
+    """
     options |= {"capture_output": True, "text": True, "check": False}
     return subprocess.run(command, timeout=timeout_s, **options)
 

@@ -130,7 +130,7 @@ class MembershipRequests(CoordinatorRequests):
         return await self._committed(partitions, self._asking, refused)
 
     def _asking(self) -> tuple[str, int]:
-        """Return the identity for OffsetFetch, which is the member's as long as it is a member."""
+        """Return the identity for OffsetFetch, which is empty outside of the group."""
         membership = self._membership
         return membership.identity if membership.is_within else ("", -1)
 

@@ -119,7 +119,7 @@ class CensusAnswer(NamedTuple):
 
 
 class BrokenPromise(NamedTuple):
-    """Leader to follower: the follower acknowledged the log up to `match_index` this term."""
+    """The leader's message that a follower has acknowledged the log up to `match_index`."""
 
     term: int
     match_index: int

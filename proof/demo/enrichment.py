@@ -68,12 +68,12 @@ def added(flight: Flight, airlines: Mapping[str, str]) -> bytes:
 
 
 def enrich(partition: int, offset: int, transaction: str, value: bytes, more: bytes) -> bytes:
-    """The value of an enriched flight."""
+    """Return the value of an enriched flight."""
     return b"%d@%d\t%s\t%s\t%s" % (partition, offset, transaction.encode(), value, more)
 
 
 def take_apart(value: bytes) -> Enriched:
-    """The fields of an enriched flight. Raises ValueError."""
+    """Return the fields of an enriched flight. Raises ValueError."""
     place, transaction, flight, more = value.split(b"\t", 3)
     partition, _, offset = place.partition(b"@")
     return Enriched(int(partition), int(offset), transaction.decode(), flight, more)

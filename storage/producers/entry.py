@@ -124,7 +124,7 @@ class ProducerEntry:
         )
 
     def newest_offset(self) -> int:
-        """The highest known offset of this producer in the log."""
+        """Return the highest known offset of this producer in the log."""
         return max(self.last_data_offset, self.last_marker_offset)
 
     def to_snapshot(self) -> ProducerSnapshotEntry:

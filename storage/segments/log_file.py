@@ -40,7 +40,7 @@ class LogFile:
             os.close(self.fd)
 
     def size_on_disk(self) -> int:
-        """The length of the file in bytes."""
+        """Return the length of the file in bytes."""
         return os.fstat(self.fd).st_size
 
     def read(self, position: int, count: int) -> bytes:

@@ -59,7 +59,7 @@ NO_NAMES = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A node with a record, a group, a member and an open transaction of hostile names."""
+    """Yield a node with a record, a group, a member and an open transaction of hostile names."""
     with Cluster(
         1, data=tmp_path_factory.mktemp("cluster") / "data",
         config={"transaction.state.log.num.partitions": "1"},

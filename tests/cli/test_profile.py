@@ -17,7 +17,7 @@ CLUSTER: dict[str, Any] = {"cluster_id": "c", "peer_directory": "p", "profile": 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, and a profile file of this test alone."""
+    """Return an empty working directory, and a profile file of this test alone."""
     for name in ("ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ONCELOG_PROFILES", str(tmp_path / "home" / "profiles.json"))

@@ -26,7 +26,7 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 
 @contextmanager
 def open_transaction(cluster: Cluster, name: str, **settings: Any) -> Iterator[Any]:
-    """Three records in orders/0 and the group's offset there, and then nothing more."""
+    """Open a transaction of three records and the group's offset, for the time of the block."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     producer = Producer(

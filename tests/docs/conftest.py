@@ -20,6 +20,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster of three nodes in `.oncelog` of a folder."""
+    """Yield a cluster of three nodes in `.oncelog` of a folder."""
     with Cluster(3, data=tmp_path_factory.mktemp("reader") / ".oncelog") as cluster:
         yield cluster

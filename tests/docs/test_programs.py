@@ -88,7 +88,7 @@ setup.commit()
 
 
 def program(file: Path, cluster: Cluster, *pieces: Block) -> list[str]:
-    """A command that runs pieces of a page with the database of its first program."""
+    """Return a command that runs pieces of a page with the database of its first program."""
     bank = str(file.with_suffix(".db"))
     text = ACCOUNTS.format(bootstrap=cluster.bootstrap, file=bank)
     file.write_text(text + "\n".join(piece.text for piece in pieces), encoding="utf-8")

@@ -188,7 +188,7 @@ def floods(part: float, seconds: float, *, late_s: float = LATE_S) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when the brokers held."""
+    """Return 0 when the brokers have survived the floods."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.floods", description=__doc__)
     parser.add_argument("--seconds", metavar="S", type=float, default=15.0, help="of each flood")
     parser.add_argument("--part", metavar="P", type=float, default=1.0, help="of the numbers")

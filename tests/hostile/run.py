@@ -308,7 +308,7 @@ def attack(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when the cluster held."""
+    """Return 0 when the cluster has survived the frames."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.run", description=__doc__)
     parser.add_argument("--frames", metavar="N", type=int, default=20_000)
     parser.add_argument("--listeners", metavar="NAME,...", default=",".join((*PROTOCOLS, PEER)))

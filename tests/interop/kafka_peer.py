@@ -29,7 +29,7 @@ QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
 def is_enabled() -> bool:
-    """Whether the comparison with Apache Kafka is switched on."""
+    """Return whether the comparison with Apache Kafka is enabled."""
     return os.environ.get("ONCELOG_KAFKA") == "1"
 
 
@@ -214,7 +214,7 @@ class KafkaPeer:
         self._processes[number].send_signal(signal.SIGCONT)
 
     def more_listeners(self) -> dict[str, int]:
-        """Return names and ports of listeners beside the one of the bootstrap line."""
+        """Return names and ports of listeners in addition to the bootstrap line's listener."""
         return {}
 
     def _start(self, number: int) -> None:

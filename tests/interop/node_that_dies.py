@@ -40,7 +40,7 @@ def disarm(data: Path) -> None:
 
 
 def has_died(data: Path) -> bool:
-    """Whether a node has died at the point."""
+    """Return whether a node has died at the point."""
     return (data / DIED_AT).exists()
 
 

@@ -25,7 +25,7 @@ class Standalone(NamedTuple):
     logs: tuple[Path, ...]
 
     def worked(self) -> bool:
-        """Whether each worker was given an executor."""
+        """Return whether each worker was given an executor."""
         return all("Asked to launch executor" in log.read_text() for log in self.logs)
 
 

@@ -161,7 +161,10 @@ class NodeExecutor:
 
 
 class NodeWork:
-    """`SlicedWork` of one incarnation. Between two steps of a job others run, or a crash comes."""
+    """The sliced work of one incarnation.
+
+    Other jobs or a crash may come between two steps of a job.
+    """
 
     def __init__(self, world: World, loop: NodeLoop) -> None:
         self._world, self._loop = world, loop

@@ -132,7 +132,7 @@ class Workload:
 
 
 async def _roll_often(admin: Admin, rng: random.Random) -> None:
-    """For some seeds make segments of __consumer_offsets small, so that they are compacted."""
+    """Make segments of __consumer_offsets small for some seeds, so that they are compacted."""
     configs = {
         "internal.segment.bytes": rng.choice(["800", "4000", None]),
         "delete.retention.ms": rng.choice(["2000", None]),

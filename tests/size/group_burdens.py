@@ -91,7 +91,7 @@ class Offsets(Burden):
 def _each_at_its_coordinator(
     stage: Stage, groups: Iterable[str], work: Callable[[Connection, str], None]
 ) -> None:
-    """The groups of a coordinator one after the other, the coordinators at the same time."""
+    """Process the groups of a coordinator in sequence, and all coordinators at the same time."""
     left = list(groups)
     stage.cluster.coordinator("group", left[0])  # which makes the topic of the offsets
     deadline = time.monotonic() + COORDINATOR_TIMEOUT_S

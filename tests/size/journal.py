@@ -31,7 +31,7 @@ def journal(stage: Stage) -> None:
 
 
 def _has_rolled(stage: Stage, since_s: float) -> bool:
-    """Whether every shard on every node has a new snapshot."""
+    """Return whether every shard on every node has a new snapshot."""
     new = [file for file in _snapshots(stage) if file.stat().st_mtime > since_s]
     return len(new) == SHARDS * len(stage.cluster.node_ids)
 

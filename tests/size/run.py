@@ -56,7 +56,7 @@ def play(name: str, cluster: Cluster, *, is_short: bool) -> Outcome:
 
 
 def row(outcome: Outcome) -> dict[str, object]:
-    """A line of the table."""
+    """Return a line of the table."""
     found: dict[str, object] = {
         "case": outcome.case,
         "done": "; ".join(

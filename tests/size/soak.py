@@ -113,7 +113,7 @@ class Soak:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every step holds."""
+    """Return 0 when every step has succeeded."""
     known = [*BURDENS, *FIGURES]
     parser = argparse.ArgumentParser(prog="python -m tests.size.soak", description=__doc__)
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(known)}")

@@ -68,7 +68,7 @@ class Stage:
 
     @contextmanager
     def watched(self, done: str, *, settle_s: float = 0.0) -> Iterator[ClusterWatch]:
-        """The probe runs from here to a moment after the end of the block, or settle_s after it."""
+        """Run the probe until a moment after the end of the block, or for settle_s after it."""
         self.outcome.done = done
         with ClusterWatch(self.cluster) as self.watch:
             began = time.monotonic()
@@ -84,7 +84,7 @@ class Stage:
         self.outcome.notes.append(words)
 
     def require(self, holds: bool, words: str) -> None:
-        """A limit of the case itself."""
+        """Check a limit of the case itself."""
         if not holds:
             self.outcome.problems.append(words)
 
@@ -147,7 +147,7 @@ class Stage:
         return entry.host, entry.port
 
     def leaders(self, topic: str) -> dict[int, list[int]]:
-        """The partitions that each node leads."""
+        """Return the partitions that each node leads."""
         found: dict[int, list[int]] = {}
         for p in self.cluster.ask(lambda admin: admin.describe_topics([topic])):
             found.setdefault(p.leader, []).append(p.partition)
@@ -205,7 +205,7 @@ class Stage:
 
 
 def produce_body(topic: str, partition: int, batch: bytes, *, acks: int = -1) -> bytes:
-    """A Produce request, version 9."""
+    """Return a Produce request of version 9."""
     wanted = ProduceTopic(topic, None, [ProducePartition(partition, batch)])
     return b"".join(produce.encode_request(ProduceRequest(None, acks, 60_000, [wanted]), 9))
 

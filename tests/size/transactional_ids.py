@@ -25,7 +25,7 @@ RETRIABLE = {14, 15, 16, 51}  # loading, not available, not coordinator, concurr
 
 
 def ids_of_shards(shards: int, per_shard: int, prefix: str) -> list[list[str]]:
-    """The same number of names for each shard of the coordinator."""
+    """Return the same number of names for each shard of the coordinator."""
     found: list[list[str]] = [[] for _ in range(shards)]
     number = 0
     while any(len(names) < per_shard for names in found):

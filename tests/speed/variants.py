@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def table(found: dict[str, Figures]) -> list[dict[str, object]]:
-    """A line for each row, with three figures of each number."""
+    """Return a line for each row, with three figures of each number."""
     return [
         {"row": row, **{key: _three_figures(value) for key, value in figures.items()}}
         for row, figures in found.items()

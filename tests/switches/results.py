@@ -36,7 +36,7 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Caught with each seed by a right name, and nothing was found without the bug."""
+        """Return whether each seed found the bug by a right name, and nothing without the bug."""
         return self.seeds_caught == self.seeds and self.clean
 
 
@@ -87,7 +87,7 @@ def _by_chance(switch: Switch, played: "Played") -> str:
 
 
 def _played(switch: Switch, is_on: bool, on_processes: bool, seed: int) -> "Played":
-    """On processes again, where a busy machine spoilt a play."""
+    """Play again on processes if a busy machine spoiled a play."""
     from .play import play  # imports a whole simulation
 
     plays = PLAYS_MAX if on_processes else 1

@@ -360,7 +360,7 @@ def client_page() -> str:
 
 
 def names(states: Iterable[ProducerState]) -> str:
-    """In the order of the states."""
+    """Return names in the order of the states."""
     found = [f"`{s.name}`" for s in ProducerState if s in set(states)]
     return ", ".join(found)
 

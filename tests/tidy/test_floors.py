@@ -69,7 +69,7 @@ SHELLS = {
 
 @cache
 def imports(file: Path) -> tuple[set[str], set[str]]:
-    """The sibling folders, and the outside modules, that a file imports."""
+    """Return the sibling folders, and the outside modules, that a file imports."""
     depth = len(file.relative_to(ROOT).parts)  # two dots of node/broker.py reach the root
     siblings, outside = set[str](), set[str]()
     for node in ast.walk(parsed(file)):

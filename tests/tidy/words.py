@@ -65,7 +65,7 @@ def read(folder: Folder, place: str, tree: ast.Module) -> None:
 
 
 def folder_of(path: Path) -> str:
-    """The top folder, of tests with the folder below."""
+    """Return the top folder of a file, for tests with the folder below."""
     parts = path.parent.parts
     return "/".join(parts[:2] if parts[:1] == ("tests",) else parts[:1]) or "."
 

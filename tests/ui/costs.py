@@ -222,7 +222,7 @@ async def loop(bounds: Bounds, rounds: int, seconds: float) -> None:
 
 
 def watched(cluster: Cluster, seconds: float) -> float:
-    """The latest answer to a probe that asks each node every 5 ms, less waits for a processor."""
+    """Return the latest answer to a probe of each node every 5 ms, less waits for a processor."""
     stage = Stage("loop", cluster, is_short=True)
     with stage.watched("scrapes"):
         time.sleep(seconds)

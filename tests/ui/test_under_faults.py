@@ -289,7 +289,7 @@ def do(chrome: Browser, fault: str, proof: str) -> str:
 
 
 def open_a_line(chrome: Browser) -> None:
-    """A line of a log that was opened by a key stays open, and has the focus, in a live view."""
+    """Check that a log line opened by a key stays open and focused in a live view."""
     chrome.go("/timeline")
     script = "const e = document.querySelector('summary'); e?.focus(); return e !== null"
     chrome.wait(lambda: chrome.driver.execute_script(script))

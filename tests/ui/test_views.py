@@ -21,7 +21,7 @@ HOSTILE = "<script>alert('x')</script>\"&\x07"
 
 
 async def filled(opened: OpenSite) -> None:
-    """Two records that everybody may read in orders/0."""
+    """Write two records that everybody may read to orders/0."""
     await opened.admin.create_topic("orders", partitions=2)
     producer = await opened.open_transaction("first", "orders", 2)
     await producer.commit_transaction()

@@ -120,7 +120,7 @@ def _default(field: dict[str, Any], metadata: dict[str, Any], annotation: str) -
 
 
 def _holds(versions: str, version: int) -> bool:
-    """Whether "3+", "0-2", "1" or "none" has a version."""
+    """Return whether "3+", "0-2", "1" or "none" includes a version."""
     if versions == "none":
         return False
     first, dash, last = versions.partition("-")

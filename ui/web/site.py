@@ -59,7 +59,7 @@ class Site:
         return [part for part in PARTS if part not in told]
 
     def end(self) -> None:
-        """Let streams end."""
+        """End the event streams."""
         self.closing.set()
         self.observer.tell()
 

@@ -244,7 +244,7 @@ async def _wait_in_slices(
     deadline_ms: int,
     repeated: "repeated_fetch.RepeatedFetch | None" = None,
 ) -> list[Buffer]:
-    """Wait for a fetch of many partitions, each read of which takes several turns of the loop.
+    """Wait for a fetch of many partitions, where each read takes several turns of the loop.
 
     look: the first read, which found too few bytes.
     """

@@ -89,7 +89,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """Also pause reading, since received bytes may need an answer of TLS itself."""
+        """Pause writing and reading, since received bytes may need an answer of TLS itself."""
         self._is_transport_full = True
         self._steer()
 

@@ -56,7 +56,7 @@ class LoadSettings:
         return cls(**{**values, "consumer_groups": groups})
 
     def protocol_of(self, group: str) -> str:
-        """The `group.protocol` of a group's members."""
+        """Return the `group.protocol` of a group's members."""
         return "consumer" if group in self.consumer_groups else "classic"
 
     @property

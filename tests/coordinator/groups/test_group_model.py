@@ -201,7 +201,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self):
-        """Each waiting request belongs to a member, each member to a deadline."""
+        """Check that each waiting request belongs to a member, and each member to a deadline."""
         deadlines = self.groups.table.deadlines
         group = self.group
         waiting_joins = {id(t) for t in self.joins if t.is_waiting}
@@ -227,7 +227,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert ("sync", GROUP, "") in deadlines or is_being_stored
 
     def teardown(self):
-        """With silent clients the group is empty in the end, and all requests are answered."""
+        """Check that with silent clients the group becomes empty, and all requests are answered."""
         for _ in range(20):
             while self.groups.waiting_stores:
                 self.groups.settle_store()

@@ -64,7 +64,7 @@ def stage(inner) -> Iterator[Stage]:
 
 
 def hold_markers(inner: InnerBroker) -> None:
-    """The leader of HELD never has enough replicas for a marker."""
+    """Let the leader of HELD never have enough replicas for a marker."""
     writer: Any = inner.broker.services.markers
     append = writer._append
 

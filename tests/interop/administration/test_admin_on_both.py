@@ -35,7 +35,7 @@ def calls(bootstrap: str) -> dict[str, Call]:
 
 
 def is_alike(theirs: Call, ours: Call) -> bool:
-    """Whether the outcome is the same, and the message begins with Kafka's."""
+    """Return whether the outcome is the same, and the message begins with Kafka's."""
     said, by_kafka = (_OF_A_CLUSTER.sub("ID", each.message) for each in (ours, theirs))
     return theirs.outcome == ours.outcome and said.startswith(by_kafka)
 

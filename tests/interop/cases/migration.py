@@ -208,7 +208,7 @@ def mixed_instances(peer: RawPeer, version: int) -> Scenario:
 
 
 def later_targets(peer: RawPeer, version: int) -> Scenario:
-    """A classic member hears of a rebalance by the epoch of the target, not by the group's."""
+    """Let a classic member learn of a rebalance by the target's epoch, not the group's epoch."""
     with MixedMembers(peer, f"mixed-targets-{version}", version) as group:
         group.alone("c1")
         for label in ("n1", "n2"):

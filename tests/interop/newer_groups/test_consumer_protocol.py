@@ -226,7 +226,7 @@ def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_converte
         members.pop(label).stop()
 
     def is_shared(kind: str, owners: Owners, *, by_range: bool) -> None:
-        """The group settles with these owners, and all that is written is read."""
+        """Check that the group settles with these owners, and that all records are read."""
         share(*members.values())
         given = {label: sorted(member.assigned) for label, member in members.items()}
         found = (given, owners) if by_range else (_sizes(given), _sizes(owners))

@@ -39,7 +39,7 @@ class Blow:
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def during(self, call: Awaitable[None]) -> None:
-        """Await the call with the kill at its begin, then restart the node."""
+        """Await the call, kill the node at the begin of the call, and restart the node."""
         node = await self.aside(lambda: self.cluster.resolve(self.target))
         assert isinstance(node, int)
         killing = asyncio.ensure_future(self.aside(lambda: self.cluster.kill(node)))

@@ -64,7 +64,7 @@ class Rights:
         self._alice.close()
 
     def are_refused(self, name: str, asked: Asked, rights: list[str]) -> bool:
-        """Whether Kafka's answer reports a missing right."""
+        """Return whether Kafka's answer reports a missing right."""
         self.allow(rights)
         api = TABLE[name]
         version = api.max_version if asked.version is None else asked.version

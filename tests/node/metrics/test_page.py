@@ -14,7 +14,7 @@ SERIES = 1_000
 
 
 def many() -> Figures:
-    """A gauge, a counter and a summary with many series each."""
+    """Return a gauge, a counter and a summary with many series each."""
     figures = Figures()
     for number in range(SERIES):
         figures.add("oncelog_raft_term", number, number)

@@ -80,7 +80,7 @@ class Job:
         return code != 0
 
     def has_begun(self) -> bool:
-        """Whether both queries have started a second batch."""
+        """Return whether both queries have started a second batch."""
         return all((self.checkpoint / name / "offsets/1").exists() for name in ("enriched", "sums"))
 
     def close(self) -> None:

@@ -415,7 +415,7 @@ def _(e: Edit) -> None:
 
 @mutation("fenced-commit")
 def _(e: Edit) -> None:
-    """A commit was accepted after another member had taken the partition."""
+    """Accept a commit after another member has taken the partition."""
     rows, commits = e["tenures"], e["group_commits"]
     places = []
     for i in np.flatnonzero(commits["group"] == e.name("shared")):

@@ -184,7 +184,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert 0 not in client.epochs
 
     def teardown(self) -> None:
-        """Without failures all partitions have one owner in the end, and nothing is written."""
+        """Check that without failures all partitions get one owner, and nothing more is written."""
         self.log.holds = False
         self.log.commit()
         alive = [client for client in self.clients if not client.is_gone]

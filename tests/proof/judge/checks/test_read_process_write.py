@@ -6,7 +6,10 @@ from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
 
 
 class Job:
-    """Six inputs, each at its own offset. A transaction commits the range [low, high) of some."""
+    """Six inputs, each at its own offset.
+
+    A transaction commits a range [low, high) of the inputs.
+    """
 
     def __init__(self, *, inputs: int = 6, start: int = 0) -> None:
         self.story = SmallHistory()
