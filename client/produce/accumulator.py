@@ -254,7 +254,7 @@ class Accumulator:
         return gone
 
     def renumber(self, where: TopicPartition, first: ProducerBatch) -> None:
-        """Take the sequence numbers from waiting batches, beginning with a refused one."""
+        """Take the sequence numbers from waiting batches, beginning with a refused batch."""
         for batch in self._queues[where].waiting:
             if batch.place >= first.place:
                 batch.base_sequence, batch.is_doubtful = -1, False

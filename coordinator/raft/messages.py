@@ -119,7 +119,7 @@ class CensusAnswer(NamedTuple):
 
 
 class BrokenPromise(NamedTuple):
-    """The leader's message that a follower has acknowledged the log up to `match_index`."""
+    """The leader's message to a follower about its acknowledged log up to `match_index`."""
 
     term: int
     match_index: int

@@ -1,4 +1,4 @@
-"""The context of a request: the state of its connection."""
+"""The context of a request, which is the state of its connection."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

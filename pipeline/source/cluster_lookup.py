@@ -70,7 +70,7 @@ class ClusterLookup:
         return self._admin.run(ask)
 
     async def _reach(self, admin: Admin) -> None:
-        """Raise OptionError when no broker answers, soon and before the traces of Spark."""
+        """Raise OptionError quickly if no broker answers, before Spark prints its traces."""
         why: Exception = TimeoutError(f"no broker answers for {REACH_S:.0f} s")
         try:
             async with asyncio.timeout(REACH_S):

@@ -83,7 +83,7 @@ def plain_words(words: str) -> str:
 
 
 def play(names: tuple[str, ...], folder: Path) -> Said:
-    """Return each client's messages as {client: {case: {side: text}}}, with those of "broker"."""
+    """Return the messages of each client and of "broker" as {client: {case: {side: text}}}."""
     said: Said = {name: {} for name in names}
     with peers(folder / "brokers") as both:
         for name in names:

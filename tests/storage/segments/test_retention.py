@@ -481,7 +481,10 @@ def test_flush_that_fails_marks_the_log_as_failed(logs, monkeypatch, log):
 
 
 def test_append_beyond_the_file_size_limit_fails_the_log_and_leaves_no_bytes(logs, batch, log):
-    """The kernel itself refuses. A file size limit lets part of the write through."""
+    """The kernel refuses the write.
+
+    A file size limit lets a part of the write through.
+    """
     logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
     size = log.segments.size_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
