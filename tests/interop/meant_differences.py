@@ -51,14 +51,6 @@ MEANT: tuple[Meant, ...] = (
         kafka="NONE",
         ours="INVALID_CONFIG",
     ),
-    Meant(
-        "*",
-        "*throttled",
-        "*error_code",
-        "replication is not throttled, so it says so",
-        kafka="NONE",
-        ours="INVALID_CONFIG",
-    ),
     Meant("DescribeConfigs", "kind 8", "*configs[*", "Java's loggers are others than Python's"),
     Meant(
         "DescribeConfigs",
