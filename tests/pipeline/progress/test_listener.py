@@ -85,8 +85,8 @@ def test_query_listener_reports_lines_figures_and_lag(
         "40", "30", "20 offsets behind in 2 partitions, 10 of them in watched/0"
     )  # fmt: skip
     assert re.fullmatch(shape, second).groups() == ("20", "10", "0 offsets behind")  # type: ignore[union-attr]
-    assert end == "query bills: ended"
-    assert failure.startswith("query broken: failed: ") and "no such bill" in failure
+    assert end == "query bills has ended"
+    assert failure.startswith("query broken has failed: ") and "no such bill" in failure
     assert [(each.numInputRows, lag_of(each).most) for each in recent] == [(40, 10), (20, 0)]  # type: ignore[union-attr]
     text = file.read_text()
     for name, value in {
