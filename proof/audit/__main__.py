@@ -55,7 +55,7 @@ UNREADABLE = (  # ValueError: a wrong option; OSError: files, and missing answer
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m oncelog.proof.audit", description=(__doc__ or "").partition(":")[2]
+        prog="python -m oncelog.proof.audit", description=(__doc__ or "").partition("\n\n")[0]
     )
     add = parser.add_argument
     add_login_options(parser, is_required=False)
