@@ -128,7 +128,8 @@ def up(
     profile: Annotated[
         Literal["local", "kafka"],
         Parameter(
-            help="Use the defaults for one machine (local, with fast fail-over), or Kafka's own."
+            help="Use settings for one machine with a fast fail-over (local), or the defaults of "
+            "docs/configuration.md, most of which are Kafka's (kafka)."
         ),
     ] = "local",
     format: Format = "table",

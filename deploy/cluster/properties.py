@@ -1,8 +1,8 @@
 """server.properties, the settings that `up` writes for a node, in Kafka's format and names.
 
 There are two profiles. `local` is for watching a cluster, with fail-over in a second, and few
-internal partitions. `kafka` uses Kafka's own default for every key. Settings of --config override
-both.
+internal partitions. `kafka` keeps the defaults of docs/configuration.md, most of which are Kafka's.
+Settings of --config override both.
 """
 
 from collections.abc import Mapping

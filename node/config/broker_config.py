@@ -243,18 +243,3 @@ BROKER_KEYS: Mapping[str, BrokerKey] = {
     **TUNING_KEYS,
     **KNOWN_KEYS,
 }
-
-
-def kafka_profile() -> dict[str, str]:
-    """Return Apache Kafka's defaults of the keys that have another default here.
-
-    Defaults of Kafka that this broker does not accept are left out, such as unlimited memory for
-    requests.
-    """
-    return {
-        name: key.kafka_default
-        for name, key in BROKER_KEYS.items()
-        if key.kafka_default is not None
-        and key.not_served is None
-        and key.check(key.parse_unchecked(key.kafka_default)) is None
-    }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.node.config.broker_config import BROKER_KEYS, BrokerConfig, kafka_profile
+from oncelog.node.config.broker_config import BROKER_KEYS, BrokerConfig
 from oncelog.node.config.keys import parse_properties
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.topic_configs import TOPIC_CONFIGS
@@ -244,7 +244,13 @@ def test_properties_file_escaped_separator_belongs_to_the_key() -> None:
 
 
 def test_broker_config_accepts_default_values_of_kafka() -> None:
-    profile = kafka_profile()
+    profile = {
+        name: key.kafka_default
+        for name, key in BROKER_KEYS.items()
+        if key.kafka_default is not None
+        and key.not_served is None
+        and key.check(key.parse_unchecked(key.kafka_default)) is None
+    }
     assert profile["broker.session.timeout.ms"] == "9000"
     assert profile["min.insync.replicas"] == "1"
     assert "queued.max.request.bytes" not in profile  # Kafka's -1 is "no bound"
