@@ -207,7 +207,7 @@ def test_produce_options_apply_to_all_records(cluster, consumed, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--json", "--whole"), 2, "three ways"),
+        (("--json", "--whole"), 2, "cannot be combined"),
         (("nosuch.txt",), 2, "nosuch.txt is not a file"),
         (("--timestamp", "soon"), 2, "neither milliseconds"),
         (("-H", "a"), 2, "key=value"),

@@ -106,7 +106,7 @@ async def test_metrics_and_events_commands_exit_cleanly_at_each_signal(
         assert events.stderr is not None
         line = (await metrics.stdout.readline()).decode()
         assert line.startswith("http://127.0.0.1:")
-        assert b"looks every 2 s" in await events.stderr.readline()
+        assert b"checks every 2 s" in await events.stderr.readline()
         for process in (metrics, events):
             process.send_signal(number)
             _, err = await process.communicate()

@@ -228,7 +228,7 @@ def test_port_reserved_for_root_is_refused_with_that_reason(monkeypatch):
 
 @pytest.mark.parametrize(
     ("number", "advice"),
-    [(errno.EROFS, "can be written"), (errno.EACCES, "as its owner"), (errno.ENOSPC, "Make room")],
+    [(errno.EROFS, "writable place"), (errno.EACCES, "as its owner"), (errno.ENOSPC, "Make room")],
 )
 def test_up_command_with_an_unwritable_directory_reports_it_in_one_sentence(
     tmp_path, monkeypatch, capsys, number, advice

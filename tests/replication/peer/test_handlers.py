@@ -37,8 +37,8 @@ async def test_peer_messages_that_are_malformed_are_logged_ten_times_without_a_t
     assert len(caplog.records) == 2 * LINES_PER_PERIOD
     lines = {record.getMessage() for record in caplog.records}
     assert {line.partition(": Malformed")[0] for line in lines} == {
-        "node 1: a request of kind 7 from broker 3",
-        "node 1: a message of kind 7 from broker 3",
+        "node 1: a request of kind 7 from broker 3 failed",
+        "node 1: a message of kind 7 from broker 3 failed",
     }
     assert not any(record.exc_info for record in caplog.records)
 

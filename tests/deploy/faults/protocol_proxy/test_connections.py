@@ -105,7 +105,7 @@ async def test_proxy_expects_no_answer_to_a_produce_with_acks_zero(bench: Bench)
 @pytest.mark.parametrize(
     ("bytes_", "words"),
     [
-        (b"\x16\x03\x01\x02\x00\x01\x00", "speaks TLS"),
+        (b"\x16\x03\x01\x02\x00\x01\x00", "the client uses TLS"),
         (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes is not accepted"),
         (b"\0\0\0\0", "a frame of 0 bytes"),
         (sent(b"\0\x1a"), "the request header is cut short"),

@@ -45,6 +45,7 @@ class RawClient:
         while True:
             try:
                 self.tls.do_handshake()
+                self.writer.write(self._outgoing.read())
                 return
             except ssl.SSLWantReadError:
                 self.writer.write(self._outgoing.read())
@@ -68,9 +69,16 @@ async def serving(certificates: Certificates) -> AsyncIterator[tuple[Bench, RawC
         port = bench.server.ports["SSL"]
         streams = await asyncio.open_connection("127.0.0.1", port)
         client = RawClient(*streams, certificates.client())
-        await client.shake_hands()
-        yield bench, client
-        client.writer.transport.abort()
+        try:
+            await client.shake_hands()
+            await until(lambda: bench.server.connection_count == 1)
+            (connection,) = bench.server._connections
+            channel = cast(TlsTransport, connection._transport)._channel
+            # A request that comes with the end of the handshake may have to wait for a later turn.
+            await until(lambda: channel.is_established)
+            yield bench, client
+        finally:
+            client.writer.transport.abort()
 
 
 async def test_tls_answer_to_a_client_that_violated_the_protocol_raises_no_error(
