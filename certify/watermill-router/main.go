@@ -27,9 +27,12 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
+	publisherConfig := kafka.DefaultSaramaSyncPublisherConfig()
+	publisherConfig.Producer.RequiredAcks = sarama.WaitForAll
 	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{
-		Brokers:   brokers,
-		Marshaler: kafka.DefaultMarshaler{},
+		Brokers:               brokers,
+		Marshaler:             kafka.DefaultMarshaler{},
+		OverwriteSaramaConfig: publisherConfig,
 	}, logger)
 	if err != nil {
 		panic(err)
