@@ -102,7 +102,7 @@ def prove(
     ] = False,
     alone: Annotated[
         bool,
-        Parameter(help="Start no instance beside --instances: a single process.", negative=()),
+        Parameter(help="Start no second instance; needs --instances 1.", negative=()),
     ] = False,
     no_aborts: Annotated[
         bool, Parameter(help="Add no aborted transactions to the input topics.", negative=())

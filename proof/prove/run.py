@@ -367,7 +367,7 @@ class Run:
                 yield struck
                 if not struck.is_made and fault.sure_tries > 1:
                     groups.append([replace(fault, sure_tries=fault.sure_tries - 1)])
-                worked_s = max(observed.worked_at_s, striker.late.until_s)
+                worked_s = max(observed.worked_at_s, striker.late.until_s, striker.woken_s)
                 if time.monotonic() - worked_s > self._timeouts.still_s:
                     self._say("there was no progress, so all instances are restarted")
                     self._restarts += 1

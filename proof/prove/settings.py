@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...deploy.cluster.failure import Failure
-from .plan import named
+from .plan import Act, named
 from .relation import matcher
 
 INPUTS_MAX = 500_000
@@ -44,7 +44,7 @@ class ProveSettings:
     sink: str | None = None
     faults: str | None = None
     as_is: bool = False
-    alone: bool = False  # no fault starts one more instance: the system is a single process
+    alone: bool = False  # the system is a single process, and no fault starts a second one
     aborts: bool = True  # beside the inputs, some in transactions that are aborted
     start_timeout_s: float = 40.0
     drain_timeout_s: float = DEFAULT_DRAIN_S
@@ -94,8 +94,18 @@ class ProveSettings:
                 f"{INPUTS_MAX} inputs. Lower one of them.",
                 exit_code=2,
             )
+        if self.alone and self.instances != 1:
+            raise Failure(
+                "--alone is for a system that is a single process. Give --instances 1 with it.",
+                exit_code=2,
+            )
         if self.faults is not None:
-            needs_brokers = any(fault.needs_brokers for fault in named(self.faults))
+            faults = named(self.faults)
+            needs_brokers = any(fault.needs_brokers for fault in faults)
+            if self.alone and any(fault.act is Act.ADD for fault in faults):
+                raise Failure(
+                    "The fault add starts a second instance, which --alone forbids.", exit_code=2
+                )
             if self.bootstrap is not None and needs_brokers:
                 raise Failure("prove does not kill the brokers of --bootstrap.", exit_code=2)
 

@@ -84,6 +84,7 @@ class Striker:
         self._killed_s = float("-inf")  # when an instance was, the last time
         self._zombie: str | None = None  # a woken instance with another one in its place
         self.restarted: list[str] = []  # silent ones
+        self.woken_s = float("-inf")  # when a system without a second instance was, the last time
         self._brokers = BrokerStrikes(cluster)
         self.late = LateStrikes(
             proxy,
@@ -302,23 +303,31 @@ class Striker:
         return None, self._paused(request.instance, where, least_s)
 
     def _paused(self, name: str, where: str, least_s: float = 0.0) -> str:
-        """Pause an instance until the others have its work, then resume it with its request."""
+        """Pause an instance until the others have its work, then resume it with its request.
+
+        A single process is paused for its session, because nothing can take its work.
+        """
         self._application.pause(name)
         at_s = time.monotonic()
         had = self._observed.had(name, at_s)
         has_begun = self._observed.is_in_transaction(name)
-        if len(self._application.instances) == 1:  # its supervisor would think that it is gone
+        is_single = self._instances_max == 1
+        if is_single:
+            least_s = max(least_s, self._timeouts.session_s + SETTLE_S)
+        elif len(self._application.instances) == 1:  # its supervisor would think that it is gone
             self._application.add(self._application.known_as(name))
             self._application.replaced(name)
             self._zombie = name
         self._wait(lambda: False, least_s, name)
         has_gone_on = self._observed.has_gone_on
         most_s = self._timeouts.pause_max_s
-        gone_on = self._wait(lambda: has_gone_on(name, at_s, had), most_s, name)
+        gone_on = not is_single and self._wait(lambda: has_gone_on(name, at_s, had), most_s, name)
         if gone_on:
             time.sleep(0.3)  # a few records more, which it may then process again
         self._application.resume(name)
         paused_s = time.monotonic() - at_s
+        if is_single:
+            self.woken_s = time.monotonic()
         outcome = "its group continued without it" if gone_on else "no member took its place"
         if has_begun and paused_s > self._timeouts.transaction_s:
             outcome += "; its transaction has timed out"

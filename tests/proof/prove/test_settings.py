@@ -23,6 +23,8 @@ from oncelog.proof.prove.settings import ProveSettings
         ({"match": "value"}, "--match value"),
         ({"faults": "stop,noon"}, "no fault noon"),
         ({"faults": "stop,broker@leader", "bootstrap": "a:1"}, "does not kill the brokers"),
+        ({"alone": True, "instances": 2}, "is a single process"),
+        ({"alone": True, "instances": 1, "faults": "stop,add"}, "which --alone forbids"),
         ({"rate": 5_000, "seconds": 3_600}, "more than 500000 inputs"),
     ],
 )

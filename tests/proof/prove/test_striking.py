@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from oncelog.proof.prove import striking
 from oncelog.proof.prove.plan import FAULTS, Timeouts
 from oncelog.proof.prove.striking import Striker
 
@@ -38,7 +39,16 @@ class NoticingApplication:
     def awake_since_s(self, name: str) -> float:
         return time.monotonic() - self.awake_s.get(name, 0.0)
 
-    def resume(self, name: str) -> None: ...
+    def resume(self, name: str) -> None:
+        self.struck.append(f"resume {name}")
+
+    def known_as(self, name: str) -> str:
+        return name.removeprefix("instance-")
+
+    def add(self, known_as: str) -> None:
+        self.struck.append(f"add {known_as}")
+
+    def replaced(self, name: str) -> None: ...
 
     def check(self) -> None: ...
 
@@ -59,10 +69,18 @@ class LongPolls:
         return self.rule.action.act(SimpleNamespace(instance="instance-1", api="Fetch"), object())
 
 
-def striker_of(application: NoticingApplication, observed: Any, proxy: Any) -> Striker:
+def striker_of(
+    application: NoticingApplication,
+    observed: Any,
+    proxy: Any,
+    *,
+    timeouts: Timeouts | None = None,
+    instances_max: int = 2,
+) -> Striker:
     return Striker(
         proxy, cast(Any, application), observed, None, seed=1,
-        inputs=frozenset("i"), outputs=frozenset("o"), timeouts=SoonMissed(), instances_max=2,
+        inputs=frozenset("i"), outputs=frozenset("o"), timeouts=timeouts or SoonMissed(),
+        instances_max=instances_max,
     )  # fmt: skip
 
 
@@ -93,7 +111,7 @@ def test_silent_instance_is_restarted_and_takes_over_from_a_paused_instance() ->
     )
     striker = striker_of(application, observed, LongPolls())
     assert "its group continued without it" in striker._paused("paused", "before its OffsetCommit")
-    assert application.struck == ["pause paused", "restart crashed"]
+    assert application.struck == ["pause paused", "restart crashed", "resume paused"]
     assert striker.restarted == ["crashed"]
 
 
@@ -153,9 +171,34 @@ def test_fault_after_a_refusal_waits_until_its_instance_has_continued() -> None:
 
 def test_rebalance_of_a_single_process_is_provoked_by_its_restart() -> None:
     application = NoticingApplication()
-    striker = Striker(
-        cast(Any, LongPolls()), cast(Any, application), cast(Any, SimpleNamespace()), None, seed=1,
-        inputs=frozenset("i"), outputs=frozenset("o"), timeouts=SoonMissed(), instances_max=1,
-    )  # fmt: skip
+    striker = striker_of(application, SimpleNamespace(), LongPolls(), instances_max=1)
     striker._provoke_rebalance()
     assert application.struck == ["restart instance-1"]
+
+
+def paused_once(monkeypatch: pytest.MonkeyPatch, instances_max: int) -> tuple[list[str], str, bool]:
+    """Pause the only instance for a session of no length."""
+    monkeypatch.setattr(striking, "SETTLE_S", 0.0)
+    application = NoticingApplication()
+    observed = SimpleNamespace(
+        had=lambda *_: frozenset(), is_in_transaction=lambda _: False, has_gone_on=lambda *_: True
+    )
+    striker = striker_of(
+        application, observed, LongPolls(), timeouts=SoonMissed(session_s=0.0),
+        instances_max=instances_max,
+    )  # fmt: skip
+    begun_s = time.monotonic()
+    what = striker._paused("instance-1", "just before its OffsetCommit")
+    return application.struck, what, striker.woken_s >= begun_s
+
+
+def test_pause_of_a_single_process_adds_no_copy_and_ends_with_its_session(monkeypatch) -> None:
+    struck, what, is_given_time = paused_once(monkeypatch, instances_max=1)
+    assert struck == ["pause instance-1", "resume instance-1"] and is_given_time
+    assert "no member took its place" in what
+
+
+def test_pause_of_the_only_instance_of_a_group_adds_a_copy(monkeypatch) -> None:
+    struck, what, _ = paused_once(monkeypatch, instances_max=3)
+    assert struck == ["pause instance-1", "add 1", "resume instance-1"]
+    assert "its group continued without it" in what
