@@ -91,9 +91,13 @@ def badge(fields: Mapping[str, Any]) -> dict[str, Any]:
 def sarif(recipe: Recipe, runs: Sequence[CertifiedRun]) -> dict[str, Any]:
     """Return the findings of all runs as results on the recipe's program."""
     seeds: dict[str, list[int]] = {}
+    wrong = set[str]()
     for run in runs:
         for finding in run.findings:
-            seeds.setdefault(finding.partition(" ")[0], []).append(run.seed)
+            name = finding.partition(" ")[0]
+            seeds.setdefault(name, []).append(run.seed)
+            if finding.endswith("(wrong)"):
+                wrong.add(name)
     kinds = [CATALOGUE[name] for name in sorted(seeds) if name in CATALOGUE]
     program = next((p for p in recipe.command if p.startswith("{recipe}/")), "recipe.toml")
     place = {"artifactLocation": {"uri": program.removeprefix("{recipe}/")}}
@@ -105,7 +109,7 @@ def sarif(recipe: Recipe, runs: Sequence[CertifiedRun]) -> dict[str, Any]:
                  "help": {"text": f"{kind.remedy}. See {kind.section}."}} for kind in kinds
             ]}},
             "results": [
-                {"ruleId": kind.name, "level": LEVELS[kind.weight],
+                {"ruleId": kind.name, "level": LEVELS["wrong" if kind.name in wrong else "exposed"],
                  "message": {"text": f"{kind.title}; seen with seeds "
                                      f"{', '.join(map(str, sorted(set(seeds[kind.name]))))}"},
                  "locations": [{"physicalLocation": place}]} for kind in kinds

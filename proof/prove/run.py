@@ -147,7 +147,7 @@ class Run:
         admin = stack.enter_context(blocking_admin(config))
         begin = self._topics(admin, cluster)
         observed = Observed(s.inputs, s.outputs)
-        diagnosis = DiagnosisListener(is_aggregate=s.final is not None)
+        diagnosis = DiagnosisListener(is_aggregate=s.final is not None, inputs=s.inputs)
         lowest_ms = 0 if s.as_is else round(1000 * self._timeouts.transaction_s)
         proxy = ProtocolProxy(
             config,

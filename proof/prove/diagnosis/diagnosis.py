@@ -7,6 +7,8 @@
 `listener.py` converts the events of the protocol proxy to sightings.
 """
 
+from dataclasses import replace
+
 from .catalogue import CATALOGUE, ORDER, ApplicationFinding
 from .cluster_rules import LateRequests, MinInsync, ReadUncommitted
 from .commit_rules import CommitBeforeOutput, PlainCommits
@@ -14,11 +16,12 @@ from .fencing_rules import GroupFencing, RandomIds, RefusedOffsets, SharedIds
 from .hindsight_rules import OffsetsApart, PassedOver, SinkNotAtomic, StateNotRebuilt
 from .producer_rules import FreshProducer, PlainProducer, ProducerSettings
 from .rule import FindingRule
-from .seen import Sighting
+from .seen import SeenTxnOffsetCommit, SeenVerdict, Sighting
 from .sequence_rules import CommitBeforeProduce, FreshTransaction, OtherBytes
 from .transaction_rules import AbortWithoutSeek, TooLong
 
 FINDINGS_MAX = 1_000
+OUTSIDE = "offsets-outside-transaction"
 
 
 class Diagnosis:
@@ -38,6 +41,7 @@ class Diagnosis:
         )  # fmt: skip
         self._told = dict[tuple[str, str], ApplicationFinding]()
         self._new: list[ApplicationFinding] = []
+        self._sends_offsets = False
 
     @property
     def findings(self) -> list[ApplicationFinding]:
@@ -54,7 +58,22 @@ class Diagnosis:
         self._new = []
         for rule in self._rules:
             rule.see(seen, self._tell)
+        self._sends_offsets |= isinstance(seen, SeenTxnOffsetCommit)
+        if isinstance(seen, SeenVerdict) and not (seen.is_wrong or self._sends_offsets):
+            self._weaken()
         return self._new
+
+    def _weaken(self) -> None:
+        """Weigh plain commits less where outputs are right and no transaction gets offsets.
+
+        The positions may be in a checkpoint or in the output, as those of Flink are. Such an
+        application commits offsets only for monitoring.
+        """
+        for place, found in self._told.items():
+            if found.kind.name == OUTSIDE:
+                kind = replace(found.kind, weight="exposed")
+                evidence = f"{found.evidence}; no output is wrong, so it may be for monitoring only"
+                self._told[place] = replace(found, kind=kind, evidence=evidence)
 
     def _tell(self, name: str, seen: Sighting, subject: str, evidence: str) -> None:
         if (name, subject) not in self._told and len(self._told) < FINDINGS_MAX:

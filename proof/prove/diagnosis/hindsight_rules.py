@@ -136,24 +136,26 @@ class PassedOver(FindingRule):
 class OffsetsApart(FindingRule):
     """The rule offsets-outside-transaction, where no offsets are sent to a transaction.
 
-    The rule is violated if outputs are wrong, the application writes to Kafka, and its groups send
-    plain OffsetCommits. One commit is enough then, while `PlainCommits` waits for a habit.
+    The rule is violated if outputs are wrong, and an instance that writes to Kafka sends plain
+    OffsetCommits of the inputs. One commit is enough then, while `PlainCommits` waits for a habit.
     """
 
     def __init__(self) -> None:
-        self._groups = dict[str, None]()
-        self._writes = self._has_transactions = self._sends_offsets = False
+        self._commits = dict[tuple[str, str, str], None]()  # group, topic and instance
+        self._writers = set[str]()
+        self._has_transactions = self._sends_offsets = False
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
-            self._writes = True
+            self._writers.add(seen.instance)
             self._has_transactions |= any(batch.is_transactional for batch in seen.batches)
         elif isinstance(seen, SeenTxnOffsetCommit):
             self._sends_offsets = True
         elif isinstance(seen, SeenOffsetCommit):
-            self._groups[seen.group] = None
-        elif isinstance(seen, SeenVerdict) and (seen.doubled or seen.lost or seen.wrong_finals):
-            if self._sends_offsets or not self._writes or seen.is_sink:
+            for (topic, _), _ in seen.offsets:
+                self._commits[seen.group, topic, seen.instance] = None
+        elif isinstance(seen, SeenVerdict) and seen.is_wrong:
+            if self._sends_offsets or seen.is_sink:
                 return
             beside = (
                 "no transaction that writes the output got offsets"
@@ -161,9 +163,10 @@ class OffsetsApart(FindingRule):
                 else "the output is written without transactions; idempotence alone does not mend "
                 "this"
             )
-            for group in self._groups:
-                evidence = f"group {group}: OffsetCommit, and {beside}"
-                tell("offsets-outside-transaction", seen, group, evidence)
+            for group, topic, instance in self._commits:
+                if topic in seen.inputs and instance in self._writers:
+                    evidence = f"group {group}: OffsetCommit, and {beside}"
+                    tell("offsets-outside-transaction", seen, group, evidence)
 
 
 class SinkNotAtomic(FindingRule):

@@ -18,7 +18,7 @@ FENCE_KEY = "oncelog.transaction.connection.fence"
 class DiagnosisListener:
     """The listener, which the proxy's loop calls, and other threads read.
 
-    on_finding: called with each new finding.
+    on_finding: called with each new finding. inputs: the topics of inputs, where they are known.
     """
 
     def __init__(
@@ -26,7 +26,9 @@ class DiagnosisListener:
         on_finding: Callable[[ApplicationFinding], None] | None = None,
         *,
         is_aggregate: bool = False,
+        inputs: Iterable[str] = (),
     ) -> None:
+        self._inputs = frozenset(inputs)
         self._diagnosis = Diagnosis(is_aggregate=is_aggregate)
         self._translator = Translator()
         self._on_finding = on_finding
@@ -66,6 +68,7 @@ class DiagnosisListener:
                 lost_keys=lost_keys,
                 wrong_finals=wrong_finals,
                 is_sink=is_sink,
+                inputs=self._inputs,
             )
         )
 

@@ -219,6 +219,7 @@ class SeenVerdict(Sighting):
     """The outputs were judged.
 
     is_sink: a database, not a topic, was judged. lost_keys: hashes of the keys of lost inputs.
+    inputs: the topics of inputs.
     """
 
     doubled: int = 0
@@ -226,3 +227,9 @@ class SeenVerdict(Sighting):
     lost_keys: frozenset[int] = frozenset()
     wrong_finals: int = 0
     is_sink: bool = False
+    inputs: frozenset[str] = frozenset()
+
+    @property
+    def is_wrong(self) -> bool:
+        """Return whether outputs are doubled, lost or have wrong values."""
+        return bool(self.doubled or self.lost or self.wrong_finals)

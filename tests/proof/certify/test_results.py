@@ -95,6 +95,17 @@ def test_sarif_file_names_each_finding_once_with_its_level() -> None:
     assert place["artifactLocation"]["uri"] == "copier.py"
 
 
+def test_sarif_level_is_that_of_the_heaviest_finding_of_the_runs() -> None:
+    """A finding of a kind that is wrong may be exposed in runs whose outputs are right."""
+    weak = replace(KEPT, findings=["no-idempotence (exposed)"])
+
+    def level(*runs: CertifiedRun) -> str:
+        return sarif(RECIPE, runs)["runs"][0]["results"][0]["level"]
+
+    assert level(weak) == "note"
+    assert level(replace(BROKEN, findings=["no-idempotence (wrong)"]), weak) == "error"
+
+
 def test_certify_report_of_an_unrepeated_violation_advises_against_sending_the_report() -> None:
     text = report(RECIPE, FIELDS, RUNS)
     assert "Do not send this yet" in text and RECIPE.page in text

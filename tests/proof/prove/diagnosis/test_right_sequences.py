@@ -8,7 +8,7 @@ import pytest
 from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import IDS, Application, numbered, started
+from .histories import IDS, INPUT, Application, numbered, started
 
 History = Iterator[s.Sighting]
 
@@ -231,7 +231,7 @@ def test_diagnosis_findings_are_in_the_order_of_the_catalogue() -> None:
     for n in range(4):
         for seen in app.copy(101.3 + n * n):
             diagnosis.see(seen)
-    diagnosis.see(s.SeenVerdict(at_s=500, doubled=3))
+    diagnosis.see(s.SeenVerdict(at_s=500, doubled=3, inputs=frozenset({INPUT})))
     first, second = diagnosis.findings
     assert (first.kind.name, second.kind.name) == ("offsets-outside-transaction", "no-idempotence")
     assert "idempotence alone does not mend this" in first.evidence

@@ -12,6 +12,7 @@ from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 from .histories import IDS, INPUT, OUTPUT, Application, numbered, started
 
 History = Iterator[s.Sighting]
+INPUTS = frozenset({INPUT})
 UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
 
 
@@ -388,7 +389,7 @@ def offsets_outside_in_a_short_run() -> History:
     yield from other.transaction(with_offsets=False)
     yield from app.transaction(with_offsets=False)
     yield app.commit(app.offset)
-    yield s.SeenVerdict(**app.at(0), doubled=3)
+    yield s.SeenVerdict(**app.at(0), doubled=3, inputs=INPUTS)
 
 
 def plain_output_that_is_doubled() -> History:
@@ -396,7 +397,7 @@ def plain_output_that_is_doubled() -> History:
     yield from app.start()
     for n in range(4):
         yield from app.copy(101.3 + n * n)
-    yield s.SeenVerdict(at_s=500, doubled=3)
+    yield s.SeenVerdict(at_s=500, doubled=3, inputs=INPUTS)
 
 
 def fenced_by_the_timeout() -> History:
@@ -570,8 +571,48 @@ def test_diagnosis_of_doubled_output_with_offsets_in_transactions_names_no_plain
     for seen in (*app.start(), *app.run(3)):
         diagnosis.see(seen)
     diagnosis.see(replace(app.commit(1), group="reads-settings"))
-    diagnosis.see(s.SeenVerdict(**app.at(0), doubled=3))
+    diagnosis.see(s.SeenVerdict(**app.at(0), doubled=3, inputs=INPUTS))
     assert diagnosis.names == set()
+
+
+@pytest.mark.parametrize("is_beside", [False, True], ids=["of another topic", "by a reader"])
+def test_diagnosis_of_a_commit_of_another_purpose_is_no_commit_outside(is_beside: bool) -> None:
+    """The positions are in the transactions, and the lost record has another cause."""
+    diagnosis, app = Diagnosis(), Application()
+    for seen in app.start():
+        diagnosis.see(seen)
+    for _ in range(3):
+        for seen in app.transaction(with_offsets=False):
+            diagnosis.see(seen)
+    commit = replace(app.commit(1), group="reads-settings")
+    if is_beside:
+        diagnosis.see(replace(commit, instance="instance-2"))
+    else:
+        diagnosis.see(replace(commit, offsets=((("settings", 0), 1),)))
+    diagnosis.see(s.SeenVerdict(**app.at(0), lost=1, inputs=INPUTS))
+    assert diagnosis.names == set()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "weight"), [({}, "exposed"), ({"doubled": 1}, "wrong"), ({"lost": 1}, "wrong")]
+)
+def test_diagnosis_of_plain_commits_weighs_less_when_outputs_are_right(wrong, weight) -> None:
+    """The positions of a checkpoint are not in the group, whose commits are for monitoring."""
+    diagnosis = Diagnosis()
+    for seen in offsets_outside():
+        diagnosis.see(seen)
+    (live,) = diagnosis.findings
+    diagnosis.see(s.SeenVerdict(at_s=500, inputs=INPUTS, **wrong))
+    (found,) = diagnosis.findings
+    assert (live.kind.weight, found.kind.weight) == ("wrong", weight)
+    assert ("monitoring" in found.evidence) is (weight == "exposed")
+
+
+def test_diagnosis_of_commits_beside_offsets_in_transactions_stays_wrong() -> None:
+    diagnosis = Diagnosis()
+    for seen in (*auto_commit_beside_transactions(), s.SeenVerdict(at_s=500, inputs=INPUTS)):
+        diagnosis.see(seen)
+    assert {found.kind.weight for found in diagnosis.findings} == {"wrong"}
 
 
 def test_diagnosis_finding_of_every_kind_has_a_wrong_history() -> None:
