@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ..wire.errors import KafkaError, RequestTimedOut
+from .failures import ClientClosed
 
 TRY_MS_MIN = 500  # also for an attempt that begins at the deadline
 T = TypeVar("T")
@@ -52,7 +53,7 @@ async def until_decided(
     """Repeat an attempt, and return the first answer without an error.
 
     `judge` is called with each error, returned or raised, and raises the error to end the
-    operation. At the deadline RequestTimedOut is raised.
+    operation. At the deadline RequestTimedOut is raised. ClientClosed is raised at once.
     """
     while True:
         try:
@@ -60,6 +61,8 @@ async def until_decided(
                 problem, answer = await attempt()
             if problem is None:
                 return answer
+        except ClientClosed:  # its code is that of a lost connection, for which `judge` goes on
+            raise
         except KafkaError as caught:
             problem = caught
         except TimeoutError:

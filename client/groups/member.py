@@ -26,6 +26,7 @@ from ...wire.consumer_protocol import (
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterSnapshot, ClusterView
+from ..failures import ClientClosed
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
 from ..settings import Settings
@@ -267,7 +268,7 @@ class GroupMember(PolledMember[GroupRequests]):
                 self.requests.reset_generation(code)
                 self._rejoin(is_lost=True)
                 return
-            if reaction is _R.FAIL:
+            if reaction is _R.FAIL or isinstance(problem, ClientClosed):
                 self._problem = problem
                 return
             self.requests.mark_coordinator_unknown()

@@ -3,19 +3,23 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from oncelog.client import Admin, Consumer, Producer
 from oncelog.client.cluster_view import BrokerNode, ClusterSnapshot, ClusterView, PartitionInfo
 from oncelog.client.connection import BrokerConnection
 from oncelog.client.failures import ClientClosed
+from oncelog.client.groups.member import GroupMember
+from oncelog.client.transaction_admin import TransactionAdmin
 from oncelog.wire.errors import NetworkException, RequestTimedOut
 from oncelog.wire.identifiers import TopicPartition
 
 DEAF, ALIVE = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
+PLACE = ("t", 0)
 
 
 class Hosts:
@@ -108,6 +112,56 @@ async def test_view_that_is_closed_opens_no_connection(monkeypatch: pytest.Monke
             await call
     await view.close()
     assert hosts.opened == [ALIVE]
+
+
+CALLS_WITH_RETRIES: dict[str, Callable[[ClusterView], Awaitable[object]]] = {
+    "commit": lambda view: reader(view).commit({PLACE: 5}),
+    "committed": lambda view: reader(view).committed([PLACE]),
+    "commit of a consumer group": lambda view: (
+        reader(view, group_protocol="consumer").commit({PLACE: 5})
+    ),
+    "poll": lambda view: joining(view).poll(300),
+    "poll of a consumer group": lambda view: joining(view, group_protocol="consumer").poll(300),
+    "end offsets": lambda view: reader(view).end_offsets([PLACE]),
+    "send": lambda view: Producer(view, max_block_ms=300).send("t", b"1"),
+    "init transactions": lambda view: (
+        Producer(view, transactional_id="x", max_block_ms=300).init_transactions()
+    ),
+    "delete topics": lambda view: Admin(view, timeout_ms=300).delete_topics(["t"]),
+    "end a transaction": lambda view: TransactionAdmin(view, timeout_ms=300).end("x"),
+}
+
+
+def reader(view: ClusterView, **options: Any) -> Consumer:
+    """Return a consumer with an assigned partition, whose calls end after 300 ms."""
+    consumer = Consumer(view, group_id="g", default_api_timeout_ms=300, **options)
+    consumer.assign({PLACE: 0})
+    return consumer
+
+
+def joining(view: ClusterView, **options: Any) -> Consumer:
+    consumer = Consumer(view, group_id="g", **options)
+    consumer.subscribe(["t"])
+    return consumer
+
+
+@pytest.mark.parametrize("name", CALLS_WITH_RETRIES)
+async def test_call_on_a_closed_view_raises_before_its_deadline(name: str) -> None:
+    view = ClusterView("127.0.0.1:1")
+    await view.close()
+    with pytest.raises(ClientClosed):
+        await CALLS_WITH_RETRIES[name](view)
+
+
+async def test_heartbeat_on_a_closed_view_fails_the_member() -> None:
+    view = ClusterView("127.0.0.1:1")
+    await view.close()
+    member = joining(view, heartbeat_interval_ms=1)._member
+    assert isinstance(member, GroupMember)
+    async with asyncio.timeout(20):  # of a session of 45 s
+        await member._beat()
+    with pytest.raises(ClientClosed):
+        await member.poll(0)
 
 
 async def test_view_closed_while_it_connects_closes_the_connection(
