@@ -46,6 +46,7 @@ class CheckBackTask:
             self._view, resolver, older_than_ms=older_than_ms, writer=writer
         )
         self._task: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()  # a failed start closes the resolver that all starts use
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -58,23 +59,23 @@ class CheckBackTask:
     async def start(self) -> None:
         """Ask the resolver and the cluster once, then begin, or raise as `CheckBack.check` does.
 
-        Repeated calls do nothing. Raises ClientClosed if it is closed, also if it is meanwhile.
+        A start does nothing while the task runs. It may be repeated after a failed start, or after
+        the task has ended. Raises ClientClosed if it is closed, also if it is meanwhile.
         """
-        self._refuse_closed()
-        if self._task is not None:
-            return
-        try:
-            doubt = await self._check_back.check()
+        async with self._starting:
             self._refuse_closed()
-        except BaseException:
-            await self.close()
-            raise
-        if self._task is not None:  # another start was faster
-            return
-        if doubt:
-            logger.warning("check-back: %s", doubt)
-        self._task = asyncio.create_task(self._check_back.run(every_ms=self._every_ms))
-        self._task.add_done_callback(self._tell_of_end)
+            if self._task is not None and not self._task.done():
+                return
+            try:
+                doubt = await self._check_back.check()
+                self._refuse_closed()
+            except BaseException:
+                await self._resolver.close()
+                raise
+            if doubt:
+                logger.warning("check-back: %s", doubt)
+            self._task = asyncio.create_task(self._check_back.run(every_ms=self._every_ms))
+            self._task.add_done_callback(self._tell_of_end)
 
     def _tell_of_end(self, task: asyncio.Task[None]) -> None:
         """Log the end of the task, because consumers may wait for ever without a check-back."""
@@ -109,13 +110,16 @@ class BlockingCheckBack(BlockingClient[CheckBackTask]):
         super().__init__(CheckBackTask(source, resolver, **options), "oncelog-check-back")
 
     def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def start(self) -> None:
-        """Start as `CheckBackTask.start` does."""
         try:
-            self.run(CheckBackTask.start)
+            self.start()
         except BaseException:
             self.close()
             raise
+        return self
+
+    def start(self) -> None:
+        """Start as `CheckBackTask.start` does.
+
+        After a failed start the thread waits for another start, or for `close`.
+        """
+        self.run(CheckBackTask.start)

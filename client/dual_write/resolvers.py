@@ -42,7 +42,9 @@ class Resolver(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the connection. The next question connects again, as after a failed start."""
+        ...
 
 
 class DatabaseResolver:

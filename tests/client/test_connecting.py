@@ -117,16 +117,16 @@ async def test_view_that_is_closed_opens_no_connection(monkeypatch: pytest.Monke
 CALLS_WITH_RETRIES: dict[str, Callable[[ClusterView], Awaitable[object]]] = {
     "commit": lambda view: reader(view).commit({PLACE: 5}),
     "committed": lambda view: reader(view).committed([PLACE]),
-    "commit of a consumer group": lambda view: (
-        reader(view, group_protocol="consumer").commit({PLACE: 5})
+    "commit of a consumer group": lambda view: reader(view, group_protocol="consumer").commit(
+        {PLACE: 5}
     ),
     "poll": lambda view: joining(view).poll(300),
     "poll of a consumer group": lambda view: joining(view, group_protocol="consumer").poll(300),
     "end offsets": lambda view: reader(view).end_offsets([PLACE]),
     "send": lambda view: Producer(view, max_block_ms=300).send("t", b"1"),
-    "init transactions": lambda view: (
-        Producer(view, transactional_id="x", max_block_ms=300).init_transactions()
-    ),
+    "init transactions": lambda view: Producer(
+        view, transactional_id="x", max_block_ms=300
+    ).init_transactions(),
     "delete topics": lambda view: Admin(view, timeout_ms=300).delete_topics(["t"]),
     "end a transaction": lambda view: TransactionAdmin(view, timeout_ms=300).end("x"),
 }

@@ -112,8 +112,11 @@ async def test_check_back_task_with_a_failing_resolver_does_not_start(tmp_path: 
 
     with pytest.raises(InvalidConfig, match="unable to open"):
         await CheckBackTask(NOWHERE, DatabaseResolver(connect)).start()
+    blocking = BlockingCheckBack(NOWHERE, DatabaseResolver(connect))
     with pytest.raises(InvalidConfig, match="unable to open"):
-        await asyncio.to_thread(BlockingCheckBack(NOWHERE, DatabaseResolver(connect)).start)
+        await asyncio.to_thread(blocking.__enter__)
+    with pytest.raises(ClientClosed):
+        await asyncio.to_thread(blocking.start)
 
 
 def test_check_back_at_its_close_closes_its_own_connection(
@@ -138,11 +141,18 @@ async def test_check_back_task_with_a_wrong_cluster_setting_does_not_start(
         "security.protocol": "SSL",
         "ssl.ca.location": str(tmp_path / "typo.pem"),
     }
+    opened: list[Any] = []
+
+    def connect() -> Any:
+        opened.append(server.connect())
+        return opened[-1]
+
     with pytest.raises(ValueError, match=r"typo\.pem cannot be read"):
-        await CheckBackTask(source, DatabaseResolver(server.connect)).start()
+        await CheckBackTask(source, DatabaseResolver(connect)).start()
+    assert opened[0].closed
     blocking = BlockingCheckBack(source, DatabaseResolver(server.connect))
     with pytest.raises(ValueError, match=r"typo\.pem cannot be read"):
-        await asyncio.to_thread(blocking.start)
+        await asyncio.to_thread(blocking.__enter__)
 
 
 async def test_check_back_task_started_twice_runs_one_task(tmp_path: Path) -> None:
@@ -150,6 +160,71 @@ async def test_check_back_task_started_twice_runs_one_task(tmp_path: Path) -> No
     resolver = DatabaseResolver(lambda: sqlite3.connect(tmp_path / "d"))
     service = CheckBackTask(NOWHERE, resolver, every_ms=1)
     await asyncio.gather(service.start(), service.start())
+    await service.start()
+    assert len(asyncio.all_tasks() - alone) == 1
+    await service.close()
+    assert asyncio.all_tasks() == alone
+
+
+@pytest.mark.parametrize("has_view", [False, True], ids=["an address", "a view"])
+async def test_check_back_task_after_a_failed_start_starts_again(
+    tmp_path: Path, has_view: bool
+) -> None:
+    alone, opened = asyncio.all_tasks(), []
+    service = CheckBackTask(
+        ClusterView(NOWHERE) if has_view else NOWHERE,
+        DatabaseResolver(lambda: late_database(tmp_path, opened)),
+        every_ms=1,
+    )
+    with pytest.raises(InvalidConfig, match="not up"):
+        await service.start()
+    await service.start()
+    assert len(asyncio.all_tasks() - alone) == 1
+    await service.close()
+    assert asyncio.all_tasks() == alone
+
+
+def late_database(folder: Path, opened: list[Any]) -> sqlite3.Connection:
+    """Open a database whose first connection fails."""
+    if not opened:
+        opened.append(None)
+        raise OSError("the database is not up")
+    opened.append(sqlite3.connect(folder / "d"))
+    return opened[-1]
+
+
+def test_blocking_check_back_after_a_failed_start_starts_again(tmp_path: Path) -> None:
+    opened: list[Any] = []
+    service = BlockingCheckBack(NOWHERE, DatabaseResolver(lambda: late_database(tmp_path, opened)))
+    try:
+        with pytest.raises(InvalidConfig, match="not up"):
+            service.start()
+        service.start()
+    finally:
+        service.close()
+    with pytest.raises(ClientClosed):
+        service.start()
+
+
+async def test_check_back_task_with_a_failing_concurrent_start_runs(tmp_path: Path) -> None:
+    alone, opened = asyncio.all_tasks(), []
+    resolver = DatabaseResolver(lambda: late_database(tmp_path, opened))
+    service = CheckBackTask(NOWHERE, resolver, every_ms=1)
+    results = await asyncio.gather(service.start(), service.start(), return_exceptions=True)
+    assert [type(each) for each in results] == [InvalidConfig, type(None)]
+    assert len(asyncio.all_tasks() - alone) == 1
+    await service.close()
+    assert asyncio.all_tasks() == alone
+
+
+async def test_check_back_task_whose_task_was_cancelled_starts_again(tmp_path: Path) -> None:
+    alone = asyncio.all_tasks()
+    resolver = DatabaseResolver(lambda: sqlite3.connect(tmp_path / "d"))
+    service = CheckBackTask(NOWHERE, resolver, every_ms=1)
+    await service.start()
+    (task,) = asyncio.all_tasks() - alone
+    task.cancel()
+    await asyncio.wait([task])
     await service.start()
     assert len(asyncio.all_tasks() - alone) == 1
     await service.close()
