@@ -5,8 +5,9 @@ it is applied. Values that differ between nodes, such as new ids, are part of th
 clock is not used.
 
 Bytes: msgpack [type, operation_id, fields]. The fields are a list in the order of the class. Fields
-with a default may be missing at the end, so that fields can be added. Types and orders never
-change, because they are stored in journals.
+with a default may be missing at the end, so that fields can be added. A new field is declared with
+OMIT_DEFAULT, because nodes of older releases read the log, too. Types and orders never change,
+because they are stored in journals.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from typing import Any, cast, get_args
 
 import msgpack
 
-from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.codec import OMIT_DEFAULT, decode_message, encode_message
 from ...runtime.sliced_work import Steps
 from ...wire.errors import InvalidRequest, PolicyViolation
 from ...wire.identifiers import TopicPartition
@@ -76,7 +77,7 @@ class RegisterBroker:
     cluster_id: str = ""
     expected_broker_epoch: int | None = None
     directory_id: bytes = b""
-    endpoints: tuple[tuple[str, str, int, int], ...] = ()
+    endpoints: tuple[tuple[str, str, int, int], ...] = field(default=(), metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)

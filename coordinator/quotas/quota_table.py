@@ -6,9 +6,10 @@ stands for the default. None stands for a part that the entity lacks.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...replication.peer.codec import OMIT_DEFAULT
 from ...wire.errors import InvalidRequest
 
 DEFAULT = ""
@@ -36,7 +37,7 @@ class QuotaChange:
     user: str | None
     client_id: str | None
     values: tuple[tuple[str, float | None], ...]
-    ip: str | None = None
+    ip: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
     @property
     def entity(self) -> QuotaEntity:

@@ -3,14 +3,17 @@
 A message is a frozen dataclass with fields of int, bool, str, bytes, float, None, unions of these,
 tuples of one element type, dicts of plain keys, and other such dataclasses. A message is encoded as
 the list of its field values in order. Fields with a default may be missing at the end, so new
-fields can be added. Every value is checked against its annotation and every length against a limit.
-A faulty peer therefore cannot cause an object that does not match its class.
+fields can be added. An older release refuses more fields than it has, so a later field is declared
+with OMIT_DEFAULT and is not written while it has its default. Every value is checked against its
+annotation and every length against a limit. A faulty peer therefore cannot cause an object that
+does not match its class.
 """
 
 import types
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from itertools import takewhile
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgpack
@@ -19,6 +22,8 @@ from ..messages import MalformedPeerMessage
 
 ELEMENTS_MAX = 1_000_000
 _PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
+_OMITS_DEFAULT = "omits default"
+OMIT_DEFAULT = {_OMITS_DEFAULT: True}  # the metadata of a later field, which has a default
 Message = TypeVar("Message")
 
 
@@ -50,6 +55,10 @@ def _plain(value: object) -> object:
         return value
     names = _names(kind)
     if names is not None:
+        for name, default in _later_fields(kind):
+            if getattr(value, name) != default:
+                break
+            names = names[:-1]
         return [
             item if type(item := getattr(value, name)) in _PLAIN else _plain(item) for name in names
         ]
@@ -66,6 +75,13 @@ def _plain(value: object) -> object:
 def _names(kind: type) -> tuple[str, ...] | None:
     """Return the fields of a dataclass, or None for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+
+
+@cache
+def _later_fields(kind: type) -> tuple[tuple[str, object], ...]:
+    """Return the fields at the end that are declared with OMIT_DEFAULT, the last one first."""
+    later = takewhile(lambda each: _OMITS_DEFAULT in each.metadata, reversed(fields(kind)))
+    return tuple((field.name, field.default) for field in later)
 
 
 _Reader = Callable[[Any, str], Any]

@@ -9,6 +9,7 @@ from oncelog.coordinator.metadata.commands import (
     COMMAND_BYTES_MAX,
     ITEMS_MAX,
     KINDS,
+    AlterClientQuotas,
     AlterPartition,
     AlterPartitionReassignments,
     Command,
@@ -35,6 +36,7 @@ from oncelog.coordinator.metadata.results import (
     encode_result,
     merge_results,
 )
+from oncelog.coordinator.quotas.quota_table import QuotaChange
 from oncelog.replication.peer.codec import encode_message
 from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import PolicyViolation
@@ -55,6 +57,39 @@ def test_broker_registration_in_an_old_journal_expects_no_incarnation() -> None:
     assert old is not None
     assert decode_command(old) == (registration, b"")
     assert registration.expected_broker_epoch is None
+
+
+VALUES = (("producer_byte_rate", 1000.0),)
+REGISTRATION = (1, bytes(16), "boot", "host", 9092, None, "cluster", -1, bytes(16))
+
+
+@pytest.mark.parametrize(
+    ("command", "fields"),
+    [
+        (AlterClientQuotas((QuotaChange("alice", None, VALUES),)), [[["alice", None, VALUES]]]),
+        (RegisterBroker(*REGISTRATION), REGISTRATION),
+    ],
+    ids=["a quota of a user", "a broker without endpoints"],
+)
+def test_metadata_command_without_a_later_field_has_the_bytes_of_older_releases(
+    command: Command, fields: object
+) -> None:
+    """A node of an older release ended at each start, because it read a field too many."""
+    _, _, encoded = msgpack.unpackb(encode_command(command, bytes(16)))
+    assert encoded == msgpack.packb(fields)
+
+
+def test_quota_change_of_an_address_is_encoded_with_its_address() -> None:
+    of_both = QuotaChange("alice", None, VALUES), QuotaChange(None, None, VALUES, "10.0.0.1")
+    command = AlterClientQuotas(of_both)
+    assert decode_command(encode_command(command)) == (command, b"")
+    without = encode_command(AlterClientQuotas((QuotaChange("alice", None, VALUES),)))
+    kind, operation_id, encoded = msgpack.unpackb(without)
+    (changes,) = msgpack.unpackb(encoded)
+    four_values = msgpack.packb([[[*each[:3], None] for each in changes]])
+    journal = msgpack.packb([kind, operation_id, four_values])
+    assert journal is not None
+    assert decode_command(journal) == decode_command(without), "written by a development version"
 
 
 @settings(deadline=None)

@@ -1,12 +1,12 @@
 """Test dataclasses sent between brokers. They are decoded as encoded, other bytes refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgpack
 import pytest
 
 from oncelog.replication.messages import MalformedPeerMessage
-from oncelog.replication.peer.codec import decode_message, encode_message
+from oncelog.replication.peer.codec import OMIT_DEFAULT, decode_message, encode_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,31 @@ def test_peer_message_is_decoded_as_encoded(message: Message) -> None:
 
 def test_peer_message_fields_with_a_default_may_be_missing_at_the_end() -> None:
     assert decode_message(Message, msgpack.packb([1, True, b""])) == Message(1, True, b"")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """A message with two fields that an older release does not have."""
+
+    number: int
+    flag: bool = False
+    label: str | None = field(default=None, metadata=OMIT_DEFAULT)
+    pair: tuple[int, ...] = field(default=(), metadata=OMIT_DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("message", "values"),
+    [
+        (Extended(1), [1, False]),
+        (Extended(1, label="a"), [1, False, "a"]),
+        (Extended(1, pair=(2,)), [1, False, None, [2]]),
+    ],
+)
+def test_peer_message_omits_later_fields_that_have_their_defaults(
+    message: Extended, values: list[object]
+) -> None:
+    assert encode_message(message) == msgpack.packb(values)
+    assert decode_message(Extended, encode_message(message)) == message
 
 
 @pytest.mark.parametrize(
