@@ -1,8 +1,9 @@
 """The cluster's metadata as the bytes of a snapshot, encoded and decoded in slices.
 
 Replicas have equal bytes, so snapshots can be compared by a hash. Small tables are sorted, and
-topics are in the order of their creation, which a snapshot preserves. The order of the fields never
-changes, and a new layout gets a new version.
+topics are in the order of their creation, which a snapshot preserves. The bytes are equal only
+within a release, because remembered outcomes have error messages, which may change. The order of
+the fields never changes, and a new layout gets a new version.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,8 @@ WITH_FEATURES_VERSION = 7  # adds one part, which is written only if levels of f
 # Adds one part, which is written only if there are metrics subscriptions.
 WITH_CLIENT_METRICS_VERSION = 8
 WITH_FORMER_BROKERS_VERSION = 9  # adds one part, which is written only if brokers were unregistered
+WITH_ADDRESS_QUOTAS_VERSION = 10  # adds one part, which is written only if addresses have quotas
+VERSION_MAX = WITH_ADDRESS_QUOTAS_VERSION
 SLICE_PARTITIONS = 64  # in one step, which takes less than half a millisecond
 _List = tuple[Callable[[Any], Any], Sequence[object]]  # the encoder of an entry, and the entries
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
@@ -58,7 +61,11 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     ]
     version = WITH_ACLS_VERSION if acls else version
     version = WITH_USERS_VERSION if users else version
-    quotas = [_quota_fields(*entry) for entry in tables.quotas.items()]
+    quotas = [
+        (entity.user, entity.client_id, sorted(values.items()))
+        for entity, values in tables.quotas.items()
+        if entity.ip is None
+    ]
     version = WITH_QUOTAS_VERSION if quotas else version
     features = [(name, *found) for name, found in sorted(tables.features.items())]
     version = WITH_FEATURES_VERSION if features else version
@@ -66,6 +73,12 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     version = WITH_CLIENT_METRICS_VERSION if subscriptions else version
     former = [_broker_values(broker) for _, broker in sorted(tables.former_brokers.items())]
     version = WITH_FORMER_BROKERS_VERSION if former else version
+    of_addresses = [
+        (entity.user, entity.client_id, sorted(values.items()), entity.ip)
+        for entity, values in tables.quotas.items()
+        if entity.ip is not None
+    ]
+    version = WITH_ADDRESS_QUOTAS_VERSION if of_addresses else version
     head = (
         version,
         tables.cluster_id,
@@ -83,17 +96,9 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         for topic in tables.topics.values()
     ]
     lists: list[_List] = [(_acl_fields, acls)]
-    lists += [(tuple, entries) for entries in (users, quotas, features, subscriptions, former)]
+    others = (users, quotas, features, subscriptions, former, of_addresses)
+    lists += [(tuple, entries) for entries in others]
     return _encode(head, topics, tail, lists[: max(0, version - WITH_GROUPS_VERSION)])
-
-
-def _quota_fields(entity: QuotaEntity, values: Mapping[str, float]) -> tuple[object, ...]:
-    """Return the fields of an entity.
-
-    Only an entity with an address has a field for the address, which is the last.
-    """
-    address = () if entity.ip is None else (entity.ip,)
-    return entity.user, entity.client_id, sorted(values.items()), *address
 
 
 def _broker_values(broker: BrokerRegistration) -> tuple[object, ...]:
@@ -158,10 +163,10 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version not in range(VERSION, WITH_FORMER_BROKERS_VERSION + 1):
+    if version not in range(VERSION, VERSION_MAX + 1):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"versions {VERSION} to {WITH_FORMER_BROKERS_VERSION}."
+            f"versions {VERSION} to {VERSION_MAX}."
         )
     if count != 9 + version:
         raise ValueError(f"it has {count} parts, not {9 + version}")
@@ -200,12 +205,8 @@ def _decode(
         tables.put_scram_credential(name, mechanism, ScramCredential(*values))
         if number % SLICE_PARTITIONS == 0:
             yield
-    for number in range(1, 1 + (reader.array() if version >= WITH_QUOTAS_VERSION else 0)):
-        user, client_id, quotas, *ip = reader.value()
-        for key, value in quotas:
-            tables.put_quota(QuotaEntity(user, client_id, *ip), key, value)
-        if number % SLICE_PARTITIONS == 0:
-            yield
+    if version >= WITH_QUOTAS_VERSION:
+        yield from _decode_quotas(reader, tables)
     for _ in range(reader.array() if version >= WITH_FEATURES_VERSION else 0):
         name, level, index = reader.value()
         tables.features[name] = FeatureLevel(level, index)
@@ -215,9 +216,20 @@ def _decode(
     for _ in range(reader.array() if version >= WITH_FORMER_BROKERS_VERSION else 0):
         broker = BrokerRegistration(*reader.value())
         tables.former_brokers[broker.node_id] = broker
+    if version >= WITH_ADDRESS_QUOTAS_VERSION:
+        yield from _decode_quotas(reader, tables)
     reader.end()
     tables.take_changes()
     return tables, outcomes
+
+
+def _decode_quotas(reader: SnapshotReader, tables: ClusterTables) -> Steps[None]:
+    for number in range(1, 1 + reader.array()):
+        user, client_id, quotas, *ip = reader.value()
+        for key, value in quotas:
+            tables.put_quota(QuotaEntity(user, client_id, *ip), key, value)
+        if number % SLICE_PARTITIONS == 0:
+            yield
 
 
 def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:

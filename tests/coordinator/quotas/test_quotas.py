@@ -3,10 +3,16 @@
 import math
 from itertools import product
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.coordinator.metadata.cluster_snapshot import (
+    WITH_ADDRESS_QUOTAS_VERSION,
+    WITH_QUOTAS_VERSION,
+    UnreadableSnapshot,
+)
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import AlterClientQuotas
 from oncelog.coordinator.metadata.rules import quotas as rules
@@ -183,6 +189,36 @@ def test_quotas_of_addresses_are_kept_in_snapshots_beside_those_of_users():
     state.restore(cluster.state.snapshot())
     assert dict(state.quotas.items()) == {each.entity: dict(each.values) for each in changes}
     assert state.quotas.has(CONNECTION_CREATION_RATE)
+    assert state.snapshot() == cluster.state.snapshot()
+
+
+def test_quotas_of_addresses_have_a_snapshot_version_of_their_own():
+    """An older node has to refuse such a snapshot with the sentence about versions."""
+    cluster = MetadataCluster()
+    of_user = QuotaChange("u", None, ((PRODUCER_BYTE_RATE, 5.0),))
+    cluster.do(AlterClientQuotas((of_user,)))
+    version, *parts = msgpack.unpackb(cluster.state.snapshot())
+    assert version == WITH_QUOTAS_VERSION
+    assert parts[-1] == [["u", None, [[PRODUCER_BYTE_RATE, 5.0]]]]
+    of_address = QuotaChange(None, None, ((CONNECTION_CREATION_RATE, 5.0),), "10.0.0.1")
+    cluster.do(AlterClientQuotas((of_address,)))
+    version, *parts = msgpack.unpackb(cluster.state.snapshot())
+    assert version == WITH_ADDRESS_QUOTAS_VERSION == 10
+    assert parts[13] == [["u", None, [[PRODUCER_BYTE_RATE, 5.0]]]]
+    assert parts[-1] == [[None, None, [[CONNECTION_CREATION_RATE, 5.0]], "10.0.0.1"]]
+    # development versions wrote the addresses beside the users
+    mixed = [WITH_QUOTAS_VERSION, *parts[:13], parts[13] + parts[-1]]
+    state, encoded = ClusterState(), msgpack.packb(mixed)
+    assert encoded is not None
+    state.restore(encoded)
+    assert list(state.quotas.items()) == list(cluster.state.quotas.items())
+
+
+def test_metadata_snapshot_of_a_later_version_is_refused_with_the_readable_versions():
+    later = msgpack.packb([WITH_ADDRESS_QUOTAS_VERSION + 1])
+    assert later is not None
+    with pytest.raises(UnreadableSnapshot, match="has version 11; this release reads versions 1"):
+        ClusterState().restore(later)
 
 
 def test_quota_entities_beyond_the_maximum_are_refused(monkeypatch: pytest.MonkeyPatch):
