@@ -31,7 +31,7 @@ from ..clock import until_tenth_s
 
 TICK_MS = 100
 SUBMIT_TIMEOUT_MS = 5_000
-PROPOSALS_MAX = 1024  # the limit of concurrent proposals of other brokers
+PROPOSALS_MAX = 1024  # the limit of concurrent requests to propose a command
 
 
 class ControllerService:
@@ -107,22 +107,26 @@ class ControllerService:
         if kind == PeerMessage.DESCRIBE_QUORUM:
             quorum = quorum_of(self._raft_group.status(), self._now_ms())
             return ControllerReply(ReplyStatus.DONE, encode_message(quorum))
-        # Many brokers may send a long command, and one write may commit them all. So such commands
-        # and their results are decoded and encoded as jobs of their own.
-        command, _ = await self._work.finish("commands", decoding_of(payload))
-        if self._is_stopped:
-            return ControllerReply(ReplyStatus.RETRY, reason="The controller stops.")
-        if not may_ask(kind, command):
-            raise InvalidRequest(f"A broker does not propose {type(command).__name__}.")
         if self._asked >= PROPOSALS_MAX:
             return ControllerReply(ReplyStatus.RETRY, reason="The controller is overloaded.")
         self._asked += 1
         try:
-            return await self._submit(payload)
+            return await self._check_and_submit(kind, payload)
         except (DefinitelyNot, OutcomeUnknown) as error:
             return ControllerReply(ReplyStatus.RETRY, reason=str(error))
         finally:
             self._asked -= 1
+
+    async def _check_and_submit(self, kind: int, payload: bytes) -> ControllerReply | Result:
+        # Many brokers may send a long command, and one write may commit them all. So such commands
+        # and their results are decoded and encoded as jobs of their own.
+        line = self._work.clients if kind == PeerMessage.ADMIN else self._work
+        command, _ = await line.finish("commands", decoding_of(payload))
+        if self._is_stopped:
+            return ControllerReply(ReplyStatus.RETRY, reason="The controller stops.")
+        if not may_ask(kind, command):
+            raise InvalidRequest(f"A broker does not propose {type(command).__name__}.")
+        return await self._submit(payload)
 
     # -- events
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from oncelog.coordinator.controller.controller import Heartbeat
-from oncelog.coordinator.controller.messages import ControllerReply
+from oncelog.coordinator.controller.messages import ControllerReply, ReplyStatus
 from oncelog.coordinator.metadata.cluster_model import BrokerRegistration
 from oncelog.coordinator.metadata.commands import (
+    BYTES_AT_ONCE_MAX,
     ITEMS_MAX,
     AlterConfigs,
     ConfigOperation,
@@ -283,8 +284,10 @@ def test_results_that_are_due_at_once_are_encoded_for_peers_over_many_loop_turns
 
     async def test() -> None:
         committed = asyncio.Event()
+        proposed: list[bytes] = []
 
         async def submit(command: bytes, *, timeout_ms: float = 0) -> Result:
+            proposed.append(command)
             await committed.wait()
             return Result(items=(Item(name="unknown"),) * ITEMS_MAX)
 
@@ -296,7 +299,7 @@ def test_results_that_are_due_at_once_are_encoded_for_peers_over_many_loop_turns
                 for peer in range(50):
                     handle = cluster.links[1].handlers[PeerMessage.ADMIN]
                     handle(peer, command, [], lambda header, _: replies.append(header))
-                await until(lambda: cluster.services[1]._asked == 50)
+                await until(lambda: proposed.count(command) == 50)
                 committed.set()
                 await until(lambda: len(replies) == 50)
         results = [decode_result(decode_message(ControllerReply, each).payload) for each in replies]
@@ -305,6 +308,41 @@ def test_results_that_are_due_at_once_are_encoded_for_peers_over_many_loop_turns
     with asyncio.Runner(loop_factory=lambda: CountingLoop(lines)) as runner:
         runner.run(test())
     assert lines.longest < 20 * LINES_A_SLICE, lines.busiest
+
+
+async def test_controller_with_its_maximum_of_proposals_refuses_commands_before_decoding_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oncelog.node.controller.service.PROPOSALS_MAX", 1)
+    works: list[SlicedWork] = []
+
+    def work() -> SlicedWork:
+        works.append(SlicedWork())
+        return works[-1]
+
+    async with running_cluster(work=work) as cluster:
+        handle = cluster.links[1].handlers[PeerMessage.ADMIN]
+        command = encode_command(DeleteTopics((TopicReference("unknown"),) * ITEMS_MAX))
+        garbage = bytes(BYTES_AT_ONCE_MAX + 1)
+        replies: list[ControllerReply] = []
+
+        def reply(header: bytes, _: object) -> None:
+            replies.append(decode_message(ControllerReply, header))
+
+        for payload in (garbage, command):
+            handle(2, garbage, [], reply)
+            handle(3, payload, [], reply)
+            await asyncio.sleep(0)
+            assert works[0].clients.has_jobs and not works[0].has_jobs, "of clients"
+            (refusal,) = replies
+            assert refusal.status == ReplyStatus.RETRY and "overloaded" in refusal.reason
+            await until(lambda: len(replies) == 2)
+            result = decode_result(replies[1].payload)
+            assert result.error == ErrorCode.INVALID_REQUEST, "a failed decoding ends the request"
+            replies.clear()
+        handle(2, command, [], reply)
+        await until(lambda: len(replies) == 1)
+        assert len(decode_result(replies[0].payload).items) == ITEMS_MAX
 
 
 async def test_controller_service_that_is_stopped_forwards_requests_and_proposes_nothing(
