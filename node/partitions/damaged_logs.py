@@ -31,6 +31,8 @@ class DamagedLogs:
         self.unusable: set[TopicPartition] = set()  # logs that cannot be opened
         # Logs that are no longer served, and wait for their repair.
         self.stopped_logs: dict[TopicPartition, PartitionLog] = {}
+        # Openings of repaired logs that lacked space or file descriptors.
+        self._unopened: dict[TopicPartition, LogOpening] = {}
 
     def stopped(self, key: TopicPartition, log: PartitionLog) -> None:
         """Note that a log is no longer served, and waits for its repair."""
@@ -41,11 +43,16 @@ class DamagedLogs:
         self.words[key] = words
         self.unusable.add(key)
 
-    def take(self, key: TopicPartition, *, is_led_elsewhere: bool) -> PartitionLog | bool:
+    def take(
+        self, key: TopicPartition, *, is_led_elsewhere: bool
+    ) -> PartitionLog | LogOpening | bool:
         """Return the stopped log to repair, True for a log that cannot be opened, or False.
 
-        A log is repaired only under another leader, because its repair may empty it.
+        Of a repaired log that could not be opened, its opening is returned. A log is repaired only
+        under another leader, because its repair may empty it.
         """
+        if (unopened := self._unopened.pop(key, None)) is not None:
+            return unopened
         if not is_led_elsewhere:
             return False
         broken = self.stopped_logs.pop(key, None)
@@ -56,12 +63,18 @@ class DamagedLogs:
         self.unusable.discard(key)
         return True
 
-    def not_repaired(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Keep a stopped log after a failed repair.
+    def try_again(
+        self, key: TopicPartition, again: PartitionLog | LogOpening, *, may_pass: bool
+    ) -> None:
+        """Keep a log after a failed repair, or the opening of a repaired log, for the next attempt.
 
-        The next opening repairs the log first.
+        Neither the damage nor the offsets of the log could be found in the directory. An opening
+        that failed for a permanent reason is not kept.
         """
-        self.stopped_logs[key] = log
+        if isinstance(again, PartitionLog):
+            self.stopped_logs[key] = again
+        elif may_pass:
+            self._unopened[key] = again
 
     def give_back(self, key: TopicPartition) -> PartitionLog | None:
         """Return a stopped log that may not be repaired now, to be hosted again unchanged."""
@@ -72,6 +85,7 @@ class DamagedLogs:
         self.words.pop(key, None)
         self.unusable.discard(key)
         self.stopped_logs.pop(key, None)
+        self._unopened.pop(key, None)
 
     def in_sync(self, key: TopicPartition, log: PartitionLog) -> None:
         """Delete the directory of the damaged log, since the replica is in the ISR."""
@@ -80,8 +94,10 @@ class DamagedLogs:
             self._directory.release_set_aside(*key)
             logger.warning("%s-%d is repaired and in sync", *key)
 
-    def repaired(self, opening: LogOpening, broken: PartitionLog | bool) -> LogOpening:
+    def repaired(self, opening: LogOpening, broken: PartitionLog | LogOpening | bool) -> LogOpening:
         """Repair a damaged log before it is opened (blocks), or raise KafkaStorageError."""
+        if isinstance(broken, LogOpening):
+            return replace(broken, config=opening.config, now_ms=opening.now_ms)
         name = opening.directory.name
         problem = "it cannot be opened"
         if isinstance(broken, PartitionLog) and broken.damage.is_in_batches:

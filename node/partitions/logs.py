@@ -41,7 +41,7 @@ class DirectoryJob(NamedTuple):
     key: TopicPartition
     is_removed: bool
     opening: LogOpening | None
-    broken: PartitionLog | bool = False  # the result of DamagedLogs.take
+    broken: PartitionLog | LogOpening | bool = False  # the result of DamagedLogs.take
 
 
 class DirectoryOutcome(NamedTuple):
@@ -54,7 +54,8 @@ class DirectoryOutcome(NamedTuple):
     may_pass: bool = False  # True for a temporary lack of space or file descriptors
     is_damaged: bool = False
     problem: KafkaError | None = None
-    unrepaired: PartitionLog | None = None  # a damaged log whose repair failed
+    # A damaged log whose repair failed, or that could not be opened after its repair.
+    again: PartitionLog | LogOpening | None = None
 
     def refused(self, problem: KafkaError, words: str) -> Self:
         """Return the result without a log, with the reason."""
@@ -196,11 +197,11 @@ class Logs:
             if is_removed:
                 self.directory.remove(*key)
             if opening is not None:
-                unrepaired = broken if isinstance(broken, PartitionLog) else None
-                outcome = DirectoryOutcome(key, opening.topic_id, None, unrepaired=unrepaired)
+                again = None if isinstance(broken, bool) else broken
+                outcome = DirectoryOutcome(key, opening.topic_id, None, again=again)
                 try:
                     ready = self.damaged.repaired(opening, broken) if broken else opening
-                    outcome = outcome._replace(unrepaired=None)
+                    outcome = outcome._replace(again=ready if broken else None)
                     outcome = outcome._replace(log=self._open(ready))
                 except KafkaStorageError as problem:
                     outcome = outcome.refused(problem, _in_words(problem))

@@ -307,7 +307,7 @@ class PartitionRoles:
             if topic is not None and not is_removed and not is_led_elsewhere:
                 log = self._logs.damaged.give_back(key)
                 if log is not None:  # the replica was elected before its repair
-                    self._unusable.discard(key)
+                    self._is_usable(key, topic.topic_id)
                     self._replicas.add(HostedPartition(*key, topic.topic_id, log))
                     self._settle(key)
                     topic = None
@@ -326,7 +326,7 @@ class PartitionRoles:
 
     def _apply_outcomes(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
         """Host the opened logs that are still assigned to this broker."""
-        for key, topic_id, log, error, may_pass, is_damaged, problem, unrepaired in outcomes:
+        for key, topic_id, log, error, may_pass, is_damaged, problem, again in outcomes:
             topic = self._placed(key)
             if log is None and key not in self._unusable:
                 logger.error("%s-%d cannot be opened: %s", *key, error)
@@ -335,8 +335,8 @@ class PartitionRoles:
                     log.local.retire()
                 self._remove_log(key)
             elif log is None:
-                if unrepaired is not None:
-                    self._logs.damaged.not_repaired(key, unrepaired)
+                if again is not None:
+                    self._logs.damaged.try_again(key, again, may_pass=may_pass)
                 if is_damaged:
                     self._logs.damaged.cannot_open(key, error)
                 if problem is not None:
@@ -344,13 +344,17 @@ class PartitionRoles:
                 self._cannot_open(key, topic_id, may_pass)
             else:
                 self._logs.damaged.unusable.discard(key)
-                if key in self._unusable:
-                    self._unusable.discard(key)
-                    self._replicas.failed_logs.withdraw(topic_id, key[1])
+                self._is_usable(key, topic_id)
                 self._logs.opened(log, topic)
                 self._replicas.add(HostedPartition(*key, topic_id, log))
                 self._settle(key)
             yield
+
+    def _is_usable(self, key: TopicPartition, topic_id: bytes) -> None:
+        """Record that a log is hosted, and withdraw the report that it could not be opened."""
+        if key in self._unusable:
+            self._unusable.discard(key)
+            self._replicas.failed_logs.withdraw(topic_id, key[1])
 
     def _cannot_open(self, key: TopicPartition, topic_id: bytes, may_pass: bool) -> None:
         """Report a log that cannot be opened, for an only replica after a permanent error only."""

@@ -28,6 +28,7 @@ from oncelog.replication.delayed_operations import DelayedProduce
 from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.flush_job import FlushJob
+from oncelog.storage.log_opening import LogOpening
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.segments.damage import Damaged, SteppedDown
 from oncelog.wire.errors import (
@@ -417,7 +418,7 @@ async def test_damaged_replica_with_a_failed_repair_is_never_opened_as_an_undama
         raise KafkaStorageError("no room") from OSError(errno.ENOSPC, "No space left on device")
 
     async with running(tmp_path) as broker:
-        broker.replicas.failed_logs = RecordedFailures()
+        failures = broker.replicas.failed_logs = RecordedFailures()
         await broker.create("a", 1)
         await until(lambda: broker.serves("a", 1))
         broker.append("a")
@@ -444,6 +445,39 @@ async def test_damaged_replica_with_a_failed_repair_is_never_opened_as_an_undama
         assert now.log_end_offset == (next_step == "elected")
         assert bool(list((broker.root / "data").glob("*-damaged"))) == (next_step == "repaired")
         assert ("a", 0) not in broker._roles._unusable
+        assert (failures.withdrawn == [hosted.key]) == (next_step != "deleted")
+
+
+async def test_repaired_log_that_cannot_be_opened_now_keeps_its_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles, "REOPEN_S", 0.01)
+    open_log, failed = LogDirectory.open, Counter[str]()
+
+    def without_files(self: LogDirectory, opening: LogOpening) -> Any:
+        failed[opening.topic] += 1
+        if failed[opening.topic] <= 2:
+            raise KafkaStorageError("no file") from OSError(errno.EMFILE, "Too many open files")
+        return open_log(self, opening)
+
+    async with running(tmp_path) as broker:
+        broker.replicas.failed_logs = RecordedFailures()
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        hosted = broker.replicas.partition("a", 0)
+        log = hosted.log
+        broker.append("a")
+        await until(lambda: log.high_watermark == 1)
+        log.retention.advance_log_start_offset(1)
+        log.damage.words = "an index is damaged"
+        log.local.disk.failure = SteppedDown(log.damage.words)
+        monkeypatch.setattr(LogDirectory, "open", without_files)
+        broker.state.put_partition(("a", 0), lists(2, (2, 3), (), ()))
+        assert not broker._roles._revived(hosted, lists(2, (2, 3), (), ()))
+        await until(lambda: broker.replicas.get("a", 0) is not None)
+        now = broker.replicas.partition("a", 0).log
+        assert now is not log and failed["a"] == 3
+        assert (now.log_start_offset, now.high_watermark, now.log_end_offset) == (1, 1, 1)
 
 
 async def test_topic_deleted_before_the_repair_of_its_damaged_log_leaves_no_records(
