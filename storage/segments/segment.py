@@ -265,7 +265,8 @@ class Segment:
             self.size_bytes, self.next_offset = position + header.size_bytes, last_offset + 1
         self.time_index.truncate_to(self.next_offset)
         self._last_indexed_position = position
-        self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
+        newest = check_time_entry(self, self.time_index.last_entry)
+        self._max_timestamp, self.offset_of_max_timestamp = newest
 
     def checking(self) -> Steps[None]:
         """Raise CorruptIndex or CorruptTransactionIndex unless the indexes are consistent."""

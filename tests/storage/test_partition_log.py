@@ -2,6 +2,7 @@
 
 import errno
 import os
+import struct
 
 import pytest
 
@@ -292,6 +293,20 @@ def test_records_are_found_by_their_timestamp(logs):
         assert found == (None if expected is None else (expected, times[expected]))
     assert log.max_timestamp == 60
     assert by_time(log, 5, from_offset=3) == (3, 40)
+
+
+def test_time_entry_with_a_damaged_timestamp_is_found_at_the_start(logs):
+    """A lower newest timestamp would hide the whole segment from searches."""
+    log = logs.open(index_interval_bytes=50)
+    for times in ([10, 20], [60, 15], [40, 30], [50, 50]):
+        logs.lead(log, 2, timestamps=times)
+    log.close()
+    path = logs.directory / f"{0:020d}.timeindex"
+    right, wrong = (struct.pack(">qi", time, 3) for time in (60, 55))
+    assert right in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(right, wrong))
+    again = logs.open(index_interval_bytes=50, clean_shutdown=True)
+    assert by_time(again, 60) == (2, 60)
 
 
 def test_empty_log_has_no_offset_for_a_timestamp(log):
