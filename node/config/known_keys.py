@@ -16,8 +16,6 @@ _OWN_LINKS = "brokers connect to each other by links of their own, and never as 
 _PEM = "keys and certificates are PEM: ssl.keystore.* and ssl.truststore.*"
 _OPENSSL = "TLS is that of OpenSSL, with its own choice"
 _BY_MECHANISM = "the users are given for a mechanism: plain.sasl.jaas.config"
-_ANY_ISSUER = "tokens of any issuer are taken while sasl.oauthbearer.expected.issuer is empty"
-_ANY_AUDIENCE = "tokens of any audience are taken while sasl.oauthbearer.expected.audience is empty"
 _TRIED_LATER = "a JWKS that cannot be fetched is fetched again after a fixed time"
 _NO_SCOPES = "the scopes of a token are not read"
 _VERIFIED = "a transaction is verified before anything of it is appended"
@@ -62,8 +60,6 @@ _ROWS: tuple[tuple[str, ConfigType, str, str, bool], ...] = (
     ("sasl.login.retry.backoff.ms", LONG, "100", _OWN_LINKS, False),
     ("sasl.mechanism.controller.protocol", STRING, "GSSAPI", _OWN_LINKS, False),
     ("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", _OWN_LINKS, True),
-    ("sasl.oauthbearer.allow.unverified.audience", BOOLEAN, "false", _ANY_AUDIENCE, False),
-    ("sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, "false", _ANY_ISSUER, False),
     ("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", _OWN_LINKS, False),
     ("sasl.oauthbearer.assertion.claim.aud", STRING, "", _OWN_LINKS, False),
     ("sasl.oauthbearer.assertion.claim.exp.seconds", INT, "300", _OWN_LINKS, False),

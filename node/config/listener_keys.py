@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from ...wire.security.principal_rules import parse_principal_rules
 from ...wire.security.secret import Secret
-from .keys import INT, LIST, LONG, PASSWORD, STRING, at_least, one_of, setting, some_of
+from .keys import BOOLEAN, INT, LIST, LONG, PASSWORD, STRING, at_least, one_of, setting, some_of
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
@@ -169,14 +169,30 @@ class ListenerSettings:
         "sasl.oauthbearer.expected.audience",
         LIST,
         "",
-        "The accepted audiences. A token must have one of them.",
+        "The accepted audiences. A token must have one of them. Required for OAUTHBEARER, except "
+        "with sasl.oauthbearer.allow.unverified.audience.",
         shown_unset="empty",
     )
     sasl_oauthbearer_expected_issuer: str = setting(
         "sasl.oauthbearer.expected.issuer",
         STRING,
         "",
-        "The issuer that tokens must have. If empty, any issuer is accepted.",
+        "The issuer that tokens must have. Required for OAUTHBEARER, except with "
+        "sasl.oauthbearer.allow.unverified.issuer.",
+    )
+    sasl_oauthbearer_allow_unverified_audience: bool = setting(
+        "sasl.oauthbearer.allow.unverified.audience",
+        BOOLEAN,
+        "false",
+        "Whether tokens of any audience, or of none, are accepted while "
+        "sasl.oauthbearer.expected.audience is empty. This is insecure.",
+    )
+    sasl_oauthbearer_allow_unverified_issuer: bool = setting(
+        "sasl.oauthbearer.allow.unverified.issuer",
+        BOOLEAN,
+        "false",
+        "Whether tokens of any issuer, or of none, are accepted while "
+        "sasl.oauthbearer.expected.issuer is empty. This is insecure.",
     )
     sasl_oauthbearer_clock_skew_seconds: int = setting(
         "sasl.oauthbearer.clock.skew.seconds",

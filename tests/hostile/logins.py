@@ -62,6 +62,7 @@ class Logins:
         settings = ListenerSettings(
             sasl_oauthbearer_jwks_endpoint_url=f"file://{folder / 'jwks.json'}",
             sasl_oauthbearer_expected_audience=("kafka",),
+            sasl_oauthbearer_expected_issuer="x",
         )
         verifier = TokenVerifier(settings, time.time, LOG)
         keys = {name: ScramCredential(b"salt", bytes(64), bytes(64), 4096) for name in ("a", "b")}

@@ -52,11 +52,7 @@ class TokenVerifier:
             raise InvalidConfig(
                 "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url: file:///..., or https://..."
             )
-        if not settings.sasl_oauthbearer_expected_audience:
-            raise InvalidConfig(
-                "OAUTHBEARER needs sasl.oauthbearer.expected.audience: without it tokens for "
-                "other services would be taken."
-            )
+        _check_claims(settings, log)
         self._file = Path(unquote(url.path)) if url.scheme == "file" else None
         self._keys: Mapping[str, Any] = {}
         self._read_at: object = None
@@ -102,6 +98,7 @@ class TokenVerifier:
         import jwt
 
         settings, now_s = self._settings, self._now_s()
+        audiences = settings.sasl_oauthbearer_expected_audience
         try:
             header = jwt.get_unverified_header(token)
             key = self._key(header.get("kid"))
@@ -113,9 +110,14 @@ class TokenVerifier:
                 token,
                 key,
                 algorithms=[header["alg"]],
-                audience=list(settings.sasl_oauthbearer_expected_audience),
+                audience=list(audiences),
                 issuer=settings.sasl_oauthbearer_expected_issuer or None,
-                options={"verify_exp": False, "verify_nbf": False, "verify_iat": False},
+                options={
+                    "verify_aud": bool(audiences),
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
             )
         except jwt.PyJWTError as problem:
             raise FailedLogin(str(problem)) from None
@@ -179,6 +181,41 @@ class TokenVerifier:
         if isinstance(outcome[0], Exception):
             raise InvalidConfig(f"{url} cannot be read: {outcome[0]}")
         return outcome[0]
+
+
+def _check_claims(settings: ListenerSettings, log: logging.Logger) -> None:
+    """Raise InvalidConfig for a claim that is neither verified nor opted out of.
+
+    Each opt-out that has an effect is logged, as in Kafka.
+    """
+    missing: list[str] = []
+    for claim, expected, is_allowed in (
+        (
+            "audience",
+            settings.sasl_oauthbearer_expected_audience,
+            settings.sasl_oauthbearer_allow_unverified_audience,
+        ),
+        (
+            "issuer",
+            settings.sasl_oauthbearer_expected_issuer,
+            settings.sasl_oauthbearer_allow_unverified_issuer,
+        ),
+    ):
+        if expected:
+            continue
+        key = f"sasl.oauthbearer.expected.{claim}"
+        opt_out = f"sasl.oauthbearer.allow.unverified.{claim}"
+        if is_allowed:
+            log.warning(
+                "tokens of any %s are accepted: %s is not set, and %s is true", claim, key, opt_out
+            )
+        else:
+            missing.append(
+                f"OAUTHBEARER needs {key}: without it tokens of any {claim} would be accepted. "
+                f"To accept them, set {opt_out}=true."
+            )
+    if missing:
+        raise InvalidConfig("\n".join(missing))
 
 
 def _time_s(claim: object) -> float:

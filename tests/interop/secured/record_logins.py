@@ -25,10 +25,7 @@ from .secured_kafka import SecuredKafka
 from .secured_oncelog import SecuredOncelog
 
 OURS, KAFKA = "oncelog", "kafka"
-SETTINGS = {
-    "connection.failed.authentication.delay.ms": "100",
-    "sasl.oauthbearer.expected.issuer": "tests",
-}
+SETTINGS = {"connection.failed.authentication.delay.ms": "100"}
 # Kafka's peer has short sessions there, of which kafkajs makes an error.
 OF_KAFKA = {"listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": "0"}
 SELECTOR = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.network.Selector=info"

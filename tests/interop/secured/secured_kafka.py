@@ -16,7 +16,7 @@ from ...wire.field_names import check_names
 from ..kafka_peer import KafkaPeer, free_ports
 from .certificates import Certificates
 from .logins import MECHANISMS, MODULE, USERS, Logins
-from .token_provider import TokenProvider
+from .token_provider import ISSUER, TokenProvider
 
 # As in Kafka's own start script; the JVM options of tests compile little, and encrypt slowly.
 SERVER_JVM = ("-Xmx1G", "-Xms1G", "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4")
@@ -81,7 +81,7 @@ class SecuredKafka(Logins, KafkaPeer):
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "sasl.oauthbearer.jwks.endpoint.url": self.provider.url("jwks"),
             "sasl.oauthbearer.expected.audience": "kafka",
-            "sasl.oauthbearer.allow.unverified.issuer": "true",
+            "sasl.oauthbearer.expected.issuer": ISSUER,
             "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",

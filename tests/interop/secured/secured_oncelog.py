@@ -17,7 +17,7 @@ from oncelog.wire.errors import KafkaError
 from ..kafka_peer import free_ports
 from .certificates import Certificates
 from .logins import MECHANISMS, MODULE, USERS, Logins
-from .token_provider import TokenProvider
+from .token_provider import ISSUER, TokenProvider
 
 START_S = 60.0
 ALTER_USER_SCRAM_CREDENTIALS = 51
@@ -58,6 +58,7 @@ class SecuredOncelog(Logins):
             "plain.sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule required{users};",
             "sasl.oauthbearer.jwks.endpoint.url": self.provider.url("jwks"),
             "sasl.oauthbearer.expected.audience": "kafka",
+            "sasl.oauthbearer.expected.issuer": ISSUER,
             **settings,
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.xdist_group("s
 PROGRAM = Path(__file__).parents[2] / "proof" / "prove" / "programs" / "transactional.py"
 SETTINGS = {
     "super.users": "User:ANONYMOUS;User:alice",
-    "sasl.oauthbearer.expected.issuer": "tests",
     "group.initial.rebalance.delay.ms": "0",
 }
 

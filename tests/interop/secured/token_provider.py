@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 CLIENT_SECRET = "client-geheim"
+ISSUER = "tests"
 STRANGER = "stranger"  # a user with tokens for others
 
 
@@ -36,7 +37,7 @@ class TokenProvider(ThreadingHTTPServer):
         self.issued += 1
         now = int(time.time())
         claims = {"sub": subject, "iat": now, "exp": int(now + life_s), "aud": audience,
-                  "iss": "tests", "scope": "kafka"}  # fmt: skip
+                  "iss": ISSUER, "scope": "kafka"}  # fmt: skip
         signed = f"{_part({'alg': 'RS256', 'typ': 'JWT', 'kid': 'one'})}.{_part(claims)}"
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import padding

@@ -21,8 +21,10 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from oncelog.client.security.oauthbearer import OauthbearerClient, Token
 from oncelog.deploy.cluster.ports import free_ports
+from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.config.listener_keys import ListenerSettings
 from oncelog.node.listener.sasl import tokens
+from oncelog.node.listener.sasl.mechanisms import token_verifiers
 from oncelog.node.listener.sasl.tokens import TokenVerifier, read_keys
 from oncelog.wire.errors import IllegalSaslState, InvalidConfig, SaslAuthenticationFailed
 from oncelog.wire.security.oauthbearer_server import (
@@ -73,13 +75,12 @@ def keys(tmp_path: Path) -> Path:
 
 
 def verifier(keys: Path, **settings: Any) -> TokenVerifier:
-    given_settings = ListenerSettings(
-        sasl_oauthbearer_jwks_endpoint_url=f"file://{keys}",
-        sasl_oauthbearer_expected_audience=("kafka",),
-        sasl_oauthbearer_expected_issuer="us",
-        **settings,
-    )
-    return TokenVerifier(given_settings, lambda: NOW_S, LOG)
+    usual: dict[str, Any] = {
+        "sasl_oauthbearer_jwks_endpoint_url": f"file://{keys}",
+        "sasl_oauthbearer_expected_audience": ("kafka",),
+        "sasl_oauthbearer_expected_issuer": "us",
+    }
+    return TokenVerifier(ListenerSettings(**usual | settings), lambda: NOW_S, LOG)
 
 
 def test_oauth_token_signed_by_a_known_key_names_its_principal(keys: Path) -> None:
@@ -178,6 +179,7 @@ class Provider:
             settings = ListenerSettings(
                 sasl_oauthbearer_jwks_endpoint_url=f"http://127.0.0.1:{port}/keys",
                 sasl_oauthbearer_expected_audience=("kafka",),
+                sasl_oauthbearer_expected_issuer="us",
             )
             verifier = TokenVerifier(settings, lambda: NOW_S, LOG)
             yield verifier
@@ -235,24 +237,89 @@ async def test_oauth_key_address_that_answers_slowly_is_abandoned_at_its_deadlin
             found.verify(token())
 
 
+NO_AUDIENCE: dict[str, Any] = {"sasl_oauthbearer_expected_audience": ()}
+NO_ISSUER: dict[str, Any] = {"sasl_oauthbearer_expected_issuer": ""}
+ANY_AUDIENCE: dict[str, Any] = {"sasl_oauthbearer_allow_unverified_audience": True}
+ANY_ISSUER: dict[str, Any] = {"sasl_oauthbearer_allow_unverified_issuer": True}
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"sasl_oauthbearer_jwks_endpoint_url": ""}, "needs sasl.oauthbearer.jwks.endpoint.url"),
-        ({"sasl_oauthbearer_jwks_endpoint_url": "file:///no.json"}, "cannot be read"),
-        ({"sasl_oauthbearer_expected_audience": ()}, "expected.audience"),
+        ({"sasl_oauthbearer_jwks_endpoint_url": ""}, ["needs sasl.oauthbearer.jwks.endpoint.url"]),
+        ({"sasl_oauthbearer_jwks_endpoint_url": "file:///no.json"}, ["cannot be read"]),
+        (NO_AUDIENCE, ["needs sasl.oauthbearer.expected.audience", "unverified.audience=true"]),
+        (NO_ISSUER, ["needs sasl.oauthbearer.expected.issuer", "unverified.issuer=true"]),
+        (NO_AUDIENCE | NO_ISSUER, ["expected.audience", "expected.issuer"]),
+        (NO_AUDIENCE | ANY_ISSUER, ["expected.audience"]),
+        (NO_ISSUER | ANY_AUDIENCE, ["expected.issuer"]),
     ],
 )
 def test_oauth_settings_that_would_accept_any_token_are_refused(
-    keys: Path, settings: dict[str, Any], says: str
+    keys: Path, settings: dict[str, Any], says: list[str]
 ) -> None:
-    usual: dict[str, Any] = {
-        "sasl_oauthbearer_jwks_endpoint_url": f"file://{keys}",
-        "sasl_oauthbearer_expected_audience": ("kafka",),
-    }
     with pytest.raises(InvalidConfig) as caught:
-        TokenVerifier(ListenerSettings(**{**usual, **settings}), time.time, LOG)
-    assert says in str(caught.value)
+        verifier(keys, **settings)
+    assert [text for text in says if text not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "claim", "refused"),
+    [
+        (NO_AUDIENCE | ANY_AUDIENCE, "audience", "aud", {"iss": "them"}),
+        (NO_ISSUER | ANY_ISSUER, "issuer", "iss", {"aud": "another"}),
+    ],
+)
+def test_oauth_opt_out_accepts_any_value_of_its_claim_and_is_logged(
+    keys: Path,
+    settings: dict[str, Any],
+    name: str,
+    claim: str,
+    refused: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = verifier(keys, **settings)
+    (warning,) = caplog.messages
+    assert f"sasl.oauthbearer.allow.unverified.{name}" in warning
+    assert [found.verify(token({claim: value})).name for value in ("other", None)] == ["alice"] * 2
+    with pytest.raises(FailedLogin):
+        found.verify(token(refused))
+
+
+def test_oauth_opt_out_beside_expected_values_changes_nothing(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = verifier(keys, **ANY_AUDIENCE, **ANY_ISSUER)
+    assert caplog.messages == []
+    for changes in ({"aud": "another"}, {"aud": None}, {"iss": "them"}, {"iss": None}):
+        with pytest.raises(FailedLogin):
+            found.verify(token(changes))
+
+
+def test_oauth_opt_out_of_a_listener_does_not_apply_to_another(keys: Path) -> None:
+    properties = {
+        "node.id": "1",
+        "cluster.id": "c",
+        "log.dirs": "/d",
+        "oncelog.voters": "1",
+        "oncelog.peer.directory": "/p",
+        "listeners": "A://127.0.0.1:1024,B://127.0.0.1:1025",
+        "listener.security.protocol.map": "A:SASL_PLAINTEXT,B:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
+        "sasl.oauthbearer.expected.audience": "kafka",
+        "listener.name.a.sasl.oauthbearer.allow.unverified.issuer": "true",
+    }
+    with pytest.raises(InvalidConfig, match=r"expected\.issuer"):
+        token_verifiers(BrokerConfig.from_properties(properties), time.time, LOG)
+    properties["listener.name.b.sasl.oauthbearer.expected.issuer"] = "us"
+    found = token_verifiers(BrokerConfig.from_properties(properties), lambda: NOW_S, LOG)
+    stranger = token({"iss": "them"})
+    assert found["A"].verify(stranger).name == "alice"
+    with pytest.raises(FailedLogin):
+        found["B"].verify(stranger)
 
 
 @pytest.mark.parametrize(
@@ -326,6 +393,7 @@ async def test_librdkafka_client_with_tokens_reauthenticates_before_each_expiry(
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
         "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.expected.issuer": "us",
         "sasl.oauthbearer.clock.skew.seconds": "0",
     }
     given_tokens: list[float] = []
