@@ -61,7 +61,7 @@ def test_prove_run_makes_faults_for_the_requested_time() -> None:
     observed = SimpleNamespace(apis=frozenset(), worked_at_s=time.monotonic() + 600)
     run = Run(ProveSettings(command=("true",), seconds=30.0), None, lambda _: None)
     late = SimpleNamespace(wait_until_over=lambda: None, until_s=0.0)
-    striker = SimpleNamespace(strike=strike, restarted=[], late=late)
+    striker = SimpleNamespace(strike=strike, restarted=[], late=late, woken_s=0.0)
     parts: Any = (striker, application, observed, feeder, None)
     assert len(list(islice(run._strike(*parts), 401))) == len(made) == 401
 
@@ -88,6 +88,7 @@ class Clock:
             SimpleNamespace(
                 strike=strike, restarted=[],
                 late=SimpleNamespace(wait_until_over=lambda: None, until_s=1e9),
+                woken_s=0.0,
             ),
             SimpleNamespace(instances=["one", "two"]),
             SimpleNamespace(apis=apis, worked_at_s=0.0),
