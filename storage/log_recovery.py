@@ -200,6 +200,7 @@ class _Recovery:
         if was_killed:
             active.drop_torn_entries()
         yield from active.checking()
+        newest = active.time_index.last_entry
         while True:
             state_end = max([active.base_offset, *self.snapshots.offsets[-1:]])
             yield from self._load_state(state_end)
@@ -208,6 +209,7 @@ class _Recovery:
             self.epochs.truncate_from_end(active.next_offset)
             yield from self._read_rest(active)
             if active.next_offset >= state_end:
+                active.check_newest(newest, is_as_closed=not was_killed)
                 return
             # Snapshots above the end remain after a truncation that a crash interrupted.
             self.snapshots.remove_above(active.next_offset)

@@ -277,6 +277,17 @@ class Segment:
         yield from self.transaction_index.checking()
         yield from checking_aborts(self)
 
+    def check_newest(self, entry: tuple[int, int], *, is_as_closed: bool) -> None:
+        """Check the newest time entry of the file after the recovery of the segment.
+
+        A damaged entry may have been removed as one above the batches of the offset index. The
+        close of a log adds an entry with the largest timestamp. Raises CorruptIndex.
+        """
+        newest = (self.max_timestamp, self.offset_of_max_timestamp)
+        if is_as_closed and self.max_timestamp != NO_TIMESTAMP and entry != newest:
+            raise CorruptIndex(self.time_index.path, f"{entry} is not the newest", REBUILT)
+        check_time_entry(self, entry)
+
     def drop_torn_entries(self) -> None:
         """Remove partial entries that a killed process may have left."""
         for index in (self.offset_index, self.time_index, self.transaction_index):
@@ -285,7 +296,8 @@ class Segment:
     def start_over(self) -> None:
         """Empty the indexes and the state. Recovery adds the batches of the .log file again."""
         indexes = [path for path in self.paths()[1:] if path.exists()]
-        if any(path.stat().st_size for path in indexes):  # those of a new partition are empty
+        # Those of a new partition are empty.
+        if self.size_bytes or any(path.stat().st_size for path in indexes):
             for path in indexes:
                 path.unlink()
             self._open_indexes()

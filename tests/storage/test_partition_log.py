@@ -295,17 +295,18 @@ def test_records_are_found_by_their_timestamp(logs):
     assert by_time(log, 5, from_offset=3) == (3, 40)
 
 
-def test_time_entry_with_a_damaged_timestamp_is_found_at_the_start(logs):
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("entry", [(55, 3), (60, 3 + 64)])
+def test_damaged_newest_time_entry_is_found_at_the_start(logs, entry, is_clean):
     """A lower newest timestamp would hide the whole segment from searches."""
     log = logs.open(index_interval_bytes=50)
     for times in ([10, 20], [60, 15], [40, 30], [50, 50]):
         logs.lead(log, 2, timestamps=times)
     log.close()
     path = logs.directory / f"{0:020d}.timeindex"
-    right, wrong = (struct.pack(">qi", time, 3) for time in (60, 55))
-    assert right in path.read_bytes()
-    path.write_bytes(path.read_bytes().replace(right, wrong))
-    again = logs.open(index_interval_bytes=50, clean_shutdown=True)
+    assert path.read_bytes()[-12:] == struct.pack(">qi", 60, 3)
+    path.write_bytes(path.read_bytes()[:-12] + struct.pack(">qi", *entry))
+    again = logs.open(index_interval_bytes=50, clean_shutdown=is_clean)
     assert by_time(again, 60) == (2, 60)
 
 
