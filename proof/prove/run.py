@@ -147,7 +147,9 @@ class Run:
         admin = stack.enter_context(blocking_admin(config))
         begin = self._topics(admin, cluster)
         observed = Observed(s.inputs, s.outputs)
-        diagnosis = DiagnosisListener(is_aggregate=s.final is not None, inputs=s.inputs)
+        diagnosis = DiagnosisListener(
+            is_aggregate=s.final is not None, inputs=s.inputs, outputs=s.outputs
+        )
         lowest_ms = 0 if s.as_is else round(1000 * self._timeouts.transaction_s)
         proxy = ProtocolProxy(
             config,
@@ -205,6 +207,7 @@ class Run:
             lost_keys=key_hashes(record for which, record in inputs if which in judgement.lost),
             wrong_finals=len(judgement.wrong),
             is_sink=s.sink is not None,
+            is_open=bool(judgement.pending or judgement.aborted),
         )
         outcome = ProveOutcome(
             settings=s,

@@ -136,18 +136,18 @@ class PassedOver(FindingRule):
 class OffsetsApart(FindingRule):
     """The rule offsets-outside-transaction, where no offsets are sent to a transaction.
 
-    The rule is violated if outputs are wrong, and an instance that writes to Kafka sends plain
+    The rule is violated if outputs are wrong, and an instance that writes outputs sends plain
     OffsetCommits of the inputs. One commit is enough then, while `PlainCommits` waits for a habit.
     """
 
     def __init__(self) -> None:
         self._commits = dict[tuple[str, str, str], None]()  # group, topic and instance
-        self._writers = set[str]()
+        self._written = set[tuple[str, str]]()  # instance and topic
         self._has_transactions = self._sends_offsets = False
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
-            self._writers.add(seen.instance)
+            self._written |= {(seen.instance, batch.partition[0]) for batch in seen.batches}
             self._has_transactions |= any(batch.is_transactional for batch in seen.batches)
         elif isinstance(seen, SeenTxnOffsetCommit):
             self._sends_offsets = True
@@ -163,8 +163,13 @@ class OffsetsApart(FindingRule):
                 else "the output is written without transactions; idempotence alone does not mend "
                 "this"
             )
+            writers = {
+                instance
+                for instance, topic in self._written
+                if topic in seen.outputs or not seen.outputs
+            }
             for group, topic, instance in self._commits:
-                if topic in seen.inputs and instance in self._writers:
+                if topic in seen.inputs and instance in writers:
                     evidence = f"group {group}: OffsetCommit, and {beside}"
                     tell("offsets-outside-transaction", seen, group, evidence)
 

@@ -18,7 +18,7 @@ FENCE_KEY = "oncelog.transaction.connection.fence"
 class DiagnosisListener:
     """The listener, which the proxy's loop calls, and other threads read.
 
-    on_finding: called with each new finding. inputs: the topics of inputs, where they are known.
+    on_finding: called with each new finding. inputs, outputs: the topics, where they are known.
     """
 
     def __init__(
@@ -27,8 +27,9 @@ class DiagnosisListener:
         *,
         is_aggregate: bool = False,
         inputs: Iterable[str] = (),
+        outputs: Iterable[str] = (),
     ) -> None:
-        self._inputs = frozenset(inputs)
+        self._inputs, self._outputs = frozenset(inputs), frozenset(outputs)
         self._diagnosis = Diagnosis(is_aggregate=is_aggregate)
         self._translator = Translator()
         self._on_finding = on_finding
@@ -58,6 +59,7 @@ class DiagnosisListener:
         lost_keys: frozenset[int],
         wrong_finals: int,
         is_sink: bool,
+        is_open: bool,
     ) -> None:
         """Add the judgement of the outputs, without which some mistakes are not visible."""
         self.see(
@@ -69,6 +71,8 @@ class DiagnosisListener:
                 wrong_finals=wrong_finals,
                 is_sink=is_sink,
                 inputs=self._inputs,
+                outputs=self._outputs,
+                is_open=is_open,
             )
         )
 

@@ -219,7 +219,7 @@ class SeenVerdict(Sighting):
     """The outputs were judged.
 
     is_sink: a database, not a topic, was judged. lost_keys: hashes of the keys of lost inputs.
-    inputs: the topics of inputs.
+    inputs, outputs: the topics. is_open: inputs are pending, or aborted ones have outputs.
     """
 
     doubled: int = 0
@@ -228,6 +228,8 @@ class SeenVerdict(Sighting):
     wrong_finals: int = 0
     is_sink: bool = False
     inputs: frozenset[str] = frozenset()
+    outputs: frozenset[str] = frozenset()
+    is_open: bool = False
 
     @property
     def is_wrong(self) -> bool:

@@ -593,8 +593,28 @@ def test_diagnosis_of_a_commit_of_another_purpose_is_no_commit_outside(is_beside
     assert diagnosis.names == set()
 
 
+def test_diagnosis_of_a_commit_by_a_writer_of_another_topic_is_no_commit_outside() -> None:
+    """An instance that counts the inputs commits their offsets, and writes no output."""
+    diagnosis, app = Diagnosis(), Application()
+    for seen in app.start():
+        diagnosis.see(seen)
+    for _ in range(3):
+        for seen in app.transaction(with_offsets=False):
+            diagnosis.see(seen)
+    diagnosis.see(replace(app.commit(1), group="metrics"))
+    outputs = frozenset({"another topic"})
+    diagnosis.see(s.SeenVerdict(**app.at(0), lost=1, inputs=INPUTS, outputs=outputs))
+    assert diagnosis.names == set()
+
+
 @pytest.mark.parametrize(
-    ("wrong", "weight"), [({}, "exposed"), ({"doubled": 1}, "wrong"), ({"lost": 1}, "wrong")]
+    ("wrong", "weight"),
+    [
+        ({}, "exposed"),
+        ({"doubled": 1}, "wrong"),
+        ({"lost": 1}, "wrong"),
+        ({"is_open": True}, "wrong"),
+    ],
 )
 def test_diagnosis_of_plain_commits_weighs_less_when_outputs_are_right(wrong, weight) -> None:
     """The positions of a checkpoint are not in the group, whose commits are for monitoring."""
