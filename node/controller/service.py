@@ -120,8 +120,7 @@ class ControllerService:
     async def _check_and_submit(self, kind: int, payload: bytes) -> ControllerReply | Result:
         # Many brokers may send a long command, and one write may commit them all. So such commands
         # and their results are decoded and encoded as jobs of their own.
-        line = self._work.clients if kind == PeerMessage.ADMIN else self._work
-        command, _ = await line.finish("commands", decoding_of(payload))
+        command, _ = await self._work.finish("commands", decoding_of(payload))
         if self._is_stopped:
             return ControllerReply(ReplyStatus.RETRY, reason="The controller stops.")
         if not may_ask(kind, command):

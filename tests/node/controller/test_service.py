@@ -333,7 +333,7 @@ async def test_controller_with_its_maximum_of_proposals_refuses_commands_before_
             handle(2, garbage, [], reply)
             handle(3, payload, [], reply)
             await asyncio.sleep(0)
-            assert works[0].clients.has_jobs and not works[0].has_jobs, "of clients"
+            assert works[0].has_jobs and not works[0].clients.has_jobs, "failed logs do not wait"
             (refusal,) = replies
             assert refusal.status == ReplyStatus.RETRY and "overloaded" in refusal.reason
             await until(lambda: len(replies) == 2)
