@@ -105,10 +105,13 @@ def test_decoder_given_a_false_count_takes_little_memory_and_time(api_key: int) 
 
 
 def assert_bounded(decode: Decode, data: bytes) -> None:
-    started = time.process_time()
-    with contextlib.suppress(MalformedFrame):
-        decode(data)
-    assert time.process_time() - started < 2  # 100 million steps take far longer
+    spent_s = []
+    while not spent_s or (spent_s[-1] >= 2 and len(spent_s) < 3):  # garbage is collected at times
+        started = time.process_time()
+        with contextlib.suppress(MalformedFrame):
+            decode(data)
+        spent_s.append(time.process_time() - started)
+    assert spent_s[-1] < 2, spent_s  # 100 million steps take far longer
 
 
 def test_decoder_given_a_false_length_allocates_only_for_received_bytes() -> None:
