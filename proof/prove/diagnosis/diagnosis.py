@@ -59,9 +59,9 @@ class Diagnosis:
         for rule in self._rules:
             rule.see(seen, self._tell)
         self._sends_offsets |= isinstance(seen, SeenTxnOffsetCommit)
-        if isinstance(seen, SeenVerdict):
-            if not (seen.is_wrong or seen.is_open or self._sends_offsets):
-                self._weaken()
+        is_right = isinstance(seen, SeenVerdict) and not (seen.is_wrong or seen.is_open)
+        if is_right and not self._sends_offsets:
+            self._weaken()
         return self._new
 
     def _weaken(self) -> None:
