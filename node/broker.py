@@ -141,7 +141,7 @@ class Broker:
             self._controller,
             self.metadata_group,
             self.state,
-            boot_id=boot_id,
+            boot_id=self.directory.meta.boot_id or boot_id,
             directory_id=self.directory.meta.directory_id,
             incarnation=self._outside.random_bytes(INCARNATION_BYTES),
         )

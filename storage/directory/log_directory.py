@@ -57,6 +57,7 @@ logger = logging.getLogger(__name__)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 UNRECOVERED = "unrecovered-logs-checkpoint"
 AFTER_A_KILL, AFTER_A_POWER_CUT = 0, 1
+RESTARTED = "+"  # between the id of the machine's boot and random digits
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 
 
@@ -87,7 +88,8 @@ class LogDirectory:
     ) -> None:
         """Lock the directory, check that it is this broker's, and list its partitions.
 
-        `boot_id` is the machine's. `new_directory_id` is 16 random bytes for a new directory.
+        `boot_id` is the machine's, and `meta.boot_id` is new whenever the logs are recovered as
+        after a power failure. `new_directory_id` is 16 random bytes for a new directory.
         Raises DirectoryInUse, WrongCluster, CorruptCheckpoint (for meta.properties).
         """
         self.path = path
@@ -345,10 +347,15 @@ class LogDirectory:
                 f"{node_id} of cluster {cluster_id}",
                 "Give this node the directory that is its own, or an empty one",
             )
-        self.machine_restarted = meta.boot_id is not None and meta.boot_id != boot_id
         self._written_boot_id = meta.boot_id
+        known = meta.boot_id or boot_id
+        self.machine_restarted = known.partition(RESTARTED)[0] != boot_id
+        if self.machine_restarted:
+            # A damaged byte of the file looks like a restart of the machine, and the recovery may
+            # remove records. Then the controller, too, must not take the boot for the same one.
+            known = f"{boot_id}{RESTARTED}{new_directory_id.hex()}"
         meta = MetaProperties(
-            cluster_id=cluster_id, node_id=node_id, directory_id=meta.directory_id, boot_id=boot_id
+            cluster_id=cluster_id, node_id=node_id, directory_id=meta.directory_id, boot_id=known
         )
         if self._written_boot_id is None:
             self._write_meta(meta)  # from here on a new directory belongs to this broker

@@ -44,8 +44,9 @@ def opened(tmp_path):
     directories = []
 
     def open_directory(**options):
-        options = {"cluster_id": "c", "node_id": 1, "boot_id": "boot-1", **options}
-        directory = LogDirectory(tmp_path / "node-1", new_directory_id=bytes(16), **options)
+        fixed = {"cluster_id": "c", "node_id": 1, "boot_id": "boot-1"}
+        options = {"new_directory_id": bytes(16), **fixed, **options}
+        directory = LogDirectory(tmp_path / "node-1", **options)
         directories.append(directory)
         return directory
 
@@ -96,6 +97,25 @@ def test_data_directory_of_another_cluster_or_node_is_refused_unchanged(opened, 
         opened(**other)
     assert (tmp_path / "node-1" / "meta.properties").read_bytes() == before
     opened()  # the lock was released
+
+
+def test_data_directory_with_a_damaged_boot_id_has_a_new_boot_until_it_is_recovered(opened):
+    """The controller must see a new boot when the recovery may remove records."""
+    first = opened()
+    assert first.meta.boot_id == "boot-1"
+    first.close(1)
+    meta = first.path / "meta.properties"
+    meta.write_text(meta.read_text().replace("boot-1", "boot-3"))
+    seen = {"boot-1"}
+    for is_recovered in (False, True):
+        directory = opened(new_directory_id=bytes([len(seen)]) * 16)
+        assert directory.machine_restarted and directory.meta.boot_id not in seen
+        seen.add(directory.meta.boot_id)
+        if is_recovered:
+            directory.note_recovered()
+        directory.close(1)
+    again = opened(new_directory_id=b"another restart ")
+    assert not again.machine_restarted and again.meta.boot_id == directory.meta.boot_id
 
 
 def test_data_directory_with_a_changed_boot_id_reports_a_machine_restart(opened):
