@@ -72,11 +72,11 @@ class LatestValues(OwnTopic):
             if place[0] not in starts or max(value, removal) >= number:
                 continue
             where = f"partition {place[0]}, key {place[1].decode()}"
+            # A replica that is away for longer comes back to a log without its values' tombstones.
+            is_back = value >= 0 and self.gap_s + WATCH_S < self._removals_kept_s
             if is_removal:
-                # A replica that is away for this long comes back to a log without its values'
-                # tombstones.
-                if value >= 0 and self.gap_s + WATCH_S < self._removals_kept_s:
+                if is_back:
                     words.append(f"{where}: removed by {number}, and {value} is there again")
-            elif self._removals.get(place, -1) < number or value >= 0:
+            elif self._removals.get(place, -1) < number or is_back:
                 words.append(f"{where}: {number} was acknowledged, and {value} is the latest")
         return words

@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -13,7 +14,7 @@ from ..outcome import Shape
 from ..run import run_seed
 from ..virtual_cluster import VirtualCluster
 from .latest_values import LatestValues
-from .own_topic import OwnTopic, write
+from .own_topic import NUMBER, OwnTopic, write
 from .passing_values import PassingValues
 
 
@@ -56,6 +57,22 @@ def test_own_topic_with_a_removed_or_changed_record_is_reported(
         expected = falsify(topic)
         (words,) = cluster.finish(topic.compare(cluster))
         assert words.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("removal", "gap_s", "is_lost"),
+    [(None, 0.0, True), (None, 60.0, True), (51, 0.0, True), (51, 60.0, False)],
+)
+def test_former_value_behind_an_unanswered_removal_is_lost_only_without_a_long_absence(
+    removal: int | None, gap_s: float, is_lost: bool
+) -> None:
+    """A replica that was away has the value, and the log has no tombstone of it any more."""
+    topic, place = LatestValues(1), (0, b"key")
+    topic.latest[place], topic.gap_s = (48, False), gap_s
+    if removal is not None:
+        topic._removals[place] = removal
+    former = SimpleNamespace(partition=0, key=b"key", value=b"31", headers=[(NUMBER, b"31")])
+    assert bool(topic.missing([cast(Any, former)], {0: 0})) == is_lost
 
 
 def test_own_topic_that_is_recreated_requires_only_later_records() -> None:
