@@ -6,6 +6,7 @@ would. Damaged bytes that no process has read by the end of a run are restored b
 reads the files, because they are no finding.
 """
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,24 +23,40 @@ from .virtual_node import VirtualNode
 BEFORE_A_START = 1
 BYTES_A_FAULT = 3  # each in another file
 READ_BYTES = 1 << 20
+COMPARED_BYTES = 32  # before a damaged byte
 IGNORED = (".lock", ".tmp", ".cleaned", ".swap", ".deleted")
 
 
 class DamagedByte(NamedTuple):
-    """A byte that was changed, and its former value."""
+    """A byte that was changed, its former value, and the bytes before it."""
 
     path: Path
     inode: int
     position: int
     was: int
     now: int
+    before: bytes
+
+    @classmethod
+    def chosen(cls, rng: random.Random, path: Path) -> "DamagedByte":
+        """Choose a byte of this file and one bit of it, and change nothing yet."""
+        content = path.read_bytes()
+        position = rng.randrange(len(content))
+        was = content[position]
+        before = content[max(0, position - COMPARED_BYTES) : position]
+        return cls(path, path.stat().st_ino, position, was, was ^ 1 << rng.randrange(8), before)
 
     def is_there(self) -> bool:
-        """Return whether the file still has the same inode and the damaged byte."""
+        """Return whether the file still has the same inode and the damaged byte.
+
+        The bytes before it are compared, too. A journal that was cut off and written again may have
+        the same value at this position.
+        """
         try:
             if self.path.stat().st_ino != self.inode:
                 return False
-            return self.path.read_bytes()[self.position : self.position + 1] == bytes([self.now])
+            known = self.before + bytes([self.now])
+            return self.path.read_bytes()[: self.position + 1].endswith(known)
         except OSError:
             return False
 
@@ -91,13 +108,10 @@ class FileDamage:
         return True
 
     def _flip_in(self, path: Path) -> None:
-        rng, content = self.cluster.random, path.read_bytes()
-        position = rng.randrange(len(content))
-        was = content[position]
-        byte = DamagedByte(path, path.stat().st_ino, position, was, was ^ 1 << rng.randrange(8))
+        byte = DamagedByte.chosen(self.cluster.random, path)
         byte.write(byte.now)
         self.damaged.append(byte)
-        self._say(f"damaged byte {position} of {path}: {was} is {byte.now}")
+        self._say(f"damaged byte {byte.position} of {path}: {byte.was} is {byte.now}")
 
     def mend_start(self) -> None:
         """Put back the bytes that keep the damaged machine from starting, now or later."""

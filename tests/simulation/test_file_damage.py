@@ -1,5 +1,6 @@
 """Test that reading a damaged log like consumers of all records finds every misleading byte."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -14,7 +15,7 @@ from oncelog.storage.segments.segment import Segment
 from oncelog.wire.record_batch import BatchHeader, decode_header
 from oncelog.wire.records import Record, encode_batch
 
-from .file_damage import wrong_answers
+from .file_damage import DamagedByte, wrong_answers
 
 BATCHES = 12
 
@@ -75,3 +76,16 @@ def test_index_lookup_without_its_check_returns_a_reported_wrong_answer(tmp_path
     with mock.patch.object(Segment, "headers_near", unchecked):
         assert next(wrong_answers(log)) == "not found by its offset: 2"
     log.local.retire()
+
+
+def test_damaged_byte_in_a_part_that_was_written_anew_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "000000000001.wal"
+    path.write_bytes(bytes(64) + b"the end")
+    byte = DamagedByte.chosen(random.Random(3), path)
+    assert not byte.is_there()
+    byte.write(byte.now)
+    assert byte.position >= 1 and byte.is_there()
+    with path.open("r+b") as file:
+        file.seek(byte.position - 1)
+        file.write(bytes([1, byte.now]))
+    assert not byte.is_there()
