@@ -469,6 +469,17 @@ def test_docs_page_names_only_existing_files(page: str) -> None:
     assert [str(file) for file in named if not file.exists()] == []
 
 
+def test_docs_table_has_a_separator_below_its_header() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    wrong: list[str] = []
+    for page in pages:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for lines in re.findall(r"(?:^\|.*\n)+", text, re.M):
+            if not re.fullmatch(r"[|: -]+", lines.splitlines()[1 % lines.count("\n")]):
+                wrong.append(f"{page.name}: {lines.splitlines()[0]}")
+    assert wrong == []
+
+
 def test_docs_page_commands_exist(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
