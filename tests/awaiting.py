@@ -1,4 +1,4 @@
-"""Wait in tests that have an event loop, for a condition with a deadline or for some turns."""
+"""Helpers of async tests, which wait for a condition or let the event loop run some turns."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,6 +21,6 @@ async def turns_until(holds: Callable[[], object], timeout_s: float = 20) -> int
 
 
 async def settle(turns: int = 20) -> None:
-    """Let every task that can continue by itself continue."""
+    """Let the event loop run this many turns, in which tasks that wait for no event continue."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Compile modules before the workers start, each of which would otherwise compile them.
+"""Compile the modules of tests once, before xdist starts workers that would all compile them.
 
 pytest rewrites the asserts of a test file, which is half of the cost of its collection. The next
 run finds the results in __pycache__, even if Python is configured to write no bytecode.
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent
 
 
 def compile_once(config: pytest.Config) -> None:
-    """Compile each plugin once, when tests run in two or more processes."""
+    """Compile all new files of tests/ in two processes, if pytest runs with xdist workers."""
     state = config.stash.get(assertstate_key, None)
     if state is None or hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
         return

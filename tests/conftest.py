@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that run only in another build's round."""
+    """Deselect two thirds of the tests marked `in_turn`, which run on other days (`rounds`)."""
     heavy = {item.nodeid: item for item in items if item.get_closest_marker("in_turn")}
     others = skipped(round_number(), list(heavy))
     config.hook.pytest_deselected(items=[heavy[name] for name in others])

@@ -20,7 +20,7 @@ COMPACTED = LogConfig(
 def append_as_leader(
     log: PartitionLog, batch: bytes | bytearray, *, epoch: int = 0, now_ms: int = 1, **options: Any
 ) -> AppendInfo:
-    """Append with the leader epoch `epoch`."""
+    """Append the batch to the log of a leader with the leader epoch `epoch`."""
     view = memoryview(bytearray(batch))
     header = decode_header(view)
     return log.append_as_leader(view, header, leader_epoch=epoch, now_ms=now_ms, **options)
@@ -35,7 +35,7 @@ def marker(
     at_ms: int = 1,
     **stamped: int,
 ) -> bytes:
-    """Return a marker. `kind` is a ControlType, or whether it commits."""
+    """Return a transaction marker. `kind` is a ControlType, or True to commit, False to abort."""
     return encode_marker(
         ControlType(kind),
         producer_id=producer_id,
@@ -56,14 +56,17 @@ def end_transaction(
     now_ms: int | None = None,
     **of_marker: int,
 ) -> AppendInfo:
-    """Append a marker as its coordinator does, with timestamp `at_ms` and log time `now_ms`."""
+    """Append a transaction marker with timestamp `at_ms`, at the time `now_ms` of the log."""
     batch = marker(producer_id, kind, at_ms=at_ms, **of_marker)
     now_ms = at_ms if now_ms is None else now_ms
     return append_as_leader(log, batch, epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
 
 
 def clean(cleaner: LogCleaner, log: PartitionLog, now_ms: int) -> int | None:
-    """Return how many groups of segments were replaced, or None where the log is clean enough."""
+    """Compact the log, and return how many groups of segments were replaced.
+
+    Returns None if the log is not dirty enough to be compacted.
+    """
     cleaning = cleaner.begin([log], now_ms)
     if cleaning is None:
         return None

@@ -1,4 +1,4 @@
-"""Open and delete a partition in one call, which brokers do stepwise in another thread."""
+"""Open or delete the log of a partition in one call. A broker does that in steps in a thread."""
 
 from oncelog.runtime.steps import run_to_end
 from oncelog.storage.directory.log_directory import LogDirectory
@@ -14,7 +14,7 @@ def open_partition(
     config: LogConfig,
     now_ms: int,
 ) -> PartitionLog:
-    """Open a log and serve it."""
+    """Open the log of a partition, and register it in the directory as open."""
     opening = directory.opening(topic, partition, topic_id, config, now_ms)
     log = run_to_end(directory.open(opening))
     directory.lower_offsets([log])
@@ -23,6 +23,6 @@ def open_partition(
 
 
 def delete_partition(directory: LogDirectory, topic: str, partition: int) -> None:
-    """Close a log, and remove its directory."""
+    """Close the log of a partition, and remove its files."""
     directory.remove_partition(topic, partition)
     directory.remove(topic, partition)

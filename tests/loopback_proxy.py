@@ -1,4 +1,4 @@
-"""A proxy to a broker in threads. Bytes of clients go through `forward`."""
+"""A TCP proxy between clients and a broker, which a subclass can make delay or cut requests."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class LoopbackProxy:
-    """A proxy that listens on loopback. Use it as a context manager. `target` may be set later."""
+    """A proxy that listens on loopback while its context is open, and connects to `target`."""
 
     def __init__(self, target: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.target = target
@@ -30,7 +30,10 @@ class LoopbackProxy:
             thread.join(10)
 
     def forward(self) -> Callable[[bytes], object]:
-        """Return the filter of a new connection's bytes, which gets b"" at their end."""
+        """Return a callback for a new connection, which gets the client's bytes before the broker.
+
+        At the end of the client's bytes it gets b"".
+        """
         raise NotImplementedError
 
     def _accept(self) -> None:

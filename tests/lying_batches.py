@@ -1,7 +1,8 @@
-"""Batches with a right checksum and false claims, and Apache Kafka's answers to them.
+"""Batches with a right checksum whose header contradicts their records, and the error codes.
 
-The answers were recorded from Apache Kafka 4.4.0 on 2026-11-26 by Produce version 7, for a topic
-with its default configs. -1 is UNKNOWN_SERVER_ERROR, where Kafka fails and we refuse (87).
+The error codes of Apache Kafka 4.4.0 were recorded on 2026-11-26 by Produce version 7, for a topic
+with default configs. For some batches Kafka fails with UNKNOWN_SERVER_ERROR (-1), and we answer
+INVALID_RECORD (87).
 """
 
 from typing import NamedTuple
@@ -16,7 +17,7 @@ INVALID_TIMESTAMP, INVALID_RECORD = 32, 87
 
 
 class LyingBatch(NamedTuple):
-    """A batch, the code Kafka answers, and ours by oncelog.record.validation."""
+    """A batch with the error code of Kafka, and ours for each `oncelog.record.validation`."""
 
     name: str
     data: bytes
@@ -35,7 +36,10 @@ def record(
     tail: bytes = b"\0",
     length: int | None = None,
 ) -> bytes:
-    """Return a record. `tail` begins at the number of headers, `length` is the written one."""
+    """Return an encoded record.
+
+    `tail` has the bytes from the header count on. `length` is a false length to write.
+    """
     deltas = encode_varint(timestamp_delta) + encode_varint(offset_delta)
     fields = encode_varint(len(key)) + key + encode_varint(len(value)) + value
     inner = b"\0" + deltas + fields + tail
@@ -52,7 +56,7 @@ def batch(
     base_timestamp: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """Return a batch around a body, with a right length and checksum."""
+    """Return a batch with these encoded records, and a right length and checksum."""
     base = now_ms if base_timestamp is None else base_timestamp
     data = bytearray(HEADER_BYTES) + body
     write_header(
@@ -63,7 +67,7 @@ def batch(
 
 
 def lying_batches(now_ms: int) -> tuple[LyingBatch, ...]:
-    """Return all such batches with timestamps around `now_ms`."""
+    """Return all batches with false headers or records, with timestamps around `now_ms`."""
     one, two = record(), record(value=bytes(20)) + record(1, value=bytes(20))
     refused = (INVALID_RECORD,) * 4
 

@@ -1,7 +1,7 @@
-"""Nodes that run a program of the tests, with a planted bug or a point at which they die.
+"""The command of nodes that run a module of the tests, which plants a bug or kills the node.
 
-Only the program that Python runs differs from an ordinary node. Environment, directory, log and pid
-file are equal.
+Only the command differs from that of an ordinary node. Environment, directory, log and pid file are
+the same.
 """
 
 from pathlib import Path
@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def program(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module of the tests as a node's program.
+    """Return the command that starts a node with this module of the tests.
 
-    The last argument is the replaced module, by which the process of the node is recognized.
+    The last argument must be the module of an ordinary node, by which the process is recognized.
     """
     start = (
         f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); "

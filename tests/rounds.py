@@ -1,4 +1,4 @@
-"""The cases of a large set that run in a build, a part each time and all in turn.
+"""The choice of the tests that run in one build. Successive builds run all tests.
 
 The marks `chaos` and `soak` run whole sets. The default run takes one third of the tests marked
 `in_turn`, and each day another third. With `-m in_turn`, a path or `-k`, all selected tests run.
@@ -15,16 +15,16 @@ ROUND = "ONCELOG_ROUND"  # the number of a build, if there is one; otherwise the
 
 
 def round_number() -> int:
-    """Return the number of this build."""
+    """Return the number of this build, or that of the day without the variable ONCELOG_ROUND."""
     given = os.environ.get(ROUND)
     return int(given) if given else datetime.datetime.now(datetime.UTC).date().toordinal()
 
 
 def chosen(number: int, count: int, cases: Sequence[Case]) -> list[Case]:
-    """Return `count` of the cases. Each round continues where the one before ended."""
+    """Return `count` of the cases for build `number`, after those of build `number - 1`."""
     return [cases[(number * count + i) % len(cases)] for i in range(count)]
 
 
 def skipped(number: int, names: Sequence[str]) -> set[str]:
-    """Return which of the tests that are marked `in_turn` have their turn in another round."""
+    """Return the two thirds of these tests that do not run in build `number`."""
     return {name for at, name in enumerate(sorted(names)) if (at + number) % TURNS}

@@ -21,7 +21,11 @@ KEY = b"PRIVATE KEY"
 
 
 class SecretWatch(threading.Thread):
-    """A search in a `with`. Its end fails if a secret was found, or none was searched for."""
+    """A thread that searches for secrets while its context is open.
+
+    The end of the context raises AssertionError if a secret was found in a wrong place, or if no
+    secured cluster was running.
+    """
 
     def __init__(self, *folders: Path) -> None:
         super().__init__(daemon=True)

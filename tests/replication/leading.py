@@ -1,4 +1,4 @@
-"""A leader without its shell, in which events change the log immediately."""
+"""A PartitionLeader for tests, with a log that takes over each new high watermark immediately."""
 
 from dataclasses import dataclass
 

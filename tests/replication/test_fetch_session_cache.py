@@ -1,4 +1,4 @@
-"""Test the eviction of fetch sessions by Kafka's rule and by a bound of this broker."""
+"""Test the eviction of fetch sessions by the rule of Kafka, and by the total of partitions."""
 
 from itertools import count
 

@@ -95,7 +95,7 @@ def test_min_isr_is_never_above_the_number_of_replicas() -> None:
     assert not partition.is_under_min_isr
 
 
-def test_pending_isr_addition_is_included_in_the_high_watermark() -> None:
+def test_pending_isr_addition_holds_back_the_high_watermark() -> None:
     partition = leader(isr=(1, 2))
     partition.appended(10, 1)
     fetch(partition, 2, 10)
@@ -107,7 +107,7 @@ def test_pending_isr_addition_is_included_in_the_high_watermark() -> None:
     assert partition.high_watermark == 10
 
 
-def test_pending_isr_removal_is_included_in_the_high_watermark_until_confirmed() -> None:
+def test_pending_isr_removal_holds_back_the_high_watermark_until_confirmed() -> None:
     partition = leader()
     partition.appended(10, 1)
     fetch(partition, 2, 10, 2)
@@ -118,7 +118,7 @@ def test_pending_isr_removal_is_included_in_the_high_watermark_until_confirmed()
     assert (partition.high_watermark, partition.partition_epoch) == (10, 8)
 
 
-def test_follower_that_keeps_up_counts_for_the_high_watermark_before_joining_the_isr() -> None:
+def test_follower_that_keeps_up_holds_back_the_high_watermark_before_it_joins_the_isr() -> None:
     partition = leader(isr=(1, 2))
     partition.appended(10, 1)
     fetch(partition, 3, 10, 1)
@@ -167,9 +167,9 @@ def test_follower_joins_the_isr_only_at_the_high_watermark_and_the_epoch_start()
 
 
 def test_follower_at_the_high_watermark_of_a_new_leader_waits_for_the_epoch_start() -> None:
-    """More may be committed than the leader knows, up to the start of its epoch (KAFKA-7128).
+    """A new leader's high watermark may lag behind committed records (KAFKA-7128).
 
-    Node 3 counts as caught up, as every member at the start, and leaves and returns.
+    Committed records end at the start of the leader's epoch at the latest.
     """
     partition = leader(end=10, high_watermark=4)
     partition.metadata_applied(isr=(1, 2), partition_epoch=8, now_ms=1)
@@ -178,7 +178,11 @@ def test_follower_at_the_high_watermark_of_a_new_leader_waits_for_the_epoch_star
 
 
 def test_follower_that_would_be_removed_at_once_is_not_added_to_the_isr() -> None:
-    """Below the minimum the high watermark does not advance. A dead link must not flap the ISR."""
+    """The follower is at the high watermark, but behind the log end for longer than the lag time.
+
+    An ISR below its minimum does not advance the high watermark, so without this rule a broken link
+    would add and remove the follower again and again.
+    """
     partition = leader(isr=(1,))
     fetch(partition, 2, 0, 1)
     partition.appended(5, 2)
@@ -249,7 +253,7 @@ def test_follower_at_the_log_end_of_its_previous_fetch_was_caught_up_at_that_tim
 
 
 def test_idle_fetch_session_keeps_its_followers_in_the_isr() -> None:
-    """An incremental session does not repeat positions. Its polls show the follower is alive."""
+    """A follower sends no unchanged position. Any fetch of its session shows that it is alive."""
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1, 2), replicas=(1, 2), peers=peers)
     fetch(partition, 2, 0, 1)

@@ -1,4 +1,4 @@
-"""Test the replica fetch on the wire. Both directions agree, and bad bytes are refused."""
+"""Test that replica fetch messages are decoded as encoded, and other bytes are refused."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Test waiting operations by example, and against a naive model."""
+"""Test the completion of waiting produces and fetches, by example and against a naive model."""
 
 import pytest
 from hypothesis import given
@@ -106,7 +106,7 @@ def test_bytes_hidden_before_the_wait_count_towards_min_bytes(purgatory: Purgato
 def test_read_committed_fetch_completes_exactly_with_enough_bytes(
     missing_bytes: int, steps: list[tuple[int, int, int, bool]]
 ) -> None:
-    """Batches become visible. The stable offset follows, sometimes later."""
+    """The last stable offset may reach the high watermark later, when a transaction ends."""
     purgatory = Purgatory()
     reader = DelayedFetch({"a": 0}, missing_bytes, 1000, hidden_bytes={})
     plain = DelayedFetch({"a": 0}, missing_bytes, 1000)
@@ -144,7 +144,7 @@ def test_operation_in_purgatory_that_is_cancelled_is_removed(purgatory: Purgator
 
 
 def test_purgatory_memory_is_bounded_by_its_waiting_operations(purgatory: Purgatory) -> None:
-    """Use long deadlines with quick answers, and short deadlines on an idle partition."""
+    """Completed operations have later deadlines, and expired ones a partition without records."""
     for i in range(10_000):
         purgatory.watch_produce(DelayedProduce({"quick": i}, 1_000_000))
         purgatory.advance("quick", i)
@@ -169,7 +169,7 @@ STEPS = st.one_of(
 
 
 class Model:
-    """All waiting operations in one list."""
+    """A purgatory that searches one list of all waiting operations at each event."""
 
     def __init__(self) -> None:
         self.produces: list[tuple[DelayedProduce, dict[str, int]]] = []

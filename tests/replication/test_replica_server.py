@@ -1,4 +1,4 @@
-"""Test a leader's broker and its followers, request by request."""
+"""Test the answers of a leader's broker to the replica fetches of followers."""
 
 import gc
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Host:
 
 
 class Broker:
-    """Broker 1, which leads. The test plays its followers."""
+    """Broker 1, which leads partitions. The test sends the fetches of followers 2 and 3."""
 
     def __init__(self, **limits: Any) -> None:
         self.peers = PeerView(live=LIVE)
@@ -65,7 +65,7 @@ class Broker:
         self.server.appended(key)
 
     def poll(self, *, added=(), moved=(), removed=(), follower=2, context=None, **values):
-        """Send a poll, and return the answer's updates. Keep the session as a follower does."""
+        """Send a replica fetch of the current session, and return the progress that it caused."""
         request = ReplicaFetchRequest(
             session_id=self.session_id,
             session_epoch=self.session_epoch,
@@ -99,7 +99,7 @@ def added(slot: int, *, epoch: int = 5, at: tuple[int, int] = (0, -1)) -> AddedS
 
 
 def opened(*slots: int, **limits: Any) -> Broker:
-    """Return a broker that leads these partitions, and follower 2's session with them."""
+    """Return a broker that leads these partitions, after follower 2 added them to its session."""
     broker = Broker(**limits)
     for slot in slots:
         broker.lead(KEYS[slot])
@@ -278,7 +278,7 @@ def test_replica_fetch_with_a_newer_leader_epoch_waits_until_the_leader_has_that
 
 
 def test_replica_fetch_kept_for_a_newer_epoch_keeps_its_broker_epoch(broker: Broker) -> None:
-    """Checked while no fetch waited, the follower stayed unknown (found by the simulation)."""
+    """Without the broker epoch the leader never added the follower to the ISR."""
     broker.peers.live = {1: 11}
     broker.poll(added=[added(1, epoch=6)])
     broker.now += 500
@@ -405,7 +405,7 @@ def test_replica_fetches_of_two_followers_at_one_offset_share_one_read(
 
 
 def test_replica_session_that_ends_with_pending_news_leaves_no_reference_cycle() -> None:
-    """Brokers make no full collection. Each break of a link would cost a session and its slots."""
+    """Brokers run no full garbage collection, so each broken link would leak a session."""
     broker = Broker()
     for key in KEYS:
         broker.lead(key)

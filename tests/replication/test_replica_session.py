@@ -1,4 +1,4 @@
-"""Test both ends of a follower's session, and a model of many partitions over a lossy link."""
+"""Test replica fetch sessions at follower and leader, also with random losses of messages."""
 
 from itertools import chain
 
@@ -77,7 +77,7 @@ def test_follower_session_has_one_waiting_request_and_sends_changes_immediately(
 
 
 def test_follower_session_opening_request_does_not_wait_at_the_leader() -> None:
-    """A follower of many partitions enters them in parts. The rest must wait for the answer."""
+    """A follower adds many partitions in several requests, each after the previous answer."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
     first = request_of(session)
@@ -90,7 +90,7 @@ def test_follower_session_opening_request_does_not_wait_at_the_leader() -> None:
 
 
 def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> None:
-    """A follower was away for a while. All changes in one answer kept both loops."""
+    """One answer for all partitions of a returning follower blocked the loops of both brokers."""
     session = LeaderSession(2, 7, lambda slot: None)
     count = 2 * ANSWERS_MAX + 10
     added = [AddedSlot(n, bytes(16), n, 1, 0, -1, 0) for n in range(1, count + 1)]
@@ -193,7 +193,7 @@ def test_follower_session_after_a_session_error_restarts() -> None:
 def test_follower_session_with_an_answer_that_opens_no_session_ends(
     wrong: ReplicaFetchResponse,
 ) -> None:
-    """Treated as an opening answer it would cause the same request again, forever."""
+    """The session did not end, and the follower repeated the same request forever."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
     assert session.on_response(request_of(session), wrong) is None
@@ -234,7 +234,7 @@ class Host:
 
 
 class Pair:
-    """A leader, a follower, and the messages between them."""
+    """A leader and a follower with the messages in flight, which a test delivers or loses."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -363,7 +363,7 @@ def converge(steps: list[tuple]) -> None:
 
 
 def test_follower_session_of_500_partitions_sends_only_the_changed_partition() -> None:
-    """One of 500 partitions has an append. Answer and next request name only that one."""
+    """After an append to one partition, the answer and the next request have only that one."""
     peers = PeerView(live={1: 1, 2: 2})
     keys = [(i.to_bytes(16), i) for i in range(ADDED_MAX)]
     hosts = {key: Host(peers) for key in keys}

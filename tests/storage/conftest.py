@@ -1,4 +1,4 @@
-"""Batches and small logs to put them in."""
+"""Fixtures of the storage tests, which make batches and small logs."""
 
 import pytest
 
@@ -14,7 +14,7 @@ TOPIC_ID = bytes(range(16))
 def make_batch(
     count=1, *, base_offset=0, size=10, key=b"k", timestamp=NOW_MS, timestamps=None, **fields
 ) -> memoryview:
-    """Return a writable batch of `count` records, from a client (base offset 0) or stamped."""
+    """Return a writable batch of `count` records with consecutive offsets from `base_offset`."""
     times = timestamps or [timestamp] * count
     records = [
         Record(base_offset + i, times[i], key, bytes([i % 251]) * size) for i in range(count)
@@ -23,7 +23,7 @@ def make_batch(
 
 
 class LogMaker:
-    """A maker of the log `t-0` below a directory, which also appends to it as a leader."""
+    """A maker of the log `t-0` below a directory. `lead` appends to the log as a leader does."""
 
     def __init__(self, directory):
         self.directory = directory / "t-0"

@@ -1,4 +1,4 @@
-"""A disk, or a table of open files, that refuses a chosen call and later ones."""
+"""A replacement of functions of `os` that fail from a chosen call on."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,7 +9,10 @@ import pytest
 
 
 class FailingDisk:
-    """Let call number `fail_at` of `names` of os fail, and later calls while `lasts`."""
+    """Make calls of the functions `names` of `os` raise an OSError with `number`.
+
+    The calls fail from number `fail_at` on, and `lasts` of them.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, names: str, number: int) -> None:
         self.calls, self.fail_at, self.lasts = 0, -1, 1

@@ -1,4 +1,4 @@
-"""Test sliced reads of a log, with segments removed, replaced or cut between two steps."""
+"""Test long reads of a log in steps, while its segments are removed, replaced or truncated."""
 
 import struct
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PRODUCERS, BATCHES, HIGH_WATERMARK, CUT_TO = 300, 1200, 1150, 1160
 
 
 def filled(logs: Any) -> Any:
-    """Return some seven segments with batches of all producers, for a truncation of the end."""
+    """Return a log of some seven segments, each with batches of all producers."""
     log = logs.open(segment_bytes=30_000, index_interval_bytes=100, file_delete_delay_ms=0)
     for n in range(BATCHES):
         logs.lead(log, size=100, key=b"k%d" % (n % 50), producer_id=n % PRODUCERS,
@@ -50,7 +50,7 @@ def swap_segments(log: Any) -> None:
 
 
 def log_steps_without_rebuild(log: Any, cleaner: LogCleaner) -> Any:
-    """Return a cleaning that began before the truncation, planned with the producers of then."""
+    """Return the steps of a cleaning that was planned as if no rebuild of producers was due."""
     rebuild, log.local.rebuild = log.local.rebuild, None
     cleaning = present(cleaner.begin([log], NOW_MS))
     log.local.rebuild = rebuild
@@ -78,7 +78,7 @@ def expected_producers(log: Any) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("step", range(0, 13, 3))
 @pytest.mark.parametrize("change", CHANGES)
-def test_rebuild_of_producers_with_concurrent_changes_equals_one_without(
+def test_rebuild_of_producers_with_concurrent_changes_equals_a_rebuild_without_changes(
     logs: Any, change: str, step: int
 ) -> None:
     log = filled(logs)
@@ -139,7 +139,7 @@ def test_rebuild_of_producers_that_finds_damage_fails_the_log_and_keeps_the_old_
 def test_rebuild_of_producers_that_raises_an_unexpected_error_can_be_started_again(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A generator that has raised is finished, and `None` became the producer state."""
+    """The second attempt resumed the failed generator, and the producer state became None."""
     log = filled(logs)
     steps = log.truncation.truncating_to(CUT_TO)
     while log.log_end_offset > CUT_TO:

@@ -1,4 +1,4 @@
-"""Test that small files have Kafka's format, are replaced atomically, and report damage."""
+"""Test that checkpoint files have Kafka's format, are replaced atomically, and detect damage."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test that a reader of a log with any damaged byte gets the written batches, or an error."""
+"""Test that readers of a log with any damaged byte get the written batches or an error."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +27,7 @@ ROOM = 1 << 20
 
 @pytest.fixture
 def log(tmp_path):
-    """Return a log of a closed segment of five batches in two epochs, and an active one."""
+    """Return a log with a closed segment of five batches in two epochs, and an active segment."""
     log = PartitionLog.open(
         tmp_path / "t-0",
         topic="t",
@@ -49,7 +49,7 @@ def log(tmp_path):
 
 
 def batches_from(log, offset, max_bytes):
-    """Return a reader's batches before the end or an error, at which its position advances."""
+    """Return a reader's batches by offset, and whether it reached the log end without an error."""
     found = {}
     try:
         while offset < log.log_end_offset:
@@ -73,7 +73,7 @@ def found_by_time(log, timestamp_ms):
 
 
 def flipped(path, bit):
-    """Damage each byte of the file in turn, and restore the file at the end."""
+    """Flip this bit of each byte of a file in turn, yield its position, and restore the file."""
     content = path.read_bytes()
     for at in range(len(content)):
         damaged = bytearray(content)
@@ -140,7 +140,9 @@ def test_timestamp_search_that_reaches_a_damaged_batch_raises(log):
 
 
 @pytest.mark.parametrize("max_bytes", [400, ROOM])
-def test_read_of_many_small_batches_returns_only_some_of_them(log, monkeypatch, max_bytes):
+def test_read_of_many_small_batches_returns_at_most_the_maximum_of_batches(
+    log, monkeypatch, max_bytes
+):
     whole, is_to_end = batches_from(log, 0, ROOM)
     assert len(whole) == BATCHES + 1 and is_to_end
     monkeypatch.setattr(read_checks, "BATCHES_MAX", 2)
@@ -155,7 +157,7 @@ def test_read_of_many_small_batches_returns_only_some_of_them(log, monkeypatch, 
 def test_read_of_small_batches_keeps_only_the_returned_bytes_in_memory(
     log, monkeypatch, at_once_bytes
 ):
-    """An answer of 60 MB held 1.6 GB. A view kept all of the read in memory."""
+    """Answers of 60 MB held 1.6 GB, since each kept a view of all the bytes that were read."""
     for module in (read_checks, log_read):
         monkeypatch.setattr(module, "BATCHES_MAX", 1)
     monkeypatch.setattr(log_read, "AT_ONCE_BYTES", at_once_bytes)
@@ -173,7 +175,7 @@ def test_read_of_small_batches_keeps_only_the_returned_bytes_in_memory(
 def test_batch_with_a_damaged_length_is_detected_without_reading_that_length(
     log, monkeypatch, min_one_batch
 ):
-    """One wrong high bit made each fetch read half a segment on the loop."""
+    """A flipped high bit of the length made each fetch read half a segment."""
     file = log.segments.first.file
     size = decode_header(file.read(0, 100)).size_bytes
     asked = {"upper_offset": log.log_end_offset, "min_one_batch": min_one_batch}
@@ -189,7 +191,7 @@ def test_batch_with_a_damaged_length_is_detected_without_reading_that_length(
 
 
 def counted_reads(monkeypatch) -> list[int]:
-    """Return a list of the bytes that each later read of a log's file asks for."""
+    """Return a list that gets the byte count of each later read of a log's file."""
     counts: list[int] = []
     read = LogFile.read
 
@@ -202,7 +204,7 @@ def counted_reads(monkeypatch) -> list[int]:
 
 
 class Killed(Exception):
-    """The process ends in the middle of the removal."""
+    """Raised in the middle of the removal, as if the process was killed."""
 
 
 def test_log_with_half_removed_derived_files_lists_its_aborted_transactions(log, monkeypatch):

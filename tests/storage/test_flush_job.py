@@ -1,4 +1,4 @@
-"""Test flushes beside all other uses of a log. A job is created, run elsewhere and noted."""
+"""Test flush jobs, which run in a thread while their log is appended to, truncated or closed."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def syncs(monkeypatch):
-    """Return the files that were synced, by name, in order."""
+    """Return a list that gets the name of each file that is synced."""
     synced = []
 
     def spy(name):
@@ -67,7 +67,7 @@ def test_close_of_a_log_syncs_all_its_indexes(logs, syncs, log):
 
 
 def test_flush_in_progress_leaves_a_segment_recreated_at_the_same_offset_untouched(logs, batch):
-    """A fail-over cuts the segment, and the new leader's begins at the same offset."""
+    """A new leader's segment may begin at the offset of a truncated segment."""
     log = logs.open(segment_bytes=8 << 20)
     follow(log, batch, 10, first=0, epoch=1, size=100)
     log.roll(NOW_MS)
@@ -275,7 +275,7 @@ def test_log_recovered_or_repaired_at_its_open_is_synced_at_its_close(logs, sync
 
 
 def test_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
-    """After a start without checkpoints, 2,000 segments were 6,000 files in one step."""
+    """After a start without checkpoints one flush of 2,000 segments opened 6,000 files."""
     log = logs.open(segment_bytes=100)
     for _ in range(120):
         logs.lead(log)

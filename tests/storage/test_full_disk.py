@@ -1,4 +1,4 @@
-"""Test a disk that is full and then has space again. A refused write leaves no bytes."""
+"""Test logs on a disk that becomes full and has space again later."""
 
 import errno
 import os
@@ -153,7 +153,7 @@ def test_aborted_transaction_is_listed_though_its_index_could_not_be_written(
 
 
 def test_retention_on_a_full_disk_continues_when_renames_are_possible(logs, monkeypatch):
-    """Removed files get longer names first, and a directory may have no room for them."""
+    """A rename to a longer name (.deleted) may need space in the directory."""
     log = logs.open(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
     for _ in range(9):
         logs.lead(log)
@@ -179,7 +179,7 @@ def test_retention_on_a_full_disk_continues_when_renames_are_possible(logs, monk
 
 
 def test_producer_snapshot_half_written_on_a_full_disk_is_removed(logs, monkeypatch, log):
-    """Each snapshot has its own name, so no later snapshot would replace a partial snapshot."""
+    """A snapshot's name has its offset, so no later snapshot would replace a partial one."""
     logs.lead(log)
     log.flushing.flush()
     with monkeypatch.context() as patched:
@@ -197,7 +197,7 @@ def test_temporary_files_of_a_killed_process_are_removed_at_the_next_start(logs,
 
 
 def test_truncation_on_a_disk_too_full_for_leader_epochs_is_still_synced(batch, monkeypatch, log):
-    """The log may have a leader again. Recovery must still search epochs above the old point."""
+    """Recovery still has to read leader epochs from the old recovery point on."""
     for offset, epoch in enumerate([1, 1, 5, 5]):
         log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
     log.truncation.truncate_to(2)
@@ -214,7 +214,7 @@ def test_truncation_on_a_disk_too_full_for_leader_epochs_is_still_synced(batch, 
 def test_flush_on_a_disk_too_full_for_leader_epochs_ends(
     logs, batch, monkeypatch, segments, is_cut
 ):
-    """The same job was made again and again, and a stop on a full disk hung."""
+    """The same flush job was created again and again, so a broker with a full disk did not stop."""
     log = logs.open(segment_bytes=100)
     for offset in range(segments):
         log.append_as_follower(stamped(batch, offset, epoch=1, size=90), now_ms=NOW_MS)
@@ -257,7 +257,7 @@ def test_log_is_opened_after_a_kill_on_a_disk_too_full_for_leader_epochs(
 def test_append_with_a_failing_roll_is_refused_and_fails_the_log(
     logs, batch, monkeypatch, is_leader
 ):
-    """The batch is neither acknowledged, nor counted as replicated by a leader."""
+    """A leader does not acknowledge the batch, and a follower does not count it as replicated."""
 
     def broken(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

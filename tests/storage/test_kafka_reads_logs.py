@@ -1,4 +1,4 @@
-"""Test that Kafka's own dump tool reads our logs (with ONCELOG_KAFKA=1)."""
+"""Test that Kafka's DumpLogSegments reads our logs (with ONCELOG_KAFKA=1)."""
 
 import random
 import re
@@ -30,7 +30,7 @@ def dump(paths, *options) -> str:
 
 
 def fill(logs, log, steps=150):
-    """Append plain, compressed, idempotent, committed and aborted batches, with rolls."""
+    """Append random batches, compressed, idempotent and transactional, to many segments."""
     choices = random.Random(7)
     for step in range(steps):
         stamps = [NOW_MS + choices.randint(0, 500) + step * 100 for _ in range(1 + step % 4)]
@@ -61,7 +61,7 @@ def fill(logs, log, steps=150):
 
 
 def check_all(logs, log):
-    """Check that Kafka reads every file without a complaint, and finds our values."""
+    """Check that DumpLogSegments reads every file of a log, and prints our values."""
     paths = sorted(logs.directory.iterdir())
     by_suffix = {
         suffix: [path for path in paths if path.suffix == suffix]

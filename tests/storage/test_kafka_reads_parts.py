@@ -1,4 +1,4 @@
-"""Test that Kafka's own dump tool reads the small files (with ONCELOG_KAFKA=1)."""
+"""Test that Kafka's DumpLogSegments reads our snapshots and indexes (with ONCELOG_KAFKA=1)."""
 
 import pytest
 
@@ -19,7 +19,10 @@ pytestmark = pytest.mark.kafka
 
 
 def dump(*arguments) -> str:
-    """Return the output of Kafka's tool for files. Flags may precede them."""
+    """Return the output of DumpLogSegments for these files.
+
+    Arguments that begin with -- are options.
+    """
     flags = [argument for argument in arguments if str(argument).startswith("--")]
     paths = ",".join(str(argument) for argument in arguments if argument not in flags)
     done = run_tool("org.apache.kafka.tools.DumpLogSegments", *flags, "--files", paths)

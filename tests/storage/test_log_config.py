@@ -1,4 +1,4 @@
-"""Test names, bounds and refusals of topic configs as in Kafka."""
+"""Test the names, bounds and error messages of topic configs as in Kafka."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test a crash at every fault point of a log. Recovery gives the state before or after a step."""
+"""Test that a log that crashed at any fault point has the state before or after a step."""
 
 import pytest
 
@@ -15,7 +15,7 @@ class Crash(Exception):
 
 
 class FaultPoints:
-    """A counter of the points that are passed, which crashes at number `crash_at`."""
+    """A callback for fault points, which records names and raises Crash at number `crash_at`."""
 
     def __init__(self, crash_at=None):
         self.crash_at = crash_at
@@ -28,7 +28,7 @@ class FaultPoints:
 
 
 def life_of(logs, log):
-    """Return the steps of a life, each a callable."""
+    """Return the steps of a log's history, each as a function without arguments."""
 
     def append(n, epoch):
         return lambda: logs.lead(
@@ -56,7 +56,7 @@ def life_of(logs, log):
 
 
 def is_between(found, before, after):
-    """Return whether a state is the state before or after a step, or in between."""
+    """Return whether recovered batches are those before a step, after the step, or in between."""
     cuts_the_end = before[: len(found)] == found and found[: len(after)] == after
     cuts_the_start = (
         found == before[len(before) - len(found) :] and after == (found[len(found) - len(after) :])

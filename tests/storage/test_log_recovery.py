@@ -1,4 +1,4 @@
-"""Test that a log after a crash at any byte is a prefix of the written log and its state."""
+"""Test that a log that crashed at any byte is recovered to a prefix of the written batches."""
 
 import errno
 import os
@@ -42,7 +42,7 @@ def log(tmp_path) -> PartitionLog:
 
 
 def lead(log, count, *, epoch=0, producer=None, transactional=False):
-    """Append a batch of a producer's next records. The producer is its id."""
+    """Append `count` records as a leader, with the next sequence numbers of this producer id."""
     fields = {}
     if producer is not None:
         entry = log.producer_state.entry(producer)
@@ -65,7 +65,7 @@ def lead(log, count, *, epoch=0, producer=None, transactional=False):
 
 
 def write_history(log, steps=40, seed=1, first_epoch=0):
-    """Write epochs, producers, and committed, aborted and open transactions."""
+    """Append random batches with several leader epochs, idempotent producers and transactions."""
     choices = random.Random(seed)
     for step in range(steps):
         choice = choices.random()
@@ -85,7 +85,7 @@ def write_history(log, steps=40, seed=1, first_epoch=0):
 
 
 def derived(log) -> dict:
-    """Return everything derived from the batches, in comparable form."""
+    """Return the offsets, epochs, producers and indexes of a log, to compare with another log."""
     log.producer_state.advance_high_watermark(log.log_end_offset)
     # A kill between a roll and its append leaves a segment without batches.
     segments = [segment for segment in log.segments if segment.size_bytes]
@@ -112,13 +112,13 @@ def index_entries(index):
 
 
 def time_entries(segment):
-    """Return the time index entries, without the one that closes a segment."""
+    """Return the time index entries of a segment, without the entry that is added at its close."""
     last_indexed = segment.offset_index.last_entry[0] if segment.offset_index.count else -1
     return [entry for entry in index_entries(segment.time_index) if entry[1] <= last_indexed]
 
 
 def replayed(tmp_path, batches) -> dict:
-    """Return the state derived from the batches alone, by a follower's log."""
+    """Return the derived state of a new log to which a follower appends these batches."""
     shutil.rmtree(tmp_path / "replay", ignore_errors=True)
     log = open_log(tmp_path / "replay")
     log.append_as_follower(b"".join(batches), now_ms=NOW_MS)
@@ -135,7 +135,7 @@ def test_log_reopened_after_a_kill_has_all_appended_batches(tmp_path, log):
 
 @pytest.fixture
 def read_whole(monkeypatch):
-    """Return the positions of the batches that recovery reads whole."""
+    """Return a list that gets the position of each batch that recovery reads with its records."""
     read = []
 
     def look(*where):
@@ -162,7 +162,7 @@ def test_log_reopened_after_a_clean_close_reads_only_its_end(tmp_path, read_whol
 def test_recovery_after_a_kill_reads_only_batches_behind_the_newest_snapshot(
     tmp_path, monkeypatch, read_whole, kill
 ):
-    """The page cache outlives a process. After a power cut all is read from the recovery point."""
+    """After a power cut, recovery reads all batches from the recovery point on."""
     monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
     config = LogConfig(index_interval_bytes=300)
     log = open_log(tmp_path / "t-0", config=config)
@@ -402,7 +402,7 @@ def test_producer_snapshot_emptied_by_a_power_cut_is_removed(tmp_path, log):
 
 
 def test_log_opened_after_a_kill_reads_only_one_producer_snapshot(tmp_path, monkeypatch, log):
-    """No snapshot can be torn. Each is renamed into place when whole. A broker opens many logs."""
+    """A snapshot is renamed into place when complete, so only the newest one has to be read."""
     for _ in range(60):
         lead(log, 2, producer=7)
     recovery_point = log.segments.active.base_offset
@@ -519,7 +519,7 @@ def test_acknowledged_batches_are_kept_after_sigkill(tmp_path, seed):
 
 
 def follow(log, offsets):
-    """Append as from a compacted leader, with single records at these offsets."""
+    """Append one batch with one record at each of these offsets, as a follower."""
     for offset in offsets:
         records = [Record(offset, NOW_MS, b"k", b"v" * 20)]
         batch = encode_batch(records, base_offset=offset)
@@ -531,7 +531,7 @@ def offsets_in(log):
 
 
 def test_offset_gap_replicated_from_a_compacted_leader_is_no_damage_after_a_power_cut(tmp_path):
-    """The leader's compaction left the gap, and all but the checkpoint was synced."""
+    """All segments were synced, but the checkpoint of recovery points was not."""
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     offsets = list(range(0, 300, 7))
@@ -550,7 +550,7 @@ def test_offset_gap_too_wide_for_a_segment_starts_another_segment(log):
 
 
 def test_offset_gap_below_the_recovery_point_is_no_damage_in_a_full_recovery(tmp_path):
-    """A missing index causes a full read from there on, after a power cut too."""
+    """Without an index, recovery reads all batches from the beginning of its segment."""
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     follow(log, range(30))
@@ -567,7 +567,7 @@ def test_offset_gap_below_the_recovery_point_is_no_damage_in_a_full_recovery(tmp
 
 @pytest.mark.parametrize("start", [0, 7])
 def test_new_log_equals_one_recovered_from_an_empty_directory(tmp_path, start) -> None:
-    """A missing directory is created without a search for files. An existing one may be empty."""
+    """Only a log in an existing directory is recovered."""
     (tmp_path / "recovered").mkdir()
     found = []
     for name in ("new", "recovered"):
@@ -583,7 +583,7 @@ def test_new_log_equals_one_recovered_from_an_empty_directory(tmp_path, start) -
 
 
 def test_aborted_transaction_of_a_just_closed_segment_is_found_after_a_power_cut(tmp_path):
-    """A flush leaves the indexes of the active segment out. The power ends before the next one."""
+    """The power is cut after a segment was closed, and before its transaction index was flushed."""
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     lead(log, 3, producer=7, transactional=True)
@@ -606,7 +606,7 @@ def test_aborted_transaction_of_a_just_closed_segment_is_found_after_a_power_cut
 def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
     tmp_path, monkeypatch, machine_restarted
 ):
-    """An index below the recovery point was missing, so all later indexes are new files."""
+    """An index below the recovery point was missing, so recovery rebuilt all later indexes."""
     directory, synced = tmp_path / "t-0", set()
     log = open_log(directory)
     write_history(log, steps=200)
@@ -633,7 +633,7 @@ def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
 
 @pytest.mark.parametrize("is_in_last_segment", [False, True])
 def test_log_with_a_damaged_marker_fails_alone(logs, is_in_last_segment: bool) -> None:
-    """InvalidRecord is no CorruptMessage. It ended the thread that opens logs, and the broker."""
+    """The error of a damaged marker (InvalidRecord) ended the thread that opens all logs."""
     log = logs.open()
     logs.lead_transaction(log)
     end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)
@@ -661,7 +661,7 @@ def test_log_with_a_damaged_marker_fails_alone(logs, is_in_last_segment: bool) -
 def test_log_with_a_damaged_base_offset_in_its_last_batch_is_refused(
     log, start, count, byte
 ) -> None:
-    """No checksum covers the offset, no later batch contradicts it, and followers copied it."""
+    """The checksum of a batch does not cover its base offset, so followers copied a wrong one."""
     for _ in range(count):
         lead(log, 1)
     segment = log.segments.active
@@ -684,7 +684,7 @@ def test_log_with_a_damaged_base_offset_in_its_last_batch_is_refused(
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("origin", ["follower", "compaction", "power failure"])
 def test_log_with_a_gap_before_its_last_batch_is_opened(log, is_clean, origin) -> None:
-    """The gap came from a compaction, and the topic may be compacted no longer."""
+    """Compaction made the gap, and cleanup.policy may have changed since then."""
     assert is_marked(log.directory)
     offsets = [0, 1, 9]
     if origin == "compaction":

@@ -1,4 +1,4 @@
-"""Test appends to one partition's log, reads, and its limits."""
+"""Test appends to the log of one partition, reads of its records, and its limits."""
 
 import errno
 import os
@@ -154,7 +154,7 @@ def test_aborted_transaction_is_listed_for_overlapping_reads(logs):
 def test_fetch_of_aborted_transactions_without_a_free_descriptor_fails_no_log(
     log, logs, monkeypatch
 ):
-    """A leader was gone until its node was restarted (simulation, seeds 720000 to 720039)."""
+    """The log failed, so the broker did not lead its partition again until a restart."""
     logs.lead_transaction(log)
     end_transaction(log, 7, ControlType.ABORT, at_ms=NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
@@ -214,7 +214,7 @@ def test_follower_leaves_a_partial_last_batch_out_and_refuses_present_batches(ba
         log.append_as_follower(bytes(batch(2)), now_ms=NOW_MS)
 
 
-def test_follower_that_starts_inside_a_batch_appends_the_whole_batch(batch, log):
+def test_follower_that_starts_at_an_offset_inside_a_batch_appends_the_whole_batch(batch, log):
     log.truncation.truncate_fully_and_start_at(5)
     log.append_as_follower(bytes(batch(10)), now_ms=NOW_MS)
     assert (log.log_start_offset, log.log_end_offset) == (5, 10)
@@ -267,7 +267,7 @@ def test_read_outside_the_log_is_refused(logs, log):
 
 
 def by_time(log, timestamp_ms, from_offset=0):
-    """Return (offset, timestamp) of the first record that is not older."""
+    """Return (offset, timestamp) of the first record from `timestamp_ms` on, or None."""
     step = from_offset
     while step is not None:
         step = log.batch_not_older(timestamp_ms, step)
@@ -298,7 +298,7 @@ def test_records_are_found_by_their_timestamp(logs):
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("entry", [(55, 3), (60, 3 + 64)])
 def test_damaged_newest_time_entry_is_found_at_the_start(logs, entry, is_clean):
-    """A lower newest timestamp would hide the whole segment from searches."""
+    """With a lower last timestamp in the time index, searches would skip the whole segment."""
     log = logs.open(index_interval_bytes=50)
     for times in ([10, 20], [60, 15], [40, 30], [50, 50]):
         logs.lead(log, 2, timestamps=times)
@@ -316,7 +316,7 @@ def test_empty_log_has_no_offset_for_a_timestamp(log):
 
 
 def test_timestamp_search_reads_a_few_headers_in_a_step(logs):
-    """A young batch may precede an old one, since timestamps of producers are unordered."""
+    """A later batch may have an older timestamp, so a search may have to read many headers."""
     log = logs.open(index_interval_bytes=1 << 20)
     logs.lead(log, 1, timestamps=[90])
     count = 3 * HEADERS_PER_STEP
@@ -370,7 +370,7 @@ def test_log_directory_of_another_topic_is_refused(logs):
 
 @pytest.mark.parametrize("at", [0, 19, 30, 55])
 def test_log_directory_with_batches_and_damaged_metadata_is_refused(logs, at):
-    """The batches may belong to a deleted topic of the same name."""
+    """The metadata file may have had the id of a deleted topic of the same name."""
     log = logs.open()
     logs.lead(log)
     log.close()
@@ -385,7 +385,7 @@ def test_log_directory_with_batches_and_damaged_metadata_is_refused(logs, at):
 
 @pytest.mark.parametrize("damaged", [(0,), (19, 30), (8, 33, 44, 51)])
 def test_log_directory_with_slightly_damaged_metadata_of_this_topic_is_opened(logs, damaged):
-    """A single replica stayed offline until an operator removed the file."""
+    """A partition with one replica was offline until an operator removed partition.metadata."""
     log = logs.open()
     logs.lead(log)
     log.close()
@@ -412,7 +412,7 @@ def test_log_directory_with_slightly_damaged_metadata_of_this_topic_is_opened(lo
 def test_batches_that_lost_their_topic_id_in_a_power_failure_are_not_claimed(
     logs, left, options, is_opened
 ):
-    """Batches of a deleted topic with the same name would otherwise appear in the new topic."""
+    """The batches may belong to a deleted topic of the same name."""
     log = logs.open()
     logs.lead(log)
     log.close()
@@ -506,7 +506,7 @@ def test_index_with_a_flipped_bit_hides_no_batch_from_readers(logs, flipped):
 
 
 def test_new_leader_epoch_writes_no_file(logs, log):
-    """A broker is elected for hundreds of partitions together. A rename may wait for the disk."""
+    """After a broker's death hundreds of partitions get a new leader epoch together."""
     logs.lead(log, epoch=3)
     log.flushing.flush()
     saved = (log.directory / "leader-epoch-checkpoint").read_text()
@@ -521,7 +521,7 @@ def test_new_leader_epoch_writes_no_file(logs, log):
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 def test_reader_of_a_shortened_index_gets_a_storage_error_and_the_log_continues(logs, suffix):
-    """The reader got a struct.error, and a follower's poll of all partitions ended by it."""
+    """The reader got a struct.error, which also ended the fetches of all other partitions."""
     log = logs.open(index_interval_bytes=60, segment_bytes=2000)
     for n in range(40):
         logs.lead_transaction(log, sequence=n)

@@ -1,4 +1,4 @@
-"""Test that a log equals a list after any operations, restarts and kills included."""
+"""Test that a log has the same batches as a list after random operations, restarts and kills."""
 
 import shutil
 import tempfile
@@ -22,9 +22,9 @@ PRODUCERS = st.sampled_from([None, 1, 2])
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """A log with the expected `batches`.
+    """A log beside the list `batches` of its expected content.
 
-    `history` also has batches that retention has deleted.
+    `history` also has the batches that retention has deleted.
     """
 
     def __init__(self):
@@ -118,7 +118,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 8))
     def send_again(self, back):
-        """Check that a retry of the last five batches is answered, and of older ones refused."""
+        """Send a recent batch again, and check that it is answered as a duplicate."""
         known = [batch for batch in self.history if decode_header(batch).producer_id == 2]
         entry = self.log.producer_state.entry(2)
         if not known or entry is None or not entry.batches:
@@ -201,7 +201,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(torn=st.binary(max_size=80))
     def kill(self, torn):
-        """Restart without a close, with the first bytes of a batch after the last batch."""
+        """Kill and restart the broker, with the first bytes of another batch at the log end."""
         active = self.log.segments.active
         active.file.write_at(active.size_bytes, torn)
         self.open(clean=False)

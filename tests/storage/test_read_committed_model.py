@@ -29,7 +29,7 @@ PRODUCERS = st.sampled_from([1, 2, 3])
 
 
 class Entry(NamedTuple):
-    """A batch. `marker` is None for data, otherwise whether it commits."""
+    """A batch of the model. `marker` is None for data, True for a commit and False for an abort."""
 
     base_offset: int
     last_offset: int
@@ -88,7 +88,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         return first
 
     def stable(self) -> int:
-        """Return the last stable offset, which is the start of the first open transaction."""
+        """Return the expected last stable offset."""
         first: dict[int, int] = {}
         limits = [self.high_watermark]
         for entry in self.entries:
@@ -141,7 +141,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def advance_high_watermark(self, share):
-        """Advance to the end of a batch. Followers take whole ones."""
+        """Advance the high watermark to the end of a batch."""
         ends = [e.last_offset + 1 for e in self.entries if e.last_offset >= self.high_watermark]
         if ends:
             self.high_watermark = ends[round(share * (len(ends) - 1))]
@@ -156,7 +156,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share):
-        """Truncate as a follower does, and never below the high watermark."""
+        """Truncate the log as a follower does, to an offset not below the high watermark."""
         offset = int(self.high_watermark + share * (self.log_end - self.high_watermark))
         self.log.truncation.truncate_to(offset)
         self.entries = [entry for entry in self.entries if entry.last_offset < offset]
@@ -201,7 +201,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
                 assert self.read(begin, limit, max_bytes) == wanted
 
     def committed_offsets(self, limit: int) -> list[int]:
-        """Return the offsets of data that is plain or was committed by a marker."""
+        """Return the offsets below `limit` of committed and of non-transactional records."""
         found = []
         for number, entry in enumerate(self.entries):
             if entry.marker is not None:
@@ -215,7 +215,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         return found
 
     def read(self, offset: int, limit: int, max_bytes: int) -> list[int]:
-        """Return the offsets that Kafka's consumer returns."""
+        """Return the offsets of the records that Kafka's read_committed consumer returns."""
         found: list[int] = []
         while offset < limit:
             read = self.log.read(offset, max_bytes, upper_offset=limit)

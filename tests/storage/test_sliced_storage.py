@@ -1,4 +1,4 @@
-"""Test that work that grows with a log's content is done in steps, while the log is in use."""
+"""Test that long work on a log is done in steps, during which the log is used."""
 
 import random
 from itertools import pairwise
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def header(batch):
-    """Return the header of a producer's batch."""
+    """Return a function that makes the header of a producer's batch."""
     one = decode_header(batch(producer_id=0, producer_epoch=0, base_sequence=0))
 
     def make(producer_id, sequence=0):
@@ -164,7 +164,7 @@ def state(log):
 
 @pytest.mark.parametrize("who", ["steps", "leader", "follower", "reader", "roll", "close"])
 def test_producer_state_read_after_a_truncation_has_no_removed_producers(logs, batch, who, log):
-    """The truncation is one step. The state is rebuilt in steps, or immediately when needed."""
+    """After a truncation the producer state is rebuilt in steps, or at once if it is needed."""
     for sequence in range(1_000):
         logs.lead(log, producer_id=sequence % 3, producer_epoch=0, base_sequence=sequence // 3)
     steps = log.truncation.truncating_to(700)

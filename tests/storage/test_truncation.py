@@ -1,4 +1,4 @@
-"""Test that a log truncated in steps is complete after each step, despite any events."""
+"""Test that a log that is truncated in steps is complete after each step."""
 
 import errno
 import itertools
@@ -29,7 +29,7 @@ def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def filled(logs: Any, count: int = 33, **options: Any) -> Any:
-    """Return segments of three batches each."""
+    """Return a log with segments of three batches each."""
     log = logs.open(**{**OPTIONS, **options})
     for n in range(count):
         producer = n % 3
@@ -42,7 +42,7 @@ def filled(logs: Any, count: int = 33, **options: Any) -> Any:
 
 
 def after_kill(logs: Any, log: Any) -> Any:
-    """Return the log as the next process would open it after a kill now."""
+    """Return the log as it would be opened after a kill at this moment."""
     maker = type(logs)(logs.directory.parent / "killed")
     shutil.rmtree(maker.directory, ignore_errors=True)
     shutil.copytree(logs.directory, maker.directory)
@@ -50,7 +50,7 @@ def after_kill(logs: Any, log: Any) -> Any:
 
 
 def check_whole(logs: Any, log: Any, before: list[bytes]) -> None:
-    """Check that the log, and the log after a kill now, are beginnings of the former log."""
+    """Check that the log, and its copy after a kill now, have the first batches of `before`."""
     found = batches_in(log)
     assert before[: len(found)] == found
     end = decode_header(found[-1]).next_offset if found else log.log_end_offset
@@ -205,7 +205,7 @@ def test_truncation_with_a_failing_disk_operation_can_be_repeated(
 
 
 def test_truncation_with_a_damaged_index_ends(logs: Any) -> None:
-    """The truncation neither continues forever nor ends without a reason."""
+    """The index entry points behind the end of the segment."""
     log = filled(logs, segment_bytes=1 << 20)
     log.segments.active.write_out()
     path = log.segments.active.offset_index.path

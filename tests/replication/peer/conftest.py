@@ -1,4 +1,4 @@
-"""Run broker 2 in its own process, linked to broker 1, and find ports for the streams."""
+"""Fixtures that run broker 2 in its own process, and link the test to it as broker 1."""
 
 import asyncio
 import socket
@@ -41,7 +41,7 @@ class Peer:
 
     @asynccontextmanager
     async def linked(self) -> AsyncIterator[PeerTransport]:
-        """Yield our transport after it has a stream to broker 2, if that broker runs."""
+        """Yield broker 1's transport, connected to broker 2 if that process was started."""
         transport = PeerTransport(
             1, self.directory, [1, 2], max_message_bytes=1 << 24, gate=self.gate
         )
@@ -83,7 +83,7 @@ def transport(peer: Peer) -> AbstractAsyncContextManager[PeerTransport]:
 
 @pytest.fixture
 def lone(directory: Path) -> AbstractAsyncContextManager[PeerTransport]:
-    """Return a transport without a broker 2."""
+    """Return the transport of broker 1 while broker 2 does not run."""
     return Peer(directory).linked()
 
 

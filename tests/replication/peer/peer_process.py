@@ -1,4 +1,4 @@
-"""A broker's transport in a process of its own, for the link tests."""
+"""The transport of broker 2 as a program, to which the tests of links send requests."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Test the addresses of brokers' links, and the access to them."""
+"""Test the socket paths of links between brokers, and the permissions of their directory."""
 
 import os
 from pathlib import Path

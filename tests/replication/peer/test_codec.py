@@ -1,4 +1,4 @@
-"""Test dataclasses sent between brokers. They are decoded as encoded, other bytes refused."""
+"""Test that a dataclass sent between brokers is decoded as encoded, and other bytes refused."""
 
 from dataclasses import dataclass, field
 

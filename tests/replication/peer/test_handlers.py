@@ -1,4 +1,4 @@
-"""Test exceptions of handlers. A log line names the peer, but not for each message."""
+"""Test that an exception of a message handler is logged with its peer, at a limited rate."""
 
 import logging
 from typing import Any

@@ -1,10 +1,10 @@
-"""Test faults of a link, without a link."""
+"""Test that LinkGate cuts, delays and holds messages, without a link between brokers."""
 
 from oncelog.replication.peer.link_gate import HELD_MAX, LinkGate
 
 
 class Timers:
-    """A replacement of an event loop, which runs the calls that are due."""
+    """A replacement of an event loop, in which `advance` runs the calls that are due."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -87,7 +87,7 @@ def test_link_gate_number_of_held_messages_is_bounded() -> None:
     assert gate.dropped_count == 5
 
 
-def test_link_gate_holds_one_message_until_healing_and_passes_later_messages() -> None:
+def test_link_gate_keep_holds_one_message_until_healing_and_passes_later_messages() -> None:
     gate, out = LinkGate(Timers()), []
     gate.keep(2)
     for i in range(3):
@@ -98,7 +98,7 @@ def test_link_gate_holds_one_message_until_healing_and_passes_later_messages() -
     assert gate.held_count == 1 and not gate.is_active
 
 
-def test_link_gate_keeps_back_messages_of_one_kind_only() -> None:
+def test_link_gate_keep_with_a_kind_holds_no_message_of_another_kind() -> None:
     gate, out = LinkGate(Timers()), []
     gate.keep(2, kind=8)
     for i, kind in enumerate([1, 8, 8, None]):
@@ -108,7 +108,7 @@ def test_link_gate_keeps_back_messages_of_one_kind_only() -> None:
     assert out == [0, 2, 3, 1]
 
 
-def test_link_gate_counters_show_affected_messages() -> None:
+def test_link_gate_counts_held_and_delayed_messages() -> None:
     timers = Timers()
     gate, out = LinkGate(timers), []
     gate.delay(2, 50)

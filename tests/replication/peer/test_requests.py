@@ -78,7 +78,7 @@ def test_peer_request_has_its_own_deadline(loop: Loop) -> None:
 
 
 def test_peer_request_deadline_rounded_above_the_clock_is_still_due(loop: Loop) -> None:
-    """A timer of uvloop fires at whole milliseconds. It would fire again and again until then."""
+    """A timer of uvloop may fire just before the deadline, and was then set again endlessly."""
     requests, heard = RequestsUnderWay(loop, 0), []
     requests.add(heard.append, None, 2, 150)
     loop.advance(math.nextafter(0.15, 0))
@@ -115,7 +115,7 @@ class SilentPeers(PeerHandlers):
 
 
 def test_peer_request_that_fails_leaves_no_reference_cycle(loop: Loop) -> None:
-    """The future of the request may by then be too old for a collection of young objects."""
+    """Brokers collect only young objects, so a cycle with an older future would never be freed."""
 
     async def ask() -> None:
         with pytest.raises(PeerTimeout):
@@ -135,7 +135,7 @@ def test_peer_request_that_fails_leaves_no_reference_cycle(loop: Loop) -> None:
 
 @pytest.mark.uvloop
 async def test_peer_request_with_a_deadline_of_zero_ms_times_out() -> None:
-    """The handle of uvloop has no time where a delay rounds to 0 ms."""
+    """A TimerHandle of uvloop has no `when` if its delay rounds to 0 ms."""
     requests, heard = RequestsUnderWay(asyncio.get_running_loop(), 0), []
     for timeout_ms in (0, 0, 1, 150, 0):
         requests.add(heard.append, None, 2, timeout_ms)

@@ -1,4 +1,4 @@
-"""Test that a message on a stream is decoded as encoded, and other bytes are refused."""
+"""Test that a message on a stream is decoded as encoded, and that other bytes are refused."""
 
 import pytest
 from hypothesis import given

@@ -36,7 +36,7 @@ def packed(what: What, correlation_id: int, header: bytes = b"") -> bytes:
 
 
 class LavishSide(Side):
-    """A side that answers each request with more than a stream and the kernel can hold."""
+    """A broker that answers each request with more bytes than the stream and kernel can buffer."""
 
     answer = bytes(UNSENT_BYTES_MAX + 2 * SEND_BUFFER_BYTES + 1_000_000)
 
@@ -159,7 +159,7 @@ async def test_peer_dialling_continues_after_an_attempt_that_raises(
 
 
 async def test_peer_stream_with_a_raising_callback_stays_open(directory: Path) -> None:
-    """Later messages arrive, and the exception is reported, even if it is an OSError."""
+    """The callback of an answer raises an OSError, which is reported. Later answers arrive."""
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     transport = PeerTransport(1, directory, [1, 2], max_message_bytes=1 << 20)
@@ -216,7 +216,7 @@ async def test_peer_client_accepted_during_the_stop_is_refused(directory: Path) 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("turns", range(6))
 def test_peer_streams_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
-    """A connection that is being accepted is closed too, at any stage."""
+    """The stop also closes a connection at any stage of its acceptance."""
 
     async def scenario() -> None:
         one, two = pair(directory)
@@ -242,7 +242,7 @@ def test_peer_streams_stop_leaves_no_connection_open(directory: Path, turns: int
 async def test_peer_dialling_attempt_cancelled_late_leaves_no_stream(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop closes such a connection without a call to the protocol object."""
+    """If an attempt is cancelled late, the loop closes its connection without a callback."""
     one, two = pair(directory)
     opened, streams = one.streams.opened, one.streams
     seen: list[PeerStream] = []

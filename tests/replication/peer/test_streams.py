@@ -31,7 +31,7 @@ HELLO = struct.Struct(">I8sII")
 
 
 class Side:
-    """One broker's streams, which answer requests with their own content."""
+    """The streams of one broker, which answer each request with the frames of the request."""
 
     def __init__(
         self,

@@ -111,7 +111,7 @@ async def test_killed_peer_fails_its_requests_immediately_and_reconnects(
 async def test_killed_peer_is_reported_down_before_the_grace_period_ends(
     peer: Peer, transport: PeerTransport
 ) -> None:
-    """A closed socket refuses connections. Two refusals are enough."""
+    """A killed process refuses connections, and after two refusals the peer is reported down."""
     loop = asyncio.get_running_loop()
     peer.kill()
     killed = loop.time()

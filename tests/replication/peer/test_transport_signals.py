@@ -1,7 +1,7 @@
-"""Test that no message stays unread after a failing send removes a socket's signal.
+"""Test that a received message is read although a failing send has reset the socket's event.
 
-Found by a demo run. Node 2 was killed, and node 3's answer to it failed. From then on node 3
-received nothing from node 1, although a poll of node 1 had arrived at the same moment.
+Node 2 was killed, and node 3's answer to node 2 failed. From then on node 3 read no message of node
+1, because a poll of node 1 had arrived at the same moment.
 """
 
 import asyncio

@@ -32,11 +32,11 @@ TOPIC_ID = bytes(range(16))
 
 
 class Crash(BaseException):
-    """A crash like kill -9. The objects in memory are never used again."""
+    """A crash like kill -9. The test then opens the log with new objects."""
 
 
 def read_committed(log: PartitionLog) -> dict[bytes, bytes]:
-    """Return the state of Kafka's consumer, which drops aborted batches by the list."""
+    """Return the last value of each key, as Kafka's consumer with read_committed finds it."""
     state: dict[bytes, bytes] = {}
     offset, end = log.log_start_offset, log.last_stable_offset
     last_seen = -1
@@ -73,7 +73,7 @@ def read_committed(log: PartitionLog) -> dict[bytes, bytes]:
 
 
 class Driver:
-    """A writer of histories, as a leader with correct producers, that also crashes."""
+    """A producer and leader that write random histories to a log, and crash at random."""
 
     def __init__(self, directory: Path, keys_max: int) -> None:
         self.directory = directory
@@ -119,7 +119,10 @@ class Driver:
         return info.first_offset
 
     def send(self, producer: int, pairs, compression: int, transactional: bool) -> None:
-        """Send a batch. Producer 0 is plain, a transactional producer always transactional."""
+        """Send a batch of `producer`.
+
+        Producer 0 has no producer id, so its batch is never transactional.
+        """
         transactional = transactional and producer > 0
         if producer > 0 and not transactional and producer in self.open:
             transactional = True

@@ -1,4 +1,4 @@
-"""Test compaction on a real log case by case. test_cleaner_model.py checks that it is invisible."""
+"""Test the results of compaction on a real log, case by case."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ NOW = 1_000
 
 
 class Compacted:
-    """A log, with shorthands for one producer."""
+    """A log with its cleaner, with short methods to write, roll and clean."""
 
     def __init__(self, directory, config=CONFIG, **cleaner_options):
         self.directory = directory
@@ -73,7 +73,7 @@ class Compacted:
         return info.first_offset
 
     def put_twice(self):
-        """Append two values of one key in a complete segment, of which one can be cleaned."""
+        """Write two values of one key to a closed segment, so that a cleaning removes one."""
         self.put((b"a", b"1"))
         self.put((b"a", b"2"))
         self.roll()
@@ -91,13 +91,13 @@ class Compacted:
         self.log.roll(NOW)
 
     def clean(self, now_ms=NOW) -> int:
-        """Clean, and return how many groups were replaced."""
+        """Close the active segment, clean, and return how many groups of segments were replaced."""
         self.roll()
         self.log.flushing.flush()
         return clean(self.cleaner, self.log, now_ms) or 0
 
     def batches(self):
-        """Return (header, records) of all batches."""
+        """Return (header, records) of each batch in the log."""
         return [(decode_header(batch), decode_batch(batch)) for batch in batches_in(self.log)]
 
     def records(self):
@@ -125,7 +125,7 @@ def test_cleaner_keeps_the_last_record_of_each_key_at_its_offset(compacted):
 
 
 def test_cleaned_log_is_no_longer_marked_as_contiguous(compacted):
-    """A gap before the last batch would count as damage at the next start."""
+    """With the mark, the next start would take a gap before the last batch for damage."""
     compacted.put_twice()
     assert is_marked(compacted.log.directory)
     assert compacted.clean()
@@ -316,7 +316,7 @@ def test_cleaner_with_little_memory_cleans_a_log_in_several_passes(tmp_path):
     ]  # fmt: skip
 
 
-def test_cleaner_key_map_takes_all_keys_of_a_batch_or_none():
+def test_cleaner_key_map_without_room_for_all_keys_of_a_batch_adds_none():
     keys = KeyMap(0, keys_max=3)
     big = encode_batch([Record(n, 0, b"%d" % n, b"") for n in range(10)], base_offset=0)
     assert keys.add_batch(decode_header(big), big)  # the first one always
@@ -495,7 +495,7 @@ def test_cleaning_that_fails_leaves_no_temporary_files(compacted):
 
 
 def test_segment_group_that_is_not_swapped_in_leaves_no_files(compacted):
-    """Left files made the next swap of the directory count as incomplete after a crash."""
+    """After a crash, the next swap in this directory was taken for incomplete."""
     compacted.put_twice()
     steps = present(compacted.cleaner.begin([compacted.log], NOW)).steps()
     group = next(step for step in steps if step is not None)
@@ -508,7 +508,7 @@ def test_segment_group_that_is_not_swapped_in_leaves_no_files(compacted):
 
 
 def test_producer_snapshot_older_than_a_removed_marker_does_not_reopen_its_transaction(tmp_path):
-    """The transaction's marker has been removed. A replay from that snapshot would see no end."""
+    """The marker of the transaction was removed, so a replay from the snapshot would not end it."""
     compacted = Compacted(tmp_path)
     compacted.put((b"z", b"1" * 600_000))
     compacted.put((b"a", b"1"), producer=(5, 0, 0), transactional=True)
@@ -584,13 +584,13 @@ def test_log_cleaner_of_many_producers_plans_in_steps(compacted, is_deleted):
 
 
 def last_batches(compacted, producer_id):
-    """Return (base offset, sequence) of a producer's batches."""
+    """Return (base offset, sequence) of each batch of a producer."""
     headers = [header for header, _ in compacted.batches()]
     return [(h.base_offset, h.base_sequence) for h in headers if h.producer_id == producer_id]
 
 
 def finish(cleaner, steps):
-    """Run a cleaning from its planning to its end."""
+    """Plan a cleaning, and run it to its end."""
     for step in present(run_to_end(steps)).steps():
         if isinstance(step, CleanedGroup):
             cleaner.swap(step)
@@ -598,11 +598,10 @@ def finish(cleaner, steps):
 
 
 @pytest.mark.parametrize("steps_before", [1, 2, 3])
-def test_cleaning_that_notes_producers_in_steps_keeps_their_newest_batches(compacted, steps_before):
-    """A producer writes again before the plan is made.
-
-    Without the fix, a copy of the table lost the newest sequence number.
-    """
+def test_cleaning_with_a_batch_written_while_producers_are_collected_keeps_that_batch(
+    compacted, steps_before
+):
+    """The cleaner collects producers in steps, and lost the newest sequence number of one."""
     for producer_id in range(600):
         compacted.put((b"k%d" % producer_id, b"1"), producer=(producer_id, 0, 0))
     compacted.roll()
@@ -620,8 +619,8 @@ def test_cleaning_that_notes_producers_in_steps_keeps_their_newest_batches(compa
     assert last_batches(compacted, 0) == [(600, 1)]
 
 
-def test_cleaning_keeps_the_batch_that_a_cut_would_make_the_newest(compacted):
-    """A batch above the high watermark may be cut. The one below is the producer's last then."""
+def test_cleaning_keeps_the_batch_that_a_truncation_would_make_the_newest(compacted):
+    """The producer's last batch is above the high watermark, and may be truncated."""
     compacted.put((b"a", b"1"), producer=(7, 0, 0))
     compacted.put((b"a", b"2"))
     compacted.roll()
@@ -637,7 +636,7 @@ def test_cleaning_keeps_the_batch_that_a_cut_would_make_the_newest(compacted):
 
 
 @pytest.mark.parametrize("change", ["cut", "dropped"])
-def test_log_that_changes_while_its_producers_are_noted_is_left_uncleaned(tmp_path, change):
+def test_log_that_changes_while_its_producers_are_collected_is_left_uncleaned(tmp_path, change):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     for producer_id in range(300):

@@ -1,4 +1,4 @@
-"""Test the cleanable part of a log, the decision to clean it, and groups of segments."""
+"""Test the part of a log that may be cleaned, its dirty ratio, and the grouping of segments."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_cleaning_plan_covers_all_segments_below_the_active_segment():
 @pytest.mark.parametrize(
     ("offset", "end"), [(50, 40), (40, 40), (39, 30), (30, 30), (25, 20), (5, 0), (0, 0)]
 )
-def test_cleaning_plan_ends_before_undecided_and_unsynced_records(limit, offset, end):
+def test_cleaning_plan_ends_before_open_transactions_and_unsynced_records(limit, offset, end):
     assert plan(**{limit: offset}).end_offset == end
 
 

@@ -1,4 +1,4 @@
-"""Test the owner, the last shutdown and the partitions of the data directory."""
+"""Test the lock, the last shutdown, the checkpoints and the partitions of a data directory."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ CONFIG = LogConfig()
 
 @pytest.fixture
 def opened(tmp_path):
-    """Open the directory of node 1 of cluster "c", and release the lock at the end."""
+    """Return a function that opens the directory of node 1 in cluster "c"."""
     directories = []
 
     def open_directory(**options):
@@ -57,7 +57,7 @@ def opened(tmp_path):
 
 @pytest.fixture
 def directory(opened):
-    """Return an empty directory."""
+    """Return an open data directory without partitions."""
     return opened()
 
 
@@ -135,7 +135,7 @@ def test_data_directory_with_a_changed_boot_id_reports_a_machine_restart(opened)
 
 @pytest.fixture
 def beliefs(monkeypatch):
-    """Return (clean_shutdown, machine_restarted) of each opened log, by partition."""
+    """Return a dictionary that gets (clean_shutdown, machine_restarted) of each opened log."""
     seen = {}
 
     def look(**options):
@@ -341,7 +341,7 @@ def test_data_directory_that_is_not_writable_raises_a_storage_error(tmp_path):
 
 
 class FailingDisk:
-    """A fault point with a full disk while the point's name is in `full_at`."""
+    """A fault point that raises ENOSPC at the names in `full_at`."""
 
     def __init__(self):
         self.full_at = set()
@@ -442,7 +442,7 @@ def test_log_that_cannot_be_closed_does_not_prevent_other_logs_from_closing(open
 
 
 def checkpointed(directory, logs):
-    """Return a log with all offsets at 9, in each checkpoint."""
+    """Return a log with nine records, and with 9 as its offset in each checkpoint file."""
     directory.note_recovered()
     log = open_partition(directory)
     logs.lead(log, 9)
@@ -487,7 +487,7 @@ def test_log_that_was_truncated_and_grew_again_has_lowered_checkpoints(opened, l
 
 
 def test_lowered_checkpoint_of_one_log_raises_no_offset_of_other_logs(batch, directory):
-    """The thread that opens logs lowers offsets without a view of another log's truncation."""
+    """The thread that opens logs lowers the checkpoints, with older offsets of other logs."""
     cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
     for log in (cut, deleted):
         LogMaker.lead(log, 2)
@@ -504,7 +504,7 @@ def test_lowered_checkpoint_of_one_log_raises_no_offset_of_other_logs(batch, dir
     assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
 
 
-def test_partition_that_leaves_and_returns_is_dirty_from_the_start_after_a_kill(
+def test_partition_reassigned_away_and_back_is_dirty_from_its_start_after_a_kill(
     directory, opened, logs
 ) -> None:
     """A deleted key reappeared, since below the old cleaned offset only tombstones were removed."""

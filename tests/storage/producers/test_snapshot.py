@@ -1,4 +1,4 @@
-"""Test that snapshots are Kafka's bytes, and a broken one is refused."""
+"""Test that producer snapshots have Kafka's bytes, and that damaged snapshots are refused."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Test every branch of a partition's answers to its producers (KIP-98, 360, 890, 1228)."""
+"""Test each answer of a partition to the batches of producers (KIP-98, 360, 890, 1228)."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def batch(
 
 
 class Log:
-    """A table and the offsets that a leader would give."""
+    """A ProducerStateTable with successive base offsets, without a log."""
 
     def __init__(self, **options) -> None:
         self.table = ProducerStateTable(**options)

@@ -1,4 +1,4 @@
-"""Test the producer state against the simplest model, a list of all written batches."""
+"""Test the producer state against a model that searches a list of all written batches."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ NOW = 5
 
 
 class Model:
-    """A list of every batch and every marker, which it walks for each answer."""
+    """A list of all batches and markers, which is searched for each answer."""
 
     def __init__(self):
         self.batches = []  # (producer, epoch, sequence, count, offset, transactional)
@@ -27,7 +27,7 @@ class Model:
         return max(known)[1] if known else -1
 
     def window(self, producer):
-        """Return the last five batches since the epoch last changed."""
+        """Return the last five batches of a producer in its current epoch."""
         events = [(b[4], b[1], b) for b in self.batches if b[0] == producer]
         events += [(m[2], m[1], None) for m in self.markers if m[0] == producer]
         window, epoch = [], -1
@@ -53,7 +53,10 @@ class Model:
         return min(unstable)
 
     def judge(self, producer, epoch, sequence, count, transactional):
-        """Return "duplicate", "fenced", "refused" or "accepted". A guard is always at hand."""
+        """Return the expected answer to a batch with a valid verification guard.
+
+        The answer is the offset of a duplicate, or "fenced", "refused" or "accepted".
+        """
         window = self.window(producer)
         known = self.epoch(producer)
         if epoch == known:

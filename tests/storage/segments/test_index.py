@@ -1,4 +1,4 @@
-"""Test that sparse indexes have Kafka's bytes, and correct searches in memory and on disk."""
+"""Test that indexes have Kafka's bytes, and return right positions from memory and from disk."""
 
 import os
 from bisect import bisect_right

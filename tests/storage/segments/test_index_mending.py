@@ -1,4 +1,4 @@
-"""Test that a transaction index rebuilt from the batches equals the lost index."""
+"""Test that an index rebuilt from the batches of a segment equals the lost index."""
 
 import random
 
@@ -15,7 +15,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def log(logs, request):
-    """Return transactions of several producers in many segments, some aborted, some open."""
+    """Return a log of many segments with committed, aborted and open transactions."""
     choices = random.Random(request.param)
     log = logs.open(segment_bytes=1500)
     sequences = dict.fromkeys(range(4), 0)
@@ -77,7 +77,7 @@ def test_rebuilt_index_of_a_removed_segment_is_not_used(log, use):
 
 
 def test_rebuilt_index_of_a_segment_replaced_meanwhile_is_not_used(logs):
-    """The old segment's aborts are commits in the new one, and would be hidden from readers."""
+    """The new segment has commits at the offsets of the old segment's aborts."""
     log = logs.open()
 
     def end(kind):

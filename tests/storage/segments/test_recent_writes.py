@@ -1,4 +1,4 @@
-"""Test that reads of recent writes from memory return the bytes of the file, or nothing."""
+"""Test the cache of recently written batches, from which readers get the bytes of the file."""
 
 from pathlib import Path
 from typing import cast

@@ -1,4 +1,4 @@
-"""Test rolling, retention, truncation, flushing."""
+"""Test when a log rolls, deletes segments, truncates and flushes."""
 
 import os
 import resource
@@ -128,7 +128,7 @@ def test_log_with_preallocated_space_is_recovered_after_a_kill(logs, batch):
 
 
 def filled(logs, batches=6, **options):
-    """Return a log with one batch a segment and the last segment empty."""
+    """Return a log with one batch in each segment, and an empty active segment."""
     log = logs.open(**options)
     for n in range(batches):
         logs.lead(log, timestamp=NOW_MS + n, producer_id=1, producer_epoch=0, base_sequence=n)
@@ -176,8 +176,8 @@ def test_many_expired_segments_are_deleted_a_few_at_a_time(logs, reason):
 
 
 @pytest.mark.parametrize("reason", ["size", "age"])
-def test_retention_with_a_producer_of_expired_records_ends_its_turn(logs, reason):
-    """A producer of old records, such as a mirror, would otherwise use the turns of other logs."""
+def test_retention_during_appends_of_expired_records_ends(logs, reason):
+    """Otherwise a producer of old records (MirrorMaker) would delay the retention of other logs."""
     limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
     log = filled(logs, 20, **limits)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)
@@ -232,7 +232,7 @@ def advanced_at(at_ms):
 
 
 def written(logs, *timestamps, retention_ms):
-    """Return a log of one record a segment, in files last written a millisecond after NOW_MS."""
+    """Return a log with one record in each segment, in files last written 1 ms after NOW_MS."""
     log = logs.open(retention_ms=retention_ms)
     for timestamp in timestamps:
         logs.lead(log, timestamp=timestamp)
@@ -421,7 +421,7 @@ def test_flush_overtaken_by_a_truncation_does_not_raise_the_recovery_point(logs)
 
 
 def test_appends_rolls_and_deletions_continue_during_a_flush_in_a_thread(logs):
-    """The thread of the log creates the jobs and notes their results. Another thread runs them."""
+    """Flush jobs are created and completed in the thread of the log, and run in another thread."""
     log = logs.open(segment_bytes=500, retention_bytes=2000, file_delete_delay_ms=0)
     flushes = 0
     with ThreadPoolExecutor(1) as executor:
@@ -481,10 +481,7 @@ def test_flush_that_fails_marks_the_log_as_failed(logs, monkeypatch, log):
 
 
 def test_append_beyond_the_file_size_limit_fails_the_log_and_leaves_no_bytes(logs, batch, log):
-    """The kernel refuses the write.
-
-    A file size limit lets a part of the write through.
-    """
+    """With a file size limit (RLIMIT_FSIZE) the kernel may write the first bytes of a batch."""
     logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
     size = log.segments.size_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

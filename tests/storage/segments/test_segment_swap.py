@@ -22,7 +22,7 @@ class Crash(Exception):
 
 
 def write_cleaned(log, replaced, kept):
-    """Write the .cleaned files that hold the batches `kept` of the segments `replaced`."""
+    """Write the .cleaned files of a segment with the batches `kept`, to replace `replaced`."""
     cleaned = Segment(
         log.directory, replaced[0].base_offset, log.config, NOW_MS, suffix=CLEANED_SUFFIX
     )

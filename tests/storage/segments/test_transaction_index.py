@@ -1,4 +1,4 @@
-"""Test Kafka's bytes and the lookups of the aborted transactions of a segment."""
+"""Test the transaction index, with Kafka's bytes and its search for aborted transactions."""
 
 import errno
 import os
@@ -96,7 +96,7 @@ def test_aborted_transactions_found_by_index_equal_the_result_of_a_full_list(
 
 @pytest.fixture
 def entries_read(index, monkeypatch):
-    """Count the entries that are read from the file."""
+    """Return a list that gets the number of entries of each read of the index file."""
     read = []
     entries = EntryFile.entries
 
@@ -109,7 +109,7 @@ def entries_read(index, monkeypatch):
 
 
 def test_fetch_in_a_long_transaction_index_reads_only_the_needed_entries(index, entries_read):
-    """A reader that catches up reads each part of the index once."""
+    """A reader of a whole log reads each entry only a few times."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10, number * 10 + 9, number * 10 + 10))
     for at in (0, 25_000, 49_900):
@@ -121,7 +121,7 @@ def test_fetch_in_a_long_transaction_index_reads_only_the_needed_entries(index, 
 def test_fetch_beside_a_long_transaction_skips_blocks_of_other_aborted_transactions(
     index, entries_read
 ):
-    """The last stable offset does not advance meanwhile, and marks no entry as the last."""
+    """The long transaction keeps the last stable offset constant, so no entry ends the search."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10 + 5, number * 10 + 14, 3))
     index.append(AbortedTransaction(2, 3, 50_020, 50_021))
@@ -162,9 +162,9 @@ def test_transaction_index_with_a_marker_below_its_segment_is_detected(tmp_path)
 def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_transaction(
     logs, compacted
 ) -> None:
-    """Producer 7 commits one transaction and aborts the next of two batches.
+    """Producer 7 commits a transaction, and aborts another one with two batches.
 
-    Producer 8 aborts beside.
+    Producer 8 aborts a transaction that overlaps with both.
     """
     config = {"segment_bytes": 1 << 20} | ({"is_compacted": True} if compacted else {})
     log = logs.open(**config)
@@ -199,7 +199,7 @@ def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_tra
 def test_start_opens_a_log_with_a_damaged_marker_in_a_closed_segment(
     logs, monkeypatch, trouble
 ) -> None:
-    """The walk took the commit of producer 7 for data, and the index for wrong."""
+    """The transaction index was taken for wrong, since a damaged commit marker looked like data."""
     log = logs.open(segment_bytes=1 << 20, index_interval_bytes=1)
     logs.lead_transaction(log, sequence=0)  # 0
     end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)  # 1
