@@ -1,4 +1,4 @@
-"""Test that an event is one line with its terms, and that many events do not fill the log."""
+"""Test that an event is logged as one line, and that the number of lines is limited."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ def at_info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
-async def test_event_log_line_has_kind_terms_and_sentence(caplog) -> None:
+async def test_event_log_line_has_the_kind_the_fields_and_the_sentence_of_the_event(caplog) -> None:
     EventLog().tell("fence", "app-1", "new session", "app-1: fenced", producer_id=7, isr=(1, 2))
     kind, rest = caplog.messages[0].split(" ", 1)
     terms, end = json.JSONDecoder().raw_decode(rest)

@@ -1,4 +1,4 @@
-"""Test the first step of a coroutine without a task, and the other steps in a task."""
+"""Test that a coroutine runs without a task up to its first wait, and then in a task."""
 
 import asyncio
 from typing import Any
@@ -12,14 +12,14 @@ class Refused(Exception):
     pass
 
 
-async def test_coroutine_without_a_wait_returns_its_result() -> None:
+async def test_first_step_of_a_coroutine_without_a_wait_returns_its_result() -> None:
     async def answer() -> str:
         return "answer"
 
     assert first_step(answer()) == "answer"
 
 
-async def test_error_in_the_first_step_is_raised() -> None:
+async def test_first_step_that_raises_raises_in_its_caller() -> None:
     async def fails() -> None:
         raise Refused
 
@@ -27,7 +27,7 @@ async def test_error_in_the_first_step_is_raised() -> None:
         first_step(fails())
 
 
-async def test_waiting_coroutine_continues_after_its_wait() -> None:
+async def test_first_step_of_a_waiting_coroutine_returns_the_rest_to_continue_in_a_task() -> None:
     first, second = asyncio.Event(), asyncio.Event()
     steps: list[str] = []
 
@@ -64,7 +64,7 @@ async def test_wait_that_fails_raises_in_the_coroutine() -> None:
     assert await rest == "handled"
 
 
-async def test_cancelled_rest_runs_the_coroutine_to_its_end() -> None:
+async def test_cancelled_task_of_a_waiting_coroutine_runs_the_finally_blocks() -> None:
     ended: list[str] = []
 
     async def waits() -> None:

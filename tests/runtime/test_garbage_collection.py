@@ -1,4 +1,4 @@
-"""Test that no long-lived object ends in a reference cycle (garbage_collection)."""
+"""Test that a broker's requests and connections end without reference cycles."""
 
 import json
 import socket
@@ -33,7 +33,7 @@ EXCEPTIONS_OBJECTS_MAX = 300
 
 
 def one_round(cluster: Cluster, number: int) -> None:
-    """Open and close connections, topics, producers, transactions and groups."""
+    """Let clients connect, use a topic, transactions and a consumer group, and disconnect."""
     config: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
     topic = f"topic-{number}"
     admin = AdminClient(config)
@@ -68,7 +68,7 @@ def one_round(cluster: Cluster, number: int) -> None:
 
 
 def large_fetches(port: int, topic: str) -> None:
-    """Fetch the same topic twice as librdkafka does. The client closes with its last answer."""
+    """Send the same Fetch of 1,000 partitions three times, as librdkafka does, and disconnect."""
     partitions = [FetchPartition(index, 0, 1 << 20) for index in range(1000)]
     request = FetchRequest(100, 1, [FetchTopic(topic, None, partitions)])
     body = b"".join(fetch.encode_request(request, FETCH_VERSION))

@@ -1,4 +1,4 @@
-"""Test that metrics have the names of the JMX exporter's example rules for KRaft."""
+"""Test that metrics have the names that the example rules of the JMX exporter give for KRaft."""
 
 import re
 from pathlib import Path

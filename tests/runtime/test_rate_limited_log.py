@@ -1,4 +1,4 @@
-"""Test that lines that a client or a full disk can provoke do not fill the log."""
+"""Test the limit of log lines that clients or a full disk could cause without end."""
 
 import logging
 

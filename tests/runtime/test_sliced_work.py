@@ -1,4 +1,4 @@
-"""Test that all jobs together use one slice of each turn, and every job completes."""
+"""Test that sliced jobs share a slice of each turn of the event loop, and that all complete."""
 
 import asyncio
 from collections.abc import Generator
@@ -20,7 +20,7 @@ STEPS_A_SLICE = 10
 
 
 class StepClock:
-    """A clock on which each reading takes a tenth of a slice."""
+    """A clock that advances by a tenth of a slice at each reading."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -42,19 +42,22 @@ def test_sliced_job_run_to_its_end_returns_its_result() -> None:
 
 
 async def turns_between(trace: list[str]) -> None:
-    """Mark each turn of the loop."""
+    """Append "|" to the trace in each turn of the event loop."""
     while True:
         trace.append("|")
         await asyncio.sleep(0)
 
 
 def slices(trace: list[str]) -> list[str]:
-    """Return the steps of each turn that had any."""
+    """Return a text with the steps of each turn of the event loop that ran any step."""
     return "".join(trace).replace("||", "|").strip("|").split("|")
 
 
 async def traced(work: SlicedWork, jobs: list[tuple[WorkLine, str, int]]) -> list[str]:
-    """Run jobs with the given numbers of steps, and return their steps and the turns between."""
+    """Run jobs, and return the trace of their steps.
+
+    Each job has a line, a name and a step count.
+    """
     trace: list[str] = []
     ticker = asyncio.ensure_future(turns_between(trace))
     done = [line.run(name, counting(steps, trace, name)) for line, name, steps in jobs]
@@ -100,7 +103,7 @@ async def test_sliced_broker_job_finishes_before_older_client_jobs() -> None:
     assert before.count("c") <= 2 * (CLIENTS_S / SLICE_S * STEPS_A_SLICE + 1)
 
 
-async def test_sliced_broker_jobs_without_an_end_leave_client_jobs_their_share() -> None:
+async def test_sliced_broker_jobs_that_never_end_leave_client_jobs_their_share() -> None:
     work = SlicedWork(StepClock())
     trace: list[str] = []
     own = work.run("own", counting(10**9, trace, "o"))
@@ -111,7 +114,7 @@ async def test_sliced_broker_jobs_without_an_end_leave_client_jobs_their_share()
 
 
 async def test_sliced_broker_jobs_that_wake_many_waiters_leave_client_jobs_their_share() -> None:
-    """Each ending job is charged for the waiter that it wakes, in sum more than a slice."""
+    """The loop time of each woken waiter is charged to its job."""
     work = SlicedWork(StepClock())
     trace: list[str] = []
     own = [work.run("own", counting(1, trace, "o")) for _ in range(100)]
@@ -165,7 +168,7 @@ async def test_sliced_work_close_cancels_all_jobs() -> None:
 
 
 class UptimeClock:
-    """The clock of a machine up for eight days, with runs a little shorter than their time."""
+    """A clock that shows 8 days, at which the rest of a slice is below the precision of a float."""
 
     def __init__(self) -> None:
         self.now_s = 700_000.0

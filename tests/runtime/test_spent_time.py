@@ -1,4 +1,4 @@
-"""Test the loop time that a piece of work takes, in one part or in many."""
+"""Test the measurement of the time that calls, coroutines and sliced work spend on the loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from oncelog.runtime.steps import Steps
 
 
 class Clock:
-    """A clock that advances when work is done."""
+    """A clock that advances only by its method `work`."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""Test the share of clients in a turn. Actions within the share run immediately, others later."""
+"""Test the share of each loop turn that requests may use. Work beyond the share is queued."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -22,7 +22,7 @@ class Clock:
 
 
 class Counted:
-    """A share that records the turn of each action. An action takes half of the share."""
+    """A TurnShare that records (name, turn) of each action. An action takes half of the share."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -147,7 +147,7 @@ async def test_turn_share_early_actions_that_charge_whole_turns_leave_turns_to_o
 
 
 async def test_turn_share_time_kept_for_waiting_actions_is_not_left_to_early_ones() -> None:
-    """The answer of each long first request waits, and takes no time."""
+    """The answer of each early action is queued, and takes no time."""
     counted = Counted()
     share = counted.share
 
@@ -165,8 +165,8 @@ async def test_turn_share_time_kept_for_waiting_actions_is_not_left_to_early_one
 
 
 @pytest.mark.parametrize("inner", ["do", "has_room", "room"])
-async def test_turn_share_asked_within_a_long_action_does_not_begin_anew(inner: str) -> None:
-    """A request asks for the share of its answer when it has run for a while."""
+async def test_turn_share_used_within_a_long_action_is_not_renewed(inner: str) -> None:
+    """A long action asks the share for its answer's work, which must not renew the share."""
     counted = Counted()
     share = counted.share
 
@@ -189,8 +189,8 @@ async def test_turn_share_asked_within_a_long_action_does_not_begin_anew(inner: 
     assert [name for name, _ in counted.done] == ["a", "b", "c", "d"]
 
 
-async def test_turn_share_asked_without_an_action_is_renewed_in_the_next_turn() -> None:
-    """A caller that found room may have nothing to do."""
+async def test_turn_share_that_was_only_asked_for_room_is_renewed_in_the_next_turn() -> None:
+    """A caller of `has_room` may do nothing afterwards."""
     counted = Counted()
     for _ in range(3):
         assert counted.share.has_room()

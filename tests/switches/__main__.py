@@ -1,6 +1,7 @@
-"""Try bug switches: each is played with the bug, which must be found under its right name, and
-without, where nothing may be found. Exit code 1 when one was not caught.
-`python -m tests.proof.judge.page` makes docs/judge.md anew from what was kept.
+"""Run each switch (a planted bug) with the bug, which must be detected, and then without the bug.
+
+A run with the bug must report one of the switch's anomalies, and a run without the bug none. The
+exit code is 1 otherwise. Afterwards `python -m tests.proof.judge.page` writes docs/judge.md.
 """
 
 import argparse
@@ -15,7 +16,10 @@ from .rounds import DIRECTED, IN_SIMULATION
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return 0 when every bug was caught, and no run without a bug had a finding."""
+    """Return 0 if each bug was detected, and no anomaly was found without a bug.
+
+    Otherwise return 1.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.switches", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="no name: all")
     parser.add_argument("--round", action="store_true", help="those whose turn it is")
@@ -56,7 +60,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def leave_to_chance(names: list[str], cpu_s: float, first: int, is_kept: bool) -> int:
-    """Print the findings of the random simulation."""
+    """Print how many seeds of the random simulation it takes to find each bug.
+
+    With `is_kept` the counts are also stored for docs/judge.md.
+    """
     known = {result.switch: result for result in results.read()}
     for name in names:
         chance = by_chance(SWITCHES[name], cpu_s=cpu_s, first=first)

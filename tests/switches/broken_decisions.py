@@ -1,4 +1,4 @@
-"""Bugs in decisions about votes, disks, ids, markers, offsets and fences."""
+"""Switches with bugs in decisions about votes, disks, ids, markers, offsets and fences."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""Bugs of producer epochs and ends of transactions that Kafka once had."""
+"""Switches with bugs of producer epochs and of ends of transactions that Kafka once had."""
 
 from contextlib import AbstractContextManager
 from typing import Any

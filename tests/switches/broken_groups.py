@@ -1,4 +1,4 @@
-"""Bugs in groups: their offsets, members and epochs."""
+"""Switches with bugs of consumer groups, in their offsets, members and epochs."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -80,7 +80,7 @@ def no_assignment_epoch() -> AbstractContextManager[Any]:
 
 
 def lent_instance() -> AbstractContextManager[Any]:
-    """The former process of a static member commits as if it were the present one."""
+    """A commit by the former process of a static member is accepted as the current process's."""
     sound = ConsumerGroup.check_offset_commit
 
     def check(self: Any, member_id: str, instance_id: Any, generation: int, **more: Any) -> None:
@@ -95,7 +95,7 @@ def no_session_after_load() -> AbstractContextManager[Any]:
 
 
 def lost_replay() -> AbstractContextManager[Any]:
-    """A coordinator does not replay the record that a leaving member has no partitions."""
+    """The coordinator does not apply its record that a member which leaves has no partitions."""
     sound = ConsumerGroups.append
 
     def append(self: Any, group: Any, records: Any, settled: Any, turn: Any, **first: Any) -> None:

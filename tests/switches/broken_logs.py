@@ -1,4 +1,4 @@
-"""Bugs in a partition: duplicates, fences, the high watermark, the last stable offset."""
+"""Switches with bugs in a partition's log, such as duplicates, fences and its high watermark."""
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -47,7 +47,7 @@ def no_dedupe() -> AbstractContextManager[Any]:
 
 
 def no_window() -> AbstractContextManager[Any]:
-    """A leader keeps the next sequence number of a producer, but none of its batches."""
+    """A leader forgets the last five batches of each producer, so it finds no duplicates."""
     return replaced(ProducerEntry, "find", lambda *_: None)
 
 
@@ -73,7 +73,7 @@ def no_epoch_check() -> AbstractContextManager[Any]:
 
 
 def no_coordinator_epoch() -> AbstractContextManager[Any]:
-    """A marker of an earlier coordinator counts like one of the current coordinator."""
+    """A marker with the epoch of an earlier coordinator is accepted."""
 
     def judge(entry: Any, epoch: int, coordinator_epoch: int, version: int) -> Any:
         try:
@@ -104,7 +104,7 @@ def no_stable_offset() -> AbstractContextManager[Any]:
 
 
 def no_guard() -> AbstractContextManager[Any]:
-    """The coordinator does not verify a batch of a client without KIP-890."""
+    """A transactional batch of a client without KIP-890 is appended without verification."""
     sound = ProducerStateTable.begin_verification
 
     def begin(
@@ -163,7 +163,7 @@ def no_flush() -> AbstractContextManager[Any]:
 
 
 def unchecked_snapshot() -> AbstractContextManager[Any]:
-    """A producer snapshot is loaded despite a wrong checksum."""
+    """A producer snapshot with a wrong checksum is loaded."""
 
     def decode(data: bytes, path: Any = "snapshot") -> Any:
         body = data[CRC_END:]

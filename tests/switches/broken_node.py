@@ -1,4 +1,4 @@
-"""A node with a bug.
+"""Run a node with the bug of a switch.
 
 The command is `python -m tests.switches.broken_node SWITCH oncelog.node --config FILE`.
 """
@@ -17,7 +17,7 @@ from .patching import replaced
 
 @contextmanager
 def nodes_with(switch: str | None) -> Iterator[None]:
-    """Start nodes with the bug in this context, or without a bug for None."""
+    """Start nodes with the bug of `switch` while the context is open, or without a bug for None."""
     if switch is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Bugs in the start of a node, and in its use of the disk."""
+"""Switches with bugs in the start of a node, and in its use of the disk."""
 
 import os
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def shared_tables() -> AbstractContextManager[Any]:
 
 
 def latched_directory() -> AbstractContextManager[Any]:
-    """A disk with one small failure is never used again."""
+    """A data directory is never used again after a failure of one operation."""
 
     def disk(self: Any) -> DiskGuard:
         return vars(self).setdefault("_guard", DiskGuard(str(self.path)))
@@ -42,12 +42,12 @@ def latched_directory() -> AbstractContextManager[Any]:
 
 
 def latched_log() -> AbstractContextManager[Any]:
-    """A log fails for good after a lack of space or file descriptors."""
+    """A log is never used again after a lack of disk space or file descriptors."""
     return replaced(disk_guard, "OUT_OF_RESOURCES", frozenset[int]())
 
 
 class _Tail:
-    """The entries of an index that were in memory when a flush began, which writes them."""
+    """The index entries in memory at the begin of a flush, which the flush writes to the path."""
 
     def __init__(self, file: EntryFile) -> None:
         before, tail = file._tail
@@ -67,7 +67,7 @@ class _Tail:
 
 
 def index_by_path() -> AbstractContextManager[Any]:
-    """A flush writes indexes by path, and a log truncated meanwhile grows again immediately."""
+    """A flush writes index entries to a path, where a truncated log may have a new index."""
     sound = Durability.job
 
     def job(self: Any, directory: Any, segments: Any, *given: Any, **kinds: Any) -> FlushJob:

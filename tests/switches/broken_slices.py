@@ -1,4 +1,4 @@
-"""Bugs between two slices of a job: stale reads, stale notes, names that outlive their logs."""
+"""Switches with bugs between two steps of sliced work, such as the use of outdated values."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -20,7 +20,7 @@ from .patching import replaced, together
 
 
 def cleaned_by_name() -> AbstractContextManager[Any]:
-    """The cleaned offset is stored by the log's name, and reset only in memory."""
+    """The cleaned offset is stored by the log's name, and not reset on disk for a new topic."""
     sound = PartitionOffsets.lower
 
     def lower(self: PartitionOffsets, *given: Any) -> None:
@@ -31,7 +31,7 @@ def cleaned_by_name() -> AbstractContextManager[Any]:
 
 
 def returning_group() -> AbstractContextManager[Any]:
-    """A request for a group in deletion creates the group again."""
+    """A request for a group that is being deleted creates the group again."""
     sound = GroupCoordinator.shard_for
 
     def shard_for(self: GroupCoordinator, group_id: str) -> GroupShard:
@@ -43,7 +43,7 @@ def returning_group() -> AbstractContextManager[Any]:
 
 
 def believed_index() -> AbstractContextManager[Any]:
-    """An index entry is used without a comparison with the log."""
+    """An index entry is used without a check against the log."""
 
     def headers_near(self: Segment, offset: int) -> Any:
         start = self.offset_index.lookup(offset)[1]
@@ -57,7 +57,7 @@ def believed_index() -> AbstractContextManager[Any]:
 
 
 def former_transaction() -> AbstractContextManager[Any]:
-    """A batch of the next V2 transaction is accepted unverified (KAFKA-18575)."""
+    """A batch of the next transaction of a V2 producer is accepted unverified (KAFKA-18575)."""
     check, begin = ProducerStateTable.check, ProducerStateTable.begin_verification
     must = verification.must_be_verified
 

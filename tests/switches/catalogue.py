@@ -1,7 +1,7 @@
-"""The switches (planted bugs, mutation testing) with their effects and accepted findings.
+"""The switches (planted bugs, for mutation testing), with their effects and expected anomalies.
 
-`found_as`: anomalies of docs/judge.md, or words of an invariant. At least one of them must be found
-to catch the switch. `scenario` is the directed run that meets the bug: see scenarios_*.
+`found_as` has anomalies of docs/judge.md, or words of an invariant's sentence. A switch is detected
+if at least one of them is found. `scenario` is the run that leads to the bug (see scenarios_*).
 """
 
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ class Switch:
 
     @property
     def plays_on_processes(self) -> bool:
-        """Whether its scenario needs nothing that only a simulation can do, or does soon."""
+        """Return whether the scenario also runs on real processes, in a short time."""
         apart = ("raft-", "power-", "cleaned-", "silent-")
         return not self.is_left_to_chance and not self.scenario.startswith(apart)
 
     @property
     def is_left_to_chance(self) -> bool:
-        """Return whether the random simulation must find the bug, within some hundred seeds."""
+        """Return whether the bug has no directed scenario, so random simulation must find it."""
         return self.scenario.startswith("random")
 
 

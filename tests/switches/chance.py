@@ -1,8 +1,8 @@
-"""Measure how soon random simulation finds a bug without a directed scenario.
+"""Measure how soon the random simulation finds a bug without a directed scenario.
 
-The directed scenarios prove that the judge recognizes a bug. This program measures how likely
-random schedules are to trigger the bug. It measures the simulation, and is not a test. The shapes
-are the seeds' own, or belong to a class of faults. Elections have the simulation of Raft alone.
+A directed scenario proves that the judge recognizes a bug. This program measures how likely random
+faults trigger the bug, so it is not a test. A switch names the shape of the simulated cluster, or
+each seed has its own. Bugs in elections are searched for by the simulation of Raft alone.
 """
 
 import time
@@ -22,9 +22,9 @@ RANDOM_APART = 1_000_000  # the first seeds of the plays of a scenario that is r
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """The result of random seeds, from seed `first` on.
+    """The result of a search with `seeds` random seeds, from seed `first` on.
 
-    The last of `seeds` found it, unless `found` is empty.
+    The last seed found the bug, unless `found` is empty.
     """
 
     shape: str
@@ -41,7 +41,7 @@ class Chance:
 
 
 def by_chance(switch: Switch, *, cpu_s: float, first: int = FIRST) -> Chance:
-    """Try seeds until the bug is found under a right name, or the CPU time is spent."""
+    """Run seeds until one finds the bug by an expected anomaly, or the CPU time is spent."""
     started, seeds = time.process_time(), 0
     while True:
         found = _found(switch, first + seeds)
@@ -52,7 +52,7 @@ def by_chance(switch: Switch, *, cpu_s: float, first: int = FIRST) -> Chance:
 
 
 def _found(switch: Switch, seed: int) -> set[str]:
-    """Return the right names under which one seed finds the bug."""
+    """Return the expected anomalies that a run of one seed with the bug reports."""
     if switch.shape != RAFT_ALONE:
         shape = NAMED[switch.shape] if switch.shape else None
         return run_seed(seed, shape=shape, install=switch.install).names & switch.found_as

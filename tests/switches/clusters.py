@@ -1,4 +1,4 @@
-"""The clusters of directed scenarios, as processes or as simulation in virtual time."""
+"""The clusters of directed scenarios, of real processes or simulated in virtual time."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -16,7 +16,10 @@ EPOCH_BYTE = 19  # of a producer snapshot: the low byte of its first producer's 
 
 
 class ScenarioCluster(ABC):
-    """The operations of a scenario on a cluster. A fault returns when it is proven."""
+    """A cluster with the operations of scenarios.
+
+    A method that injects a fault returns when it acts.
+    """
 
     def __init__(self, bootstrap: str, node_ids: list[int], data: Path) -> None:
         self.bootstrap, self.node_ids, self.data = bootstrap, node_ids, data
@@ -88,7 +91,7 @@ class ProcessCluster(ScenarioCluster):
 
 
 class SimulatedCluster(ScenarioCluster):
-    """A simulated cluster that runs coroutines in a client of the simulation."""
+    """A simulated cluster, in which a scenario runs as a coroutine of a client process."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         super().__init__(cluster.bootstrap, cluster.ids, cluster.root)

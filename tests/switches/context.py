@@ -1,4 +1,4 @@
-"""The context of a directed scenario, with a cluster, faults on its nodes, and the history."""
+"""The context of a directed scenario, with its cluster, its requests, and the recorded history."""
 
 import asyncio
 import contextlib
@@ -26,9 +26,9 @@ TIMEOUT_S, MARKERS_S = 30.0, 8.0
 
 
 class LateRequest:
-    """A request on its own connection that the network delivers late.
+    """A request with its own connection, which arrives late.
 
-    The request is sent only at its delivery, which makes no difference to a broker.
+    It is sent at its late arrival, which makes no difference to the broker.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class LateRequest:
         self._request = api_key, version, [body]
 
     async def arrive(self) -> None:
-        """Wait until the late request was answered or its connection closed."""
+        """Send the request, and wait until it is answered or its connection is closed."""
         with contextlib.suppress(KafkaError):
             await self._connection.send(*self._request)
         self._connection.close()
 
 
 class Context:
-    """The cluster, faults and history for a scenario, which is a coroutine without other access."""
+    """The operations that a scenario may use, on its cluster and in the recorded history."""
 
     def __init__(self, cluster: ScenarioCluster, recorder: Recorder) -> None:
         self.cluster, self.recorder = cluster, recorder
@@ -70,7 +70,7 @@ class Context:
         return name
 
     async def leader(self, topic: str, partition: int = 0) -> int:
-        """The node that leads a partition."""
+        """Return the node that leads a partition, or raise AssertionError without a leader."""
         for each in await self.admin.describe_topics([topic]):
             if each.partition == partition and each.leader >= 0:
                 return each.leader
@@ -80,7 +80,7 @@ class Context:
         return (await self.admin.list_offsets({(topic, partition): LATEST}))[topic, partition]
 
     async def connection(self, node_id: int, channel: str = "") -> BrokerConnection:
-        """Return the kept connection to a node, one for each channel."""
+        """Return an open connection to a node, the same one for each call with the same channel."""
         known = self._connections.get((node_id, channel))
         if known is None or not known.is_open:
             host, port = self.cluster.address(node_id)
@@ -94,7 +94,7 @@ class Context:
         return LateRequest(connection, api_key, version, body)
 
     async def probe(self, kind: str, topic: str, is_ok: bool, error: str | None = None) -> None:
-        """Record a probe, which is an operation on the topic's leader that must succeed."""
+        """Record a probe, an operation at the topic's leader that must succeed after faults."""
         now = self.recorder.now_ns()
         outcome = OpOutcome.OK if is_ok else OpOutcome.FAIL
         self.recorder.add("probes", kind, await self.leader(topic), now, now, outcome, error)
@@ -102,7 +102,10 @@ class Context:
     async def until(
         self, ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool], what: str
     ) -> None:
-        """Repeat a request until it gets the expected answer, despite errors."""
+        """Repeat a request, also after errors, until `holds` accepts its answer.
+
+        Raises AssertionError with `what` after TIMEOUT_S.
+        """
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -114,7 +117,7 @@ class Context:
             await asyncio.sleep(0.02)
 
     async def until_whole(self, topics: Iterable[str]) -> None:
-        """Wait until all partitions have leaders and all replicas in sync."""
+        """Wait until all partitions have leaders and all their replicas are in sync."""
         names = list(topics)
 
         def is_whole(found: Sequence[PartitionInfo]) -> bool:
@@ -126,7 +129,7 @@ class Context:
         await self.until(ask, is_whole, f"all replicas of {names} in sync")
 
     async def verdict(self) -> Verdict:
-        """Heal all faults, read all topics again, and judge."""
+        """End all faults, read all topics, and return the judge's verdict on the history."""
         await self.cluster.heal()
         await self.until_whole(self.topics)
         await self._until_readable()
@@ -139,7 +142,7 @@ class Context:
         return judge(History.of(self.recorder))
 
     async def _until_readable(self) -> None:
-        """Wait until markers are written everywhere, or for a limited time."""
+        """Wait until all transactions are decided, at most MARKERS_S."""
         deadline = time.monotonic() + MARKERS_S
         while time.monotonic() < deadline:
             keys = [(p.topic, p.partition) for p in await self.admin.describe_topics(self.topics)]

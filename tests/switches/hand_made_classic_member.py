@@ -33,7 +33,7 @@ PROTOCOL = "range"
 
 
 class HandMadeClassicMember:
-    """One member, subscribed to one topic. `forgotten` counts its removals by the group."""
+    """A classic member, subscribed to one topic. `forgotten` counts its removals by the group."""
 
     def __init__(self, context: Context, group: str, topic: str, partitions: int) -> None:
         self.context, self.group, self.topic = context, group, topic
@@ -46,11 +46,14 @@ class HandMadeClassicMember:
         self._tenures = RecordedTenures(context.recorder, self.process, group)
 
     async def coordinator(self) -> int:
-        """The node that coordinates the group now."""
+        """Return the node that coordinates the group now."""
         return await self.context.admin.find_coordinator(self.group)
 
     async def goes_on(self) -> set[int]:
-        """Join if due, else send a heartbeat. Return the owned partitions, or raise the error."""
+        """Join if a rebalance is due, otherwise send a heartbeat. Return the owned partitions.
+
+        Raises the error of the answer, unless it is about the rebalance or an unknown member.
+        """
         if self._must_join:
             return await self._join()
         self._tenures.says(self.generation)
@@ -65,7 +68,7 @@ class HandMadeClassicMember:
         return self.owned
 
     async def _join(self) -> set[int]:
-        """Join and sync, after revoking the partitions of other members."""
+        """Join and sync. Return the owned partitions, after revoking those assigned to others."""
         owned = tuple((self.topic, each) for each in sorted(self.owned))
         says = encode_subscription(Subscription((self.topic,), owned))
         fields = {
@@ -114,7 +117,7 @@ class HandMadeClassicMember:
         return self.owned
 
     async def commit(self, partition: int, offset: int, generation: int) -> int:
-        """Commit with this generation, and return the error code."""
+        """Commit an offset with this generation, and return the error code."""
         recorder, where = self.context.recorder, f"{self.topic}/{partition}"
         row = recorder.group_commit_invoked(self.process, self.group, generation, where, offset)
         one = {
@@ -145,15 +148,15 @@ class HandMadeClassicMember:
         }
 
     def _forget(self) -> None:
-        """Forget the membership, since the group does not know the member."""
+        """Drop the member id and partitions, since the group does not know the member."""
         self._tenures.end((self.topic, each) for each in self.owned)
         self.owned, self.member_id, self.generation = set(), "", JOINS
         self._must_join, self.forgotten = True, self.forgotten + 1
 
     async def _ask(self, api: tuple[int, int], fields: dict[str, Any]) -> Any:
-        """Return the answer.
+        """Send a request to the coordinator, and return the answer.
 
-        Raises an error in the answer, except for an OffsetCommit.
+        Raises the error of the answer, except for an OffsetCommit.
         """
         connection = await self.context.connection(await self.coordinator(), f"{self.process}")
         body = control.encode_request(*api, fields)

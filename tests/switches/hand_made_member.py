@@ -20,7 +20,7 @@ REBALANCE_TIMEOUT_MS = 60_000
 
 
 class HandMadeMember:
-    """One member, subscribed to one topic.
+    """A member of a consumer group, subscribed to one topic.
 
     `instance_id` is set for a static member.
     """
@@ -37,11 +37,14 @@ class HandMadeMember:
         self._tenures = RecordedTenures(context.recorder, self.process, group)
 
     async def coordinator(self) -> int:
-        """The node that coordinates the group now."""
+        """Return the node that coordinates the group now."""
         return await self.context.admin.find_coordinator(self.group)
 
     async def heartbeat(self, *, node_id: int | None = None, timeout_ms: int = 5_000) -> set[int]:
-        """Join or send a heartbeat, and return the owned partitions, or raise the error."""
+        """Send a heartbeat, the first of which joins, and return the owned partitions.
+
+        Raises the error of the answer.
+        """
         joins, topic_id = self.epoch == JOINS, await self._topic_id()
         fields = {
             "group_id": self.group,
@@ -72,7 +75,7 @@ class HandMadeMember:
         return self.owned
 
     async def leave(self) -> None:
-        """Leave the group, as a static member temporarily, or raise the error."""
+        """Leave the group, a static member temporarily. Raises the error of the answer."""
         fields = {
             "group_id": self.group,
             "member_id": self.member_id,
@@ -86,7 +89,7 @@ class HandMadeMember:
             raise error_for(int(answer.error_code), answer.error_message)
 
     async def commit(self, partition: int, offset: int, epoch: int) -> int:
-        """Commit with this epoch, and return the error code."""
+        """Commit an offset with this member epoch, and return the error code."""
         recorder = self.context.recorder
         where = f"{self.topic}/{partition}"
         row = recorder.group_commit_invoked(self.process, self.group, epoch, where, offset)

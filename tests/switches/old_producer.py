@@ -1,8 +1,8 @@
-"""A manually controlled producer, with a chosen connection for each request.
+"""A manually controlled producer, which chooses a connection for each request.
 
-The producer behaves like clients before KIP-890 (or without transactions), also in its sequence
-numbers. The history has all actions of the producer. Late requests are sent late, on the connection
-of the original request, which makes no difference to a broker.
+It behaves like a client before KIP-890, or like one without transactions, also in its sequence
+numbers. The history has all its actions. A late request is sent late, on the connection of the
+original request, which makes no difference to a broker.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ COME_AGAIN = frozenset({
 
 
 class OldProducer:
-    """One incarnation of a producer. Without a name it is only idempotent."""
+    """One incarnation of a producer. Without `name` (a transactional id) it is idempotent only."""
 
     def __init__(self, context: Context, topic: str, name: str | None = None) -> None:
         self.context, self.topic, self.name = context, topic, name
@@ -47,7 +47,7 @@ class OldProducer:
         self._next: dict[int, int] = {}
 
     async def initialize(self, *, node_id: int | None = None, timeout_ms: int = 60_000) -> None:
-        """Get a producer id from a node, or from the coordinator of the name."""
+        """Request a producer id, from node `node_id` or from the transaction coordinator."""
         fields = {"transactional_id": self.name, "transaction_timeout": timeout_ms}
         row = None
         if self.name is not None:
@@ -60,7 +60,7 @@ class OldProducer:
             self.context.recorder.initialize_ended(row, OpOutcome.OK, producer_id=pid, epoch=epoch)
 
     async def begin(self, *partitions: int, channel: str = "") -> None:
-        """Begin a transaction in the history and in these partitions."""
+        """Record the begin of a transaction, and add these partitions to it."""
         assert self.name is not None
         self.transaction = self.context.recorder.begin(self.process, self.name, *self.identity)
         assert await self.add(*partitions, channel=channel) == 0
@@ -85,7 +85,7 @@ class OldProducer:
         node_id: int | None = None,
         timeout_ms: int = 10_000,
     ) -> int:
-        """Send a new record of its partition, and return the error code, also of the network."""
+        """Produce a new record, and return the error code of the broker or of the network."""
         row, batch = self.record(partition, transaction or self.transaction)
         try:
             code, offset = await self.deliver(batch, partition, channel, node_id, timeout_ms)
@@ -96,7 +96,7 @@ class OldProducer:
         return code
 
     def record(self, partition: int, transaction: Begun | None = None) -> tuple[Handle, bytes]:
-        """Return the row of a new record in the history, and the record's batch."""
+        """Record a new record in the history. Return its row and a batch with the record."""
         recorder = self.context.recorder
         value = recorder.new_value()
         row = recorder.send_invoked(self.process, f"{self.topic}/{partition}", value, transaction)
@@ -112,7 +112,7 @@ class OldProducer:
         return row, batch
 
     def note(self, row: Handle, code: int, offset: int, attempts: int = 1) -> None:
-        """Record the outcome of a record by its last answer."""
+        """Record the outcome of a record in the history, by the error code of its last answer."""
         outcome = outcome_of_send(code or None, attempts)
         self.context.recorder.send_ended(
             row, outcome, offset=offset if code == 0 else -1, error=str(code) if code else None
@@ -126,7 +126,7 @@ class OldProducer:
         node_id: int | None = None,
         timeout_ms: int = 10_000,
     ) -> tuple[int, int]:
-        """Send a batch, and return the answer as (error code, offset). Raise KafkaError."""
+        """Produce a batch, and return (error code, offset). Raises KafkaError for a lost answer."""
         connection = await self.to_leader(partition, channel, node_id)
         body = self._produce(batch, partition)
         answer = await connection.send(PRODUCE, PRODUCE_VERSION, body, timeout_ms=timeout_ms)
@@ -141,12 +141,15 @@ class OldProducer:
     async def to_leader(
         self, partition: int, channel: str = "", node_id: int | None = None
     ) -> BrokerConnection:
-        """Return a connection of this producer to a node, which is the leader by default."""
+        """Return this producer's connection to a node, by default to the partition's leader."""
         leader = await self.context.leader(self.topic, partition) if node_id is None else node_id
         return await self.context.connection(leader, f"{self.process}{channel}")
 
     async def end(self, is_commit: bool, *, channel: str = "", attempts: int = 1) -> OpOutcome:
-        """Send EndTxn, and return the known outcome. `attempts` counts the sent requests."""
+        """Send EndTxn, record and return its outcome.
+
+        `attempts` counts all EndTxn requests so far.
+        """
         transaction, self.transaction = self.transaction, None
         assert transaction is not None
         recorder = self.context.recorder
@@ -161,13 +164,13 @@ class OldProducer:
         return outcome
 
     def give_up(self) -> None:
-        """End the transaction in the history, without an EndTxn of this producer."""
+        """Record that the producer abandons its transaction, without an EndTxn."""
         transaction, self.transaction = self.transaction, None
         assert transaction is not None
         self.context.recorder.transaction_ended(transaction, OpOutcome.FAIL, "given up")
 
     def ending(self, is_commit: bool) -> dict[str, Any]:
-        """The fields of an EndTxn."""
+        """Return the fields of an EndTxn request."""
         return {
             "transactional_id": self.name,
             "producer_id": self.identity[0],
@@ -176,7 +179,7 @@ class OldProducer:
         }
 
     async def coordinator(self) -> int:
-        """The node that coordinates the name now."""
+        """Return the node that coordinates the transactional id now."""
         assert self.name is not None
         return await self.context.admin.find_coordinator(self.name, TRANSACTION)
 
@@ -194,7 +197,7 @@ class OldProducer:
         node_id: int | None = None,
         channel: str = "",
     ) -> Any:
-        """Send a request, again while the answer asks for a retry, and return the last answer."""
+        """Send a request, and repeat it after a retriable error. Return the last answer."""
         deadline = time.monotonic() + TIMEOUT_S
         body = control.encode_request(api_key, version, fields)
         while True:
@@ -213,7 +216,7 @@ class OldProducer:
 
 
 def code_of(answer: Any) -> int:
-    """Return the error code of an answer, or the worst code of its parts."""
+    """Return the error code of an answer, or the largest error code of its partitions."""
     if hasattr(answer, "error_code"):
         return int(answer.error_code)
     topics = answer.results_by_topic_v3_and_below

@@ -14,7 +14,7 @@ Install = Callable[[], AbstractContextManager[Any]]
 
 @contextmanager
 def replaced(owner: Any, name: str, broken: Any) -> Iterator[None]:
-    """Replace an attribute of a class or module."""
+    """Replace an attribute of a class or module while the context is open."""
     sound = vars(owner)[name]
     setattr(owner, name, broken)
     try:

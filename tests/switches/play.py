@@ -1,9 +1,9 @@
-"""Play a scenario with or without a bug, and report the findings.
+"""Run the scenario of a switch with or without the bug, and return the findings.
 
-    played = play(SWITCHES["no-guard"], is_on=True)
+`played = play(SWITCHES["no-guard"], is_on=True)`
 
-In the simulation by default, where it takes a second or two and is the same each time. On real
-processes when asked to. Scenarios of Raft have a simulation of their own, seed after seed.
+By default the scenario runs in the simulation, for a second or two, with the same result each time.
+It can also run on real processes. Scenarios of Raft try seed after seed of a separate simulation.
 """
 
 import asyncio
@@ -56,9 +56,9 @@ SETTLING_S = 1.0  # on a new cluster every voter has to be heard before one may 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The result of a play.
+    """The result of one run of a scenario.
 
-    `found` has sentences by anomaly. `seed` is the seed of a simulation.
+    `found` has a sentence for each anomaly. `seed` is the seed of a simulation, otherwise None.
     """
 
     found: dict[str, str]
@@ -66,7 +66,7 @@ class Played:
     seconds: float
 
     def caught_by(self, switch: Switch) -> list[str]:
-        """Return the findings that prove this bug, which is empty for an undetected bug."""
+        """Return the findings that the switch expects, an empty list for an undetected bug."""
         if switch.scenario in RAFT_SCENARIOS:
             told = self.found.get(RAFT, "")
             return [RAFT] if any(word in told for word in switch.found_as) else []
@@ -74,7 +74,7 @@ class Played:
 
 
 def play(switch: Switch, *, is_on: bool, on_processes: bool = False, seed: int = 1) -> Played:
-    """Play a scenario once.
+    """Run the scenario of a switch once, with the bug if `is_on`.
 
     A random scenario tries many seeds with the bug, and one seed without the bug.
     """
@@ -135,7 +135,7 @@ def _play_in_simulation(switch: Switch, is_on: bool, seed: int) -> dict[str, str
 
 
 def new_recorder() -> Recorder:
-    """Return a recorder in memory with the current clock, which a simulation replaces."""
+    """Return a recorder in memory, with a clock that a simulation can replace."""
     return Recorder.in_memory(clock_ns=lambda: time.monotonic_ns())
 
 

@@ -1,4 +1,4 @@
-"""A read_committed reader from the start of a topic. The history records its polls."""
+"""A read_committed consumer that reads from the start of a topic, and records its polls."""
 
 from oncelog.client.consumer import Consumer
 from oncelog.proof.chaos.load.payloads import value_of
@@ -7,7 +7,7 @@ from .context import TIMEOUT_S, Context
 
 
 class Reader:
-    """A reader of some partitions. `values` has the values that were read so far."""
+    """A consumer of some partitions. `values` has the values of all records read so far."""
 
     def __init__(self, context: Context, topic: str, partitions: tuple[int, ...] = (0,)) -> None:
         self._recorder = context.recorder
@@ -25,7 +25,7 @@ class Reader:
         self.values: list[int] = []
 
     async def poll(self, timeout_ms: int) -> int:
-        """Poll once, and return the number of records."""
+        """Poll once, record the result in the history, and return the number of records."""
         call, row = self._recorder.poll_invoked(self._process)
         records = await self._consumer.poll(timeout_ms)
         returned_ns = self._recorder.poll_returned(row)
@@ -44,7 +44,7 @@ class Reader:
         return len(records)
 
     async def read(self, count: int) -> None:
-        """Poll until this number of records was read, or the time is over."""
+        """Poll until `count` records were read in all. Raises AssertionError after TIMEOUT_S."""
         for _ in range(int(TIMEOUT_S * 10)):
             if len(self.values) >= count:
                 return

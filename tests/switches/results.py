@@ -1,4 +1,4 @@
-"""The findings of the last run of all switches, in results.json and docs/judge.md."""
+"""The results of the last run of each switch, stored in results.json for docs/judge.md."""
 
 import json
 from collections.abc import Iterable
@@ -22,7 +22,10 @@ HEADS = ("switch", "what it breaks", "scenario", "caught by", "seeds", "s", "wit
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One switch, tried on and off with several seeds. `seconds` is its longest play."""
+    """The result of a switch's runs with and without the bug.
+
+    `seconds` is the longest run's time.
+    """
 
     switch: str
     scenario: str
@@ -36,7 +39,7 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Return whether each seed found the bug by a right name, and nothing without the bug."""
+        """Return whether the bug was detected with each seed, and no anomaly found without it."""
         return self.seeds_caught == self.seeds and self.clean
 
 
@@ -46,7 +49,10 @@ Found = dict[str, str]
 def attempt(
     switch: Switch, *, on_processes: bool = False, seeds: int = 1
 ) -> tuple[Result, Found, Found]:
-    """Play with and without the bug. Return the result and the findings of both."""
+    """Run a switch with and without the bug for each seed.
+
+    Returns the result, the findings with the bug, and the findings without the bug.
+    """
     on: Found = {}
     off: Found = {}
     caught: set[str] = set()
@@ -78,7 +84,7 @@ def attempt(
 
 
 def _by_chance(switch: Switch, played: "Played") -> str:
-    """A random scenario is chance itself."""
+    """Return the result of a random scenario in the form of a Chance."""
     from .chance import RANDOM_APART, Chance  # imports a whole simulation
 
     assert played.seed is not None
@@ -87,7 +93,7 @@ def _by_chance(switch: Switch, played: "Played") -> str:
 
 
 def _played(switch: Switch, is_on: bool, on_processes: bool, seed: int) -> "Played":
-    """Play again on processes if a busy machine spoiled a play."""
+    """Run a scenario. On processes it is repeated, if a busy machine may have spoiled the run."""
     from .play import play  # imports a whole simulation
 
     plays = PLAYS_MAX if on_processes else 1
@@ -103,7 +109,7 @@ def _played(switch: Switch, is_on: bool, on_processes: bool, seed: int) -> "Play
 
 
 def row(result: Result) -> tuple[str, ...]:
-    """The cells of a result."""
+    """Return the cells of a result in the table of docs/judge.md."""
     checks = [
         f"{ANOMALIES[name].check} `{name}`" if name in ANOMALIES else name
         for name in result.caught_by
@@ -121,7 +127,7 @@ def row(result: Result) -> tuple[str, ...]:
 
 
 def write(results: Iterable[Result]) -> None:
-    """Save the results beside those of other switches, as cells of the page."""
+    """Store these results, and keep the stored results of other switches."""
     known = {r.switch: r for r in read()}
     by_name = dict(known)
     for r in results:

@@ -1,6 +1,6 @@
-"""The switches tried in a build, some each time and all in turn.
+"""The choice of the switches that run in one build. Successive builds run all switches.
 
-Switches that only random simulation finds take long, and are tried only with all (-m chaos).
+Switches that only the random simulation finds take long, and run only with -m chaos.
 """
 
 from .catalogue import SWITCHES

@@ -1,4 +1,4 @@
-"""Directed scenarios about consumer groups (KIP-848) with valid, stale and fenced epochs."""
+"""Directed scenarios about consumer groups (KIP-848), with valid, outdated and fenced epochs."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ LONE_ANSWER_MS = 700  # how long the test waits for an answer that a lone coordi
 
 
 async def read_one(context: Context, topic: str) -> None:
-    """Write and read one record, since a history without polls proves nothing."""
+    """Produce and read one record, since the judge accepts no history without polls."""
     producer, reader = OldProducer(context, topic), Reader(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
     assert await producer.send() == 0
@@ -28,14 +28,14 @@ async def read_one(context: Context, topic: str) -> None:
 
 
 async def stale_epoch(context: Context) -> None:
-    """A member commits with an old epoch a partition that was assigned to another member since."""
+    """A member commits with its old epoch, for a partition that another member got meanwhile."""
     first, _, given_since, before = await _shared(context, "stale-epoch")
     await asyncio.sleep(0.01)  # without this, no virtual time passes in between
     await first.commit(given_since, 0, before)
 
 
 async def returned_partition(context: Context) -> None:
-    """A member commits with its first epoch a partition that another member had in between."""
+    """A member commits with its first epoch, for a partition that another member had meanwhile."""
     first, second, given_since, before = await _shared(context, "returned-partition")
     await second.leave()
     await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions again")
@@ -70,7 +70,7 @@ async def silent_member(context: Context) -> None:
 
 
 async def hasty_member(context: Context) -> None:
-    """A member joins and requests its partitions before the other hears of the revocation."""
+    """A new member requests partitions before their owner learns that it must revoke them."""
     topic = await context.topic("hasty-member", partitions=2)
     await read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))
@@ -90,7 +90,7 @@ async def departed_member(context: Context) -> None:
 
 
 async def _wait_for_all(member: HandMadeMember) -> None:
-    """Go on until it has both partitions, or until that has been due for long."""
+    """Send heartbeats until the member has both partitions, for at most SESSIONS_S seconds."""
     for _ in range(SESSIONS_S):
         with contextlib.suppress(KafkaError):
             await member.heartbeat()
@@ -125,7 +125,10 @@ async def late_topic(context: Context) -> None:
 
 
 async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMadeMember, int, int]:
-    """Return the partition that moves from one member to another, and the epoch before."""
+    """Let a second member take a partition of the first.
+
+    Returns both members, the partition, and the first member's epoch before the change.
+    """
     topic = await context.topic(name, partitions=2)
     await read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))

@@ -38,7 +38,7 @@ async def lost_answer(context: Context) -> None:
 
 
 async def lone_leader(context: Context) -> None:
-    """A leader without followers gets a record with acks=all, is read, and dies."""
+    """A leader cut off from its followers gets and serves a record with acks=all, and dies."""
     topic = await context.topic("lone-leader")
     producer = OldProducer(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
@@ -61,7 +61,7 @@ async def lone_leader(context: Context) -> None:
 
 
 async def two_producers(context: Context) -> None:
-    """Two idempotent producers get their ids from different brokers, and write to one partition."""
+    """Two idempotent producers with ids from different brokers produce to one partition."""
     topic = await context.topic("two-producers")
     first, second = OldProducer(context, topic), OldProducer(context, topic)
     await first.initialize(node_id=context.cluster.node_ids[0])
@@ -95,7 +95,7 @@ async def flipped_bit(context: Context) -> None:
 
 
 async def power_cut(context: Context) -> None:
-    """All nodes lose power together, which the topic is configured to survive."""
+    """All nodes lose power together. The topic has flush.messages=1, so no record may be lost."""
     topic = await context.topic("power-cut", flush_messages="1")
     for _ in range(POWER_CUTS):
         producer = OldProducer(context, topic)
@@ -108,9 +108,9 @@ async def power_cut(context: Context) -> None:
 
 
 async def removed_key(context: Context) -> None:
-    """A compacted topic is recreated, one of its keys is removed, and its nodes are killed.
+    """A key is removed from a recreated compacted topic, and the nodes are killed.
 
-    Chance meets that rarely: a node has to be killed before it has compacted any other log.
+    The random simulation rarely kills a node before it has compacted another log.
     """
     topic = await context.topic("plain")
     plain = OldProducer(context, topic)
@@ -170,7 +170,7 @@ async def _compacted(context: Context) -> None:
 
 
 async def _values(context: Context) -> list[tuple[bytes | None, bytes | None]]:
-    """Read the compacted topic to its end, as (key, value)."""
+    """Return (key, value) of all records in the compacted topic."""
     end, found = await context.log_end(COMPACTED), list[tuple[bytes | None, bytes | None]]()
     async with Consumer(context.cluster.bootstrap) as consumer:
         consumer.assign({(COMPACTED, 0): 0})

@@ -44,7 +44,7 @@ async def dead_in_downgrade(context: Context) -> None:
 
 
 async def _alone(context: Context, name: str) -> HandMadeClassicMember:
-    """Return a classic group of one member that has both partitions."""
+    """Return the only member of a classic group, which has both partitions."""
     topic = await context.topic(name, partitions=2)
     await read_one(context, topic)
     classic = HandMadeClassicMember(context, GROUP, topic, 2)
@@ -53,7 +53,7 @@ async def _alone(context: Context, name: str) -> HandMadeClassicMember:
 
 
 async def _joined(context: Context, classic: HandMadeClassicMember) -> HandMadeMember:
-    """Return a consumer that has joined the group and has one of the partitions."""
+    """Return a consumer member that has joined the classic group, and got one of two partitions."""
     consumer = HandMadeMember(context, GROUP, classic.topic)
 
     async def both() -> tuple[int, int]:

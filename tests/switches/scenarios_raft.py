@@ -1,7 +1,7 @@
-"""Scenarios of Raft in its own simulation, one a seed: elections, and power cuts.
+"""Scenarios of Raft in its own simulation, with elections and power cuts.
 
-In an election each node that has just voted for another one dies and is back at once, while the
-request of another candidate of the same term may still be on its way to it.
+In an election, each node that has just voted for another node crashes and restarts at once. The
+vote request of another candidate of the same term may still arrive.
 """
 
 import random
@@ -16,7 +16,10 @@ VOTE_ON_ITS_WAY_S = 0.004  # a vote is sent when it is on disk
 
 
 def elections(seed: int) -> Cluster:
-    """Raises Violation."""
+    """Run elections with crashes of nodes that have just voted, and return the cluster.
+
+    Raises Violation, for example for two leaders of a term.
+    """
     rng = random.Random(seed)
     cluster = Cluster(seed, size=3, groups=1)
     network = cluster.network
@@ -46,13 +49,13 @@ def elections(seed: int) -> Cluster:
 
 
 def voted(cluster: Cluster, i: int) -> tuple[int, int | None]:
-    """Term and vote of a node."""
+    """Return the term and the vote of a node."""
     log = cluster.nodes[i].engine.groups[0]._log
     return log.getCurrentTerm(), log.getVotedForNodeId()
 
 
 def new_voters(cluster: Cluster, known: dict[int, tuple[int, int | None]]) -> list[int]:
-    """Return the nodes that have voted for another node since then."""
+    """Return the nodes that have voted for another node since `known` was read."""
     return [
         i
         for i, before in known.items()

@@ -131,7 +131,7 @@ async def late_produce(context: Context) -> None:
 
 
 async def aborted_offsets(context: Context) -> None:
-    """A job commits the offset of one input, and aborts the transaction of the next two."""
+    """A job commits its first input's offset in a transaction, and aborts that of the next two."""
     source, sink = await context.topic("inputs"), await context.topic("outputs")
     recorder, group = context.recorder, "job"
     writer = OldProducer(context, source)
@@ -216,7 +216,7 @@ async def _send(context: Context, producer: RecordedProducer, topic: str, partit
 
 
 async def _marked(context: Context, topic: str, producer: OldProducer) -> int:
-    """The coordinator epoch of the producer's last marker in a partition."""
+    """Return the coordinator epoch of the producer's last marker in partition 0."""
     found = await context.admin.transactions.producers([(topic, 0)])
     (known,) = [p for p in found[topic, 0] if p.producer_id == producer.identity[0]]
     return known.coordinator_epoch

@@ -1,4 +1,4 @@
-"""Test that planted bugs are found under their names, and that other runs find nothing."""
+"""Test that each planted bug is detected by an expected anomaly, and no anomaly without a bug."""
 
 import sys
 import tomllib
@@ -54,7 +54,7 @@ def test_switch_of_each_kind_is_detected_on_processes(name: str) -> None:
 def test_raft_switch_seed_is_played_again_without_the_bug_and_is_clean(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another seed might have been clean with the bug, too."""
+    """The run without the bug must use the seed that found the bug, to prove anything."""
     played: list[tuple[bool, int]] = []
 
     def once(switch: object, *, is_on: bool, on_processes: bool, seed: int) -> play.Played:
@@ -89,7 +89,9 @@ def test_switch_has_a_known_scenario_and_expected_anomaly(name: str) -> None:
 
 
 @EACH
-def test_switch_installed_changes_product_code_and_restores_the_code(name: str) -> None:
+def test_switch_that_is_installed_changes_product_code_and_restores_it_afterwards(
+    name: str,
+) -> None:
     before = everything()
     context = SWITCHES[name].install()
     assert everything() == before, "not before it is entered"
@@ -115,7 +117,7 @@ def test_released_product_code_imports_no_switch() -> None:
 
 
 def everything() -> dict[tuple[str, str], int]:
-    """Return the identity of every attribute of the released code's classes and modules."""
+    """Return the id() of each attribute of the product's classes and modules, by its name."""
     found: dict[tuple[str, str], int] = {}
 
     def take(owner: Any, name: str) -> None:

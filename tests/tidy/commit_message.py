@@ -1,4 +1,4 @@
-"""Check a commit's message, as a hook of `make dev`.
+"""Check the message of a commit, as a git hook that `make dev` installs.
 
 The command is python -m tests.tidy.commit_message FILE.
 """
@@ -13,7 +13,10 @@ SUBJECT = re.compile(r"[a-z][\w/., -]*: \S.*[^.]")
 
 
 def problems(message: str, changed_lines: int) -> list[str]:
-    """Return the problems of a message. `changed_lines` counts those added and removed."""
+    """Return the problems of a message.
+
+    `changed_lines` counts the commit's added and removed lines.
+    """
     lines = [line for line in message.splitlines() if not line.startswith("#")]
     subject, body = (lines[0] if lines else ""), [line for line in lines[1:] if line.strip()]
     if subject.startswith(("Merge ", "Revert ", "fixup! ", "squash! ")):
@@ -31,7 +34,7 @@ def problems(message: str, changed_lines: int) -> list[str]:
 
 
 def changed_lines() -> int:
-    """Return the lines that the index adds and removes."""
+    """Return the number of added and removed lines in the index."""
     command = ("git", "diff", "--cached", "--numstat")
     rows = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     counts = [count for row in rows for count in row.split("\t")[:2]]

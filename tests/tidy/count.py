@@ -1,4 +1,4 @@
-"""Print the figures of the house: .venv/bin/python -m tests.tidy.count [-v]."""
+"""Print counts of files, lines and imports: .venv/bin/python -m tests.tidy.count [-v]."""
 
 import argparse
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The product as a graph of its files and their imports, and the figures derived from it.
+"""The product's files and their imports as a graph, and counts derived from the graph.
 
 `import_arrows(with_types=True)` also counts imports under `if TYPE_CHECKING`.
 """
@@ -51,7 +51,7 @@ def line_count(file: Path) -> int:
 
 
 def _import_statements(tree: ast.AST, with_types: bool) -> Iterator[ast.ImportFrom]:
-    """Yield the imports of a file, those inside functions included."""
+    """Yield the import statements of a file, also those inside functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom):
             yield node
@@ -83,7 +83,7 @@ def import_arrows(with_types: bool = False) -> dict[Module, set[Module]]:
 
 
 def import_circles(with_types: bool = False) -> list[list[str]]:
-    """Return the groups of modules that import one another, the largest first."""
+    """Return the groups of modules that import one another in a cycle, the largest group first."""
     arrows = import_arrows(with_types)
     reach: dict[Module, set[Module]] = {}
     for start in arrows:
@@ -102,7 +102,7 @@ def import_circles(with_types: bool = False) -> list[list[str]]:
 
 
 def upward_arrows() -> list[str]:
-    """Return the imports from a top folder into a forbidden folder, with type imports."""
+    """Return the imports that a product folder may not have, also those for types only."""
     return sorted(
         f"{'.'.join(module)} -> {'.'.join(target) or 'oncelog'}"
         for module, targets in import_arrows(with_types=True).items()
@@ -114,9 +114,10 @@ def upward_arrows() -> list[str]:
 
 
 def crumbs() -> list[str]:
-    """Return the modules under 60 lines that one other module imports and no test names.
+    """Return the small modules that could be merged into the only module that imports them.
 
-    A check of the judge is a promise with a row in docs/judge.md, and stays a file.
+    They have less than 60 lines and no test file of their own. A check of the judge is left out,
+    since it has its own row in docs/judge.md.
     """
     importers = Counter(t for targets in import_arrows(True).values() for t in targets)
     tests = {file.name for file in (ROOT / "tests").rglob("test_*.py")}

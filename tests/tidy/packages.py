@@ -12,7 +12,7 @@ LIST = re.compile(r"^packages = \[\n.*?^\]\n", re.MULTILINE | re.DOTALL)
 
 
 def with_packages(text: str) -> str:
-    """Return the text of pyproject.toml with today's packages, from the ground floor up."""
+    """Return pyproject.toml's text with the current list of packages, the lowest floor first."""
     floors = list(MAY_IMPORT)
     folders = {file.parent.relative_to(ROOT).parts for file in FILES}
     ordered = sorted(folders, key=lambda parts: (floors.index(parts[0]), parts))

@@ -1,7 +1,7 @@
-"""Print the mean words of a page's sentences: .venv/bin/python -m tests.tidy.pages [-v PAGE].
+"""Print the mean number of words in a page's sentences: tests.tidy.pages [-v PAGE].
 
-Code, tables and headings do not count. An item of a list is a paragraph. Code in a sentence, and
-the target of a link, is a word.
+Run it by .venv/bin/python -m. Code, tables and headings do not count. An item of a list is a
+paragraph. Code in a sentence, and the target of a link, count as one word.
 """
 
 import re
@@ -40,7 +40,7 @@ def word_count(sentence: str) -> int:
 
 
 def mean_words(page: Path) -> float:
-    """Return the mean number of words in a sentence, or 0 without sentences."""
+    """Return the mean number of words in a page's sentences, or 0 for a page without sentences."""
     counts = [word_count(each) for each in sentences(page.read_text(encoding="utf-8"))]
     return sum(counts) / len(counts) if counts else 0.0
 

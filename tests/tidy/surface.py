@@ -1,7 +1,6 @@
-"""The commands with their options, and the public Python names, on which users rely.
+"""The public commands, options and Python names, compared with tests/tidy/surface.txt.
 
-tests/tidy/surface.txt holds the recorded form. After an intended change, write it anew:
-.venv/bin/python -m tests.tidy.surface
+After an intended change, write the file anew: .venv/bin/python -m tests.tidy.surface
 """
 
 import inspect
@@ -39,7 +38,7 @@ def _members(name: str, value: object) -> Iterator[str]:
 
 
 def _parameters(value: object) -> str:
-    """Return the names of the parameters, without annotations and defaults."""
+    """Return a function's parameter names in parentheses, without annotations and defaults."""
     if not callable(value):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Test that advised commands are built by `shell_command`, which quotes every word."""
+"""Test that commands in messages are built by `shell_command`, which quotes each word."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ TITLES = {"page"}
 
 
 def template(node: ast.AST) -> str:
-    """Return the text of an expression with holes for the inserted values."""
+    """Return the text of a string expression, with a placeholder for each inserted value."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -41,7 +41,7 @@ def template(node: ast.AST) -> str:
 
 
 def unquoted(tree: ast.AST) -> Iterator[str]:
-    """Yield the texts with a command into which something unquoted is put."""
+    """Yield the string expressions that put an unquoted value into a command."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Call) and called(node) in SEEDS | TITLES:
             continue

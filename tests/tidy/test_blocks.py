@@ -90,7 +90,7 @@ NOT_RUN: dict[Key, str] = {
 
 
 def run_in_docs() -> set[Key]:
-    """Return the blocks that tests/docs runs, also those listed in its tables."""
+    """Return the blocks that tests of tests/docs name in a call or a table, and therefore run."""
     found: set[Key] = set()
     for file in (ROOT / "tests/docs").glob("test_*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

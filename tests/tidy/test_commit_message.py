@@ -1,4 +1,4 @@
-"""Test the form and length of a commit's subject, and its body for larger changes."""
+"""Test the check of a commit message's subject, and of its body for large changes."""
 
 import pytest
 

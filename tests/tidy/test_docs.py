@@ -136,7 +136,7 @@ def served() -> list[Api]:
 
 
 def api_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
-    """Return the rows of APIs with Kafka's versions, ours, and the reason of a difference."""
+    """Return a table row for each API, with Kafka's versions, ours, and a reason if they differ."""
     own = {int(api.key): api for api in served()}
     theirs = recorded.kafka().apis
     reasons = {row.name: row.reason for row in rows if row.kind == "api"}
@@ -164,7 +164,7 @@ def feature_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
 
 
 def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
-    """Return the rows of Kafka's keys that this broker lacks, by reason."""
+    """Return a table row for each reason why broker keys of Kafka are missing here."""
     families: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.kind == "config" and not row.is_equal:
@@ -176,7 +176,7 @@ def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
 
 
 def meant_rows() -> list[tuple[str, ...]]:
-    """Return the outcomes that differ from Kafka's, by the reason."""
+    """Return a table row for each reason of a difference from Kafka that is intended."""
     names: dict[str, dict[str, None]] = {}
     known = meant_outcomes.CALLS | meant_outcomes.COMMANDS | meant_outcomes.FORMS
     for name, reason in known.items():
@@ -342,7 +342,7 @@ while brokers run, like in Kafka. The log tells which of these keys are set.
 
 
 def client_page() -> str:
-    """Return docs/client.md. The part above the line is written by hand."""
+    """Return docs/client.md with its written first part, and its tables made from the code."""
     sections: list[tuple[str, Sequence[Setting]]] = [
         (name, [row for row in rows if row not in SECURITY])
         for name, rows in (("Producer", PRODUCER), ("Consumer", CONSUMER), ("Admin", ADMIN))
@@ -361,7 +361,7 @@ def client_page() -> str:
 
 
 def names(states: Iterable[ProducerState]) -> str:
-    """Return names in the order of the states."""
+    """Return the names of these states in code quotes, in the order of the enumeration."""
     found = [f"`{s.name}`" for s in ProducerState if s in set(states)]
     return ", ".join(found)
 
@@ -380,7 +380,7 @@ def client_table(rows: Iterable[Setting]) -> str:
 
 
 def client_default(default: object) -> str:
-    """Return a default in the form of a properties file."""
+    """Return the default of a client setting in the form of a properties file."""
     if default is None or default == ():
         return ""
     if isinstance(default, tuple):
@@ -389,22 +389,22 @@ def client_default(default: object) -> str:
 
 
 def default_of(key: BrokerKey) -> str:
-    """Return a default in a readable form."""
+    """Return the default of a broker key in code quotes, or "must be given" without a default."""
     return "must be given" if key.default is None else value(key.default)
 
 
 def kafka_default_of(key: BrokerKey) -> str:
-    """Return Kafka's default where it differs from ours."""
+    """Return Kafka's default of a broker key if it differs from ours, otherwise ""."""
     return "" if key.kafka_default is None else value(key.kafka_default)
 
 
 def value(text: str) -> str:
-    """Return a value in code quotes, the largest numbers as powers."""
+    """Return a value in code quotes, and the largest numbers as powers of two."""
     return f"`{LONGEST.get(text, text)}`" if text else ""
 
 
 def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a Markdown table with each cell in one line."""
+    """Return a Markdown table with each row in one line."""
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
 
@@ -439,7 +439,7 @@ def plain_words(text: str) -> str:
 
 
 def test_glossary_terms_occur_in_the_files_they_name() -> None:
-    """A search for a term of the glossary must lead to its place in the code."""
+    """Each term of the glossary has to occur in the files that its row names."""
     wrong: list[str] = []
     for line in (ROOT / "docs/glossary.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -69,7 +69,7 @@ SHELLS = {
 
 @cache
 def imports(file: Path) -> tuple[set[str], set[str]]:
-    """Return the sibling folders, and the outside modules, that a file imports."""
+    """Return the product folders and the other packages that a file imports."""
     depth = len(file.relative_to(ROOT).parts)  # two dots of node/broker.py reach the root
     siblings, outside = set[str](), set[str]()
     for node in ast.walk(parsed(file)):
@@ -119,7 +119,7 @@ def test_proof_files_outside_the_audit_do_not_import_the_pipeline() -> None:
 
 
 def test_product_code_never_calls_when_of_a_loop_handle() -> None:
-    """The handle of uvloop has no `when` where a delay rounds to 0 ms."""
+    """A TimerHandle of uvloop has no `when` if its delay rounds to 0 ms."""
     asked = [
         f"{name(file)}:{node.lineno}"
         for file in FILES

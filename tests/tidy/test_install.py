@@ -1,4 +1,4 @@
-"""Test that pages and messages say how oncelog is installed today, with valid links."""
+"""Test that docs/install.md describes the present ways of installation, and has valid links."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Test the event loops of tests, which are closed with open transports by failed tests."""
+"""Test that the event loops of tests close open transports, and warn of them."""
 
 import asyncio
 import socket

@@ -51,7 +51,7 @@ def requests_stub() -> str:
 
 
 def responses_stub() -> str:
-    """Return the type stub of answers. In a dictionary, fields with defaults may be absent."""
+    """Return the type stub of responses. Fields with defaults may be absent in a dictionary."""
     lines = [RESPONSES_HEAD, ""]
     for key, api in _apis().items():
         entities = _entities(key, api, "response", api.name)
@@ -63,7 +63,7 @@ def responses_stub() -> str:
 
 
 def keys_stub() -> str:
-    """Return the stub of keys, which are numbers with request and response types."""
+    """Return the type stub of API keys, which have the types of their requests and responses."""
     lines = [KEYS_HEAD]
     for api in _apis().values():
         types = f"requests.{api.name}Request, responses.{api.name}.Response"
@@ -83,7 +83,7 @@ def _indented(fields: Fields, depth: int = 1) -> Iterator[str]:
 
 
 def _entities(key: int, api: ApiSchema, direction: str, outer: str) -> dict[str, Fields]:
-    """Return the message and its nested entities with the fields of all versions."""
+    """Return the fields of a message and of its nested structures, from all versions together."""
     name = api.name + direction.capitalize()
     entities: dict[str, Fields] = {}
     for version in range(api.oldest, api.newest + 1):

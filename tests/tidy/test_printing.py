@@ -12,7 +12,7 @@ SAFE = {"dumps", "printable"}
 
 
 def bare_prints(tree: ast.AST) -> list[int]:
-    """Return the lines that print or write text as it is."""
+    """Return the lines with a `print` or `write` of a value that is not escaped."""
     return [
         node.lineno
         for node in ast.walk(tree)

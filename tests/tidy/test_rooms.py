@@ -1,4 +1,4 @@
-"""Test that subpackages have no import cycle, only downward imports, and few files."""
+"""Test the imports between subpackages, the size of folders, and file names in docstrings."""
 
 import io
 import re
@@ -88,7 +88,7 @@ def test_folder_has_at_most_twenty_files() -> None:
 
 
 def prose(file: Path, text: str) -> Iterator[str]:
-    """Return docstrings and comments of a program, or the whole text of a page."""
+    """Yield the docstrings and comments of a Python file, or the whole text of another file."""
     if file.suffix != ".py":
         yield text
         return
@@ -124,12 +124,12 @@ def test_docstrings_and_pages_name_only_existing_files_and_modules() -> None:
 
 
 def ends_of(parts: Module) -> list[str]:
-    """Return a path in each form of a text, which is the whole path or its end from any folder."""
+    """Return the forms in which a text may name a path, from the whole path to the file name."""
     return ["/".join(parts[at:]) for at in range(len(parts))]
 
 
 def is_there(dotted: str) -> bool:
-    """Return whether a module exists, with the attribute that is named."""
+    """Return whether a dotted name of the product is a module, or an attribute in a module."""
     _, *parts = dotted.split(".")
     return parts[0] not in ROOMS.keys() | MAY_IMPORT.keys() or any(
         tuple(parts[:size]) in MODULES for size in range(max(1, len(parts) - 2), len(parts) + 1)

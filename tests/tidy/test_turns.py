@@ -1,9 +1,9 @@
-"""Test which heavy tests the default run takes, which alternate between runs."""
+"""Test the choice of the heavy tests and cases that run in a build (`tests/rounds.py`)."""
 
 from ..rounds import TURNS, chosen, skipped
 
 
-def test_rotating_tests_run_in_one_of_three_rounds() -> None:
+def test_rotating_test_runs_in_one_of_three_successive_builds() -> None:
     names = [f"test_{number}" for number in range(17)]
     for first in (0, 739_000):
         rounds = [skipped(first + number, names) for number in range(TURNS)]
@@ -11,7 +11,7 @@ def test_rotating_tests_run_in_one_of_three_rounds() -> None:
         assert all(5 <= len(names) - len(out) <= 6 for out in rounds)
 
 
-def test_rotating_cases_of_a_round_continue_where_the_last_ended() -> None:
+def test_rotating_cases_of_a_build_follow_the_cases_of_the_previous_build() -> None:
     cases = "abcde"
     taken = [case for number in range(5) for case in chosen(number, 2, cases)]
     assert sorted(taken) == sorted(cases * 2)

@@ -1,6 +1,7 @@
-"""Measure how plain the sentences are: .venv/bin/python -m tests.tidy.words [FOLDER ...].
+"""Measure how plain docstrings and test names are: tests.tidy.words [FOLDER ...].
 
-Without a folder it prints the ratios of each, with folders the places that count against them.
+Run it by .venv/bin/python -m. Without a folder it prints the ratios of all folders, and with
+folders the sentences and names that count against them.
 """
 
 import argparse
@@ -22,7 +23,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class Folder:
-    """The docstrings and test names of a folder, and the places of those that are not plain."""
+    """The counts of a folder's docstrings and test names, and those that are not plain."""
 
     docstrings: int = 0
     test_names: int = 0
@@ -41,7 +42,7 @@ class Folder:
 
 
 def _definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | Function]:
-    """Yield all classes and functions without walking expressions, which would take minutes."""
+    """Yield all classes and functions of a file, but skip expressions to save time."""
     for statement in body:
         if isinstance(statement, ast.ClassDef | Function):
             yield statement
@@ -49,7 +50,7 @@ def _definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | Function]:
 
 
 def read(folder: Folder, place: str, tree: ast.Module) -> None:
-    """Add the docstrings and test names of one file."""
+    """Add the docstrings and test names of one file to the counts of its folder."""
     for node in (tree, *_definitions(tree.body)):
         if text := ast.get_docstring(node):
             folder.docstrings += 1
@@ -65,14 +66,14 @@ def read(folder: Folder, place: str, tree: ast.Module) -> None:
 
 
 def folder_of(path: Path) -> str:
-    """Return the top folder of a file, for tests with the folder below."""
+    """Return the top folder of a path, or for tests the folder below `tests/`."""
     parts = path.parent.parts
     return "/".join(parts[:2] if parts[:1] == ("tests",) else parts[:1]) or "."
 
 
 @cache
 def folders(*wanted: str) -> dict[str, Folder]:
-    """Return the wanted folders by name, or all folders, with those below `tests/` apart."""
+    """Return the counts of the wanted folders, or of all folders, by name."""
     found: dict[str, Folder] = {}
     for file in sorted([*FILES, *ROOT_FILES, *(ROOT / "tests").rglob("*.py")]):
         path = file.relative_to(ROOT)

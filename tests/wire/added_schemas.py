@@ -1,9 +1,10 @@
-"""Write the message classes that kio lacks, from Kafka's own message JSON.
+"""Write the message classes that kio lacks, from the JSON schemas in the jars of Apache Kafka.
 
-They are in the form of kio's, a module for each message and version, as far as our codecs read
-kio's. Kafka's jars have the JSON. After a change of ADDED write them anew, and format
-them:
+The classes have the form of kio's, one module for each message and version, with what our codecs
+need. After a change of ADDED, write and format the modules:
+
 .venv/bin/python -m tests.wire.added_schemas
+
 .venv/bin/ruff check --fix wire; .venv/bin/ruff format wire
 """
 
@@ -37,7 +38,7 @@ DECORATOR = "@dataclass(frozen=True, slots=True, kw_only=True)"
 
 
 class Message(NamedTuple):
-    """One direction of an API: Kafka's JSON for the message, and its classes."""
+    """The request or the response of an API in one version, with its schema in Kafka's JSON."""
 
     definition: dict[str, Any]
     api_key: int
@@ -90,7 +91,7 @@ def _element(kafka_type: str) -> str:
 
 
 def _named(field: dict[str, Any], kafka_type: str) -> tuple[str, str, str]:
-    """Return the field's name, wire type and annotation, as kio calls them."""
+    """Return name, wire type and annotation of a field, in the conventions of kio."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", field["name"]).lower()
     if name.endswith("error_code"):
         return name, "error_code", "ErrorCode"
@@ -101,7 +102,7 @@ def _named(field: dict[str, Any], kafka_type: str) -> tuple[str, str, str]:
 
 
 def _default(field: dict[str, Any], metadata: dict[str, Any], annotation: str) -> str:
-    """Return the source of a field's default, "" where there is none."""
+    """Return the Python source of a field's default value, or "" for a field without a default."""
     given = field.get("default")
     if given is None:
         if field["type"].startswith("[]"):
@@ -120,7 +121,7 @@ def _default(field: dict[str, Any], metadata: dict[str, Any], annotation: str) -
 
 
 def _holds(versions: str, version: int) -> bool:
-    """Return whether "3+", "0-2", "1" or "none" includes a version."""
+    """Return whether a version is in a range such as "3+", "0-2", "1" or "none"."""
     if versions == "none":
         return False
     first, dash, last = versions.partition("-")
@@ -130,7 +131,7 @@ def _holds(versions: str, version: int) -> bool:
 
 
 def definitions(version: str = KAFKA_VERSION) -> Iterator[dict[str, Any]]:
-    """Yield Kafka's JSON of all requests and answers, without its comments."""
+    """Yield the JSON schema of each request and response from the jar of this Kafka version."""
     (jar,) = jar_folder(version).glob("kafka-clients-*.jar")
     with ZipFile(jar) as files:
         for name in files.namelist():
@@ -140,7 +141,7 @@ def definitions(version: str = KAFKA_VERSION) -> Iterator[dict[str, Any]]:
 
 
 def module_text(message: Message) -> str:
-    """Return the module of one message in one version."""
+    """Return the Python source of the module for one message."""
     classes = list(message.classes())
     used = set(re.findall(r"\w+", "\n".join(classes)))
     lines = [
@@ -160,7 +161,7 @@ def module_text(message: Message) -> str:
 
 
 def modules() -> dict[str, str]:
-    """Return the text of each module, by the file's name."""
+    """Return the Python source of each module, by its file name."""
     known = {each["name"]: each for each in definitions()}
     found = {}
     for api_key, version in sorted(ADDED):

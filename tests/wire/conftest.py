@@ -1,4 +1,4 @@
-"""Import kafka-python, the second oracle. Its import warns, and warnings are errors."""
+"""Import kafka-python without its warnings, which pytest would treat as errors."""
 
 import warnings
 

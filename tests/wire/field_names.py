@@ -1,4 +1,4 @@
-"""The check that a message's names are its fields. The encoders ignore unknown names."""
+"""The check that a message has no unknown field names, which the encoders would ignore."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -12,7 +12,7 @@ from oncelog.wire.messages.schema_encoder import Each
 
 @cache
 def _names(api_key: int, direction: str) -> frozenset[str]:
-    """Return the field names of any version, including nested ones."""
+    """Return the field names of a message in all versions, with those of nested structures."""
     names: set[str] = set()
     api = APIS[api_key]
     for version in range(api.oldest, api.newest + 1):

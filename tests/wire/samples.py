@@ -1,4 +1,4 @@
-"""Random messages of every API, drawn from kio's schemas or from our values, by a seed."""
+"""Random messages of each API, drawn by a seed from kio's schemas or from our own classes."""
 
 import io
 import random
@@ -18,7 +18,7 @@ FIXED_NULLABLE = {"datetime_i64", "timedelta_i32", "timedelta_i64", "int64", "in
 
 
 class Samples:
-    """Values at the edges of the encodings, such as extreme integers, short varints, and null."""
+    """Random field values at the limits of their encodings, such as extreme integers and null."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -60,7 +60,7 @@ class Samples:
         return self.int32(), self.text(), self.int32(), self.nullable_text()
 
     def of_schema(self, cls: type) -> dict[str, Any]:
-        """Return a message of any kio class, as nested dicts."""
+        """Return a random message of a kio class, as nested dictionaries."""
         message: dict[str, Any] = {}
         for kind in kinds_of(cls):
             may_be_null = kind.is_nullable and kind.wire_type not in FIXED_NULLABLE
@@ -116,12 +116,12 @@ def through_kafka_python(cls: Any, version: int, data: bytes) -> bytes:
 
 
 def names(version: int, s: Samples) -> tuple[str | None, bytes | None]:
-    """Return name and id of a topic in Produce and Fetch. Version 13 has only the id (KIP-516)."""
+    """Return a random topic as (name, id). From version 13 on, only the id is set (KIP-516)."""
     return (None, s.uuid()) if version >= 13 else (s.text(), None)
 
 
 def check_ends(codec: Any, request: Any, response: Any, version: int) -> None:
-    """Check that bytes beyond a request are ignored, and beyond a response refused."""
+    """Check that bytes after a request are ignored, and that bytes after a response are refused."""
     body = join(codec.encode_request(request, version))
     assert codec.decode_request(memoryview(body + b"\0\0\0"), version) == request
     body = join(codec.encode_response(response, version))
@@ -130,7 +130,7 @@ def check_ends(codec: Any, request: Any, response: Any, version: int) -> None:
 
 
 def check_truncations(codec: Any, version: int, **makers: Callable[[int, Samples], Any]) -> None:
-    """Check that every truncation of the makers' requests and responses is refused."""
+    """Check that each message made by `makers` is refused when it is truncated at any byte."""
     samples = Samples(7)
     for kind, make in makers.items():
         encode, decode = getattr(codec, f"encode_{kind}"), getattr(codec, f"decode_{kind}")

@@ -1,4 +1,4 @@
-"""Test that a batch built record by record equals the one built at once."""
+"""Test that a batch built record by record equals a batch encoded from a list of records."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Test that other libraries read the four codecs, and that output and memory are bounded."""
+"""Test the compression codecs against other libraries, and their limits of size and memory."""
 
 import contextlib
 import gzip

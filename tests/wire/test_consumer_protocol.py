@@ -1,4 +1,4 @@
-"""Test the bytes that group members exchange, as Kafka's clients write them."""
+"""Test the encoding of subscriptions and assignments, which classic group members exchange."""
 
 import contextlib
 

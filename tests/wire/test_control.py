@@ -1,4 +1,4 @@
-"""Test that every API but Produce and Fetch has kio's bytes in every version."""
+"""Test the generic codec, which has kio's bytes for each API except Produce and Fetch."""
 
 from itertools import pairwise
 
@@ -197,7 +197,7 @@ def test_generic_codec_writes_tagged_fields_only_if_not_default() -> None:
     assert default == plain
 
 
-def test_generic_codec_can_be_prepared_before_the_first_client() -> None:
+def test_generic_codec_is_prepared_for_an_api_without_an_error() -> None:
     control.prepare(OFFSET_FETCH, 9)
 
 

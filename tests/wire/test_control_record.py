@@ -1,4 +1,4 @@
-"""Test that markers have Kafka's bytes, and no other batch is accepted as one."""
+"""Test that transaction markers have Kafka's bytes, and that other batches are no markers."""
 
 import struct
 from collections.abc import Callable
@@ -125,7 +125,7 @@ def test_transaction_marker_bytes_equal_the_general_encoder_bytes(
 def test_transaction_marker_of_any_bytes_is_decoded_like_a_general_batch(
     coordinator_epoch: int, changes: list[tuple[int, int]], size_bytes: int
 ) -> None:
-    """The fast decoder for the common form never differs from the general one, on any bytes."""
+    """Markers have a fast decoder for the usual form, and otherwise the general one is used."""
     data = bytearray(
         encode_marker(
             ControlType.COMMIT,

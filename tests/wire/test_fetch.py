@@ -85,10 +85,9 @@ def some_response(version: int, s: Samples) -> FetchResponse:
 
 
 def each_once(request: FetchRequest) -> FetchRequest:
-    """Return a request with each partition once.
+    """Return the request with each partition once, as Kafka reads a request with repetitions.
 
-    Kafka keeps partitions in a map. Each has the place of its first mention, and the fields of its
-    last mention.
+    A partition has the place of its first entry, and the fields of its last entry.
     """
     wanted: dict[Any, dict[int, FetchPartition]] = {}
     for topic in request.topics:
@@ -141,7 +140,7 @@ def test_fetch_response_without_records_has_empty_and_not_null_records(version: 
 
 
 def test_fetch_request_partition_tags_are_skipped_at_any_position() -> None:
-    """A follower of Kafka puts its directory id into a tag from version 17 on (KIP-853)."""
+    """From version 17 on, a follower of Apache Kafka sends its directory id in a tag (KIP-853)."""
     tag = b"\x01\x00\x10" + bytes(16)
     for tagged in ([0], [1], [2], [0, 2], [0, 1, 2]):
         partitions = [FetchPartition(p, 10 + p, 20, 1, 2, 3) for p in range(3)]
@@ -154,7 +153,7 @@ def test_fetch_request_partition_tags_are_skipped_at_any_position() -> None:
         assert fetch.decode_request(memoryview(data), 17) == request
 
 
-def test_fetch_request_of_version_15_has_its_replica_id_in_a_tag() -> None:
+def test_fetch_request_has_its_replica_id_in_a_tag_from_version_15_on() -> None:
     request = FetchRequest(1, 1, [], replica_id=7)
     for version in (14, 15, 18):
         data = join(fetch.encode_request(request, version))

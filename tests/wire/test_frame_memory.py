@@ -1,4 +1,4 @@
-"""Test that memory of frames is reused after its last view is released, and not earlier."""
+"""Test that the memory of a request frame is reused only after the last view on it is released."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ def test_frame_memory_of_a_smaller_size_is_not_reused_for_a_larger_frame() -> No
     assert memory.large(MEGABYTE // 2) is first
 
 
-def test_frame_memory_beyond_the_cache_limit_evicts_no_cached_buffer() -> None:
+def test_frame_memory_for_a_frame_above_the_cache_limit_evicts_no_cached_buffer() -> None:
     memory = FrameMemory()
     first = memory.large(MEGABYTE)
     memory.large(LARGE_KEPT_BYTES_MAX + 1)
@@ -43,10 +43,10 @@ def test_frame_memory_beyond_the_cache_limit_evicts_no_cached_buffer() -> None:
         max_size=30,
     )
 )
-def test_frame_memory_kept_is_bounded_and_never_shared_by_two_frames(
+def test_frame_memory_cache_is_bounded_and_never_shared_by_two_frames(
     steps: list[tuple[int, int]],
 ) -> None:
-    """Allocate frames of any size, each kept until so many later frames have arrived."""
+    """Each frame is released after a random number of later frames."""
     memory = FrameMemory()
     held: list[tuple[memoryview, int]] = []
     for size_bytes, later in steps:

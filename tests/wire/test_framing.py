@@ -1,4 +1,4 @@
-"""Test frames of a stream that arrives in arbitrary pieces, and headers as kio writes them."""
+"""Test request frames in a byte stream of arbitrary pieces, and headers as encoded by kio."""
 
 import io
 import struct
@@ -33,7 +33,7 @@ every_api = pytest.mark.parametrize(
 
 
 def feed(receiver: FrameReceiver, data: bytes, chunk_bytes: int) -> list[memoryview]:
-    """Pass on a stream in pieces of at most this size."""
+    """Feed a byte stream in pieces of at most `chunk_bytes`, and return the received frames."""
     frames: list[memoryview] = []
     view = memoryview(data)
     while view:
@@ -90,7 +90,7 @@ def test_frame_receiver_frames_own_writable_memory() -> None:
     assert bytes(second) == b"bbbb"
 
 
-def test_frame_receivers_share_spare_buffers_and_never_received_bytes() -> None:
+def test_frame_receivers_that_share_buffers_mix_no_received_bytes() -> None:
     memory = FrameMemory()
     receivers = [FrameReceiver(memory=memory) for _ in range(6)]
     streams = [stream_of([bytes((at,)) * 300] * 3) for at in range(6)]
@@ -143,10 +143,7 @@ def test_frame_receiver_with_half_a_frame_holds_only_the_received_bytes() -> Non
 
 
 def header_class_of(api_key: int, version: int, direction: str) -> type:
-    """Return kio's header class for a message.
-
-    Messages that kio lacks are all flexible.
-    """
+    """Return kio's header class for a message, also for messages that only we define."""
     if (api_key, version) in ADDED:
         is_first_contact = (api_key, direction) == (18, "response")  # any client can read it
         number = 0 if is_first_contact else {"request": 2, "response": 1}[direction]
@@ -218,7 +215,7 @@ def test_response_frame_is_written_without_copying_its_body() -> None:
     assert b"".join(framed) == b"\0\0\0\x0bheadabcdefg"
 
 
-def test_malformed_frame_bytes_can_be_peeked_at() -> None:
+def test_frame_receiver_shows_the_first_bytes_of_a_malformed_frame() -> None:
     memory = FrameMemory()
     receiver, other = FrameReceiver(memory=memory), FrameReceiver(memory=memory)
     with pytest.raises(MalformedFrame):

@@ -1,7 +1,7 @@
-"""Test that damaged and false frames of every API and version raise only MalformedFrame.
+"""Test that damaged or false frames of each API and version raise no error but MalformedFrame.
 
-The limits come from docs/decisions/0001. No memory is allocated for a count before its bytes
-arrive, and a request has at most 100,000 array elements.
+docs/decisions/0001 sets the limits. A request has at most 100,000 array elements, and memory is
+allocated only for received bytes.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ def test_decoders_given_flipped_bytes_or_false_lengths_decode_or_refuse_the_byte
 
 @every_api
 def test_decoder_given_a_false_count_takes_little_memory_and_time(api_key: int) -> None:
-    """The frame has a count of 100 million before 50 kB of small elements."""
+    """A false count of 100 million stands at several places before 50 kB of small elements."""
     api = APIS[api_key]
     samples = Samples(api_key)
     for version in {api.oldest, api.newest}:

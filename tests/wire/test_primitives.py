@@ -1,4 +1,4 @@
-"""Test Kafka's primitive types. Every value is read back, every false length is refused."""
+"""Test the encoding of Kafka's primitive types, and the refusal of false lengths."""
 
 import io
 

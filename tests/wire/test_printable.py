@@ -1,4 +1,4 @@
-"""Test text of clients made printable."""
+"""Test the escaping of text from clients for terminals and logs."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from oncelog.wire.printable import printable
 
 
 @pytest.mark.parametrize("text", ["orders", "größer", "東京\u3000都", "עברית", "a\u0301", "🙂"])
-def test_printable_text_keeps_letters_signs_and_spaces(text: str) -> None:
+def test_printable_text_keeps_letters_symbols_and_spaces(text: str) -> None:
     assert printable(text) == text
 
 

@@ -1,4 +1,4 @@
-"""Test the 61-byte header, the checksum, and the refusals of a broker."""
+"""Test record batch headers, checksums, and the validation of batches from clients."""
 
 import struct
 from collections.abc import Callable

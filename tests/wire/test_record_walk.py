@@ -1,4 +1,4 @@
-"""Test that a walk through records finds and refuses the same as a decoder."""
+"""Test that searches in the records of a batch find and refuse the same records as the decoder."""
 
 import random
 from contextlib import suppress
@@ -115,7 +115,7 @@ def test_record_skeleton_has_the_first_and_last_timestamp_of_the_batch(
 @pytest.mark.in_turn
 @settings(max_examples=500)
 @given(record_lists(), st.randoms(use_true_random=False))
-def test_record_skeleton_of_a_batch_with_readable_damage_is_whole(
+def test_record_skeleton_of_a_damaged_but_decodable_batch_has_the_decoded_timestamps(
     records: list[Record], chance: random.Random
 ) -> None:
     batch = bytearray(encode_batch(records))
@@ -141,7 +141,7 @@ def test_record_skeleton_of_a_batch_with_readable_damage_is_whole(
 def test_record_skeleton_walk_finds_the_same_records_as_a_plain_walk(
     records: list[Record], chance: random.Random
 ) -> None:
-    """The plain walk reads only length, time and offset of each record."""
+    """The plain walk reads only the length, timestamp and offset of each record."""
     batch = bytearray(encode_batch(records))
     damage(batch, chance)
     data, header = bytes(batch[HEADER_BYTES:]), decode_header(batch)
@@ -193,10 +193,7 @@ def test_record_skeleton_of_17000_records_detects_one_wrong_offset(index: int) -
 def test_timestamp_search_over_a_record_with_an_impossible_delta_raises(
     timestamp_delta: int, offset_delta: int
 ) -> None:
-    """Topics without validation may have such records.
-
-    The values exceed the 64 bits of the answer.
-    """
+    """A topic without record validation may have deltas whose sum exceeds 64 bits."""
     records = record(offset_delta, timestamp_delta)
     header = decode_header(batch(records, 1, now_ms=1_700_000_000_000))._replace(base_offset=7)
     with pytest.raises(InvalidRecord):

@@ -1,4 +1,4 @@
-"""Test that records inside a batch have the bytes that aiokafka and kafka-python write."""
+"""Test that record batches have the bytes that aiokafka and kafka-python write."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test records of the transaction log, encoded and decoded as Kafka does."""
+"""Test that records of __transaction_state have Kafka's bytes, and are decoded back."""
 
 from collections.abc import Callable
 
@@ -116,7 +116,7 @@ def test_transaction_log_value_that_is_cut_short_is_refused(
 def test_transaction_log_short_value_of_any_bytes_is_decoded_as_by_the_general_decoder(
     value: TransactionLogValue, data: st.DataObject
 ) -> None:
-    """The fast decoder for the common form never differs from the general one, on any bytes."""
+    """Short values have a fast decoder, and otherwise the general one is used."""
     encoded = bytearray(encode_transaction_log_value(value))
     for position, byte in data.draw(
         st.lists(st.tuples(st.integers(0, len(encoded) - 1), st.integers(0, 255)), max_size=3)
@@ -136,7 +136,7 @@ def _outcome(
 
 @pytest.mark.parametrize("tags", ["01 04 01 00", "01 04 02 00 63", "02 03 02 00 01 04 02 00 63"])
 def test_transaction_log_value_with_an_unknown_tagged_field_is_refused(tags: str) -> None:
-    """A newer release wrote the field. A replica that dropped it would differ from the others."""
+    """A replica that ignored the field of a newer release would differ from the other replicas."""
     encoded = encode_transaction_log_value(ONGOING)
     with pytest.raises(MalformedFrame, match=r"tagged fields \[4\] are not known"):
         decode_transaction_log_value(encoded[:-1] + bytes.fromhex(tags))

@@ -1,4 +1,4 @@
-"""Test rules for principals as Kafka's SslPrincipalMapper applies them."""
+"""Test `ssl.principal.mapping.rules` as in Kafka's SslPrincipalMapper."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Test the server's part of PLAIN and SCRAM with passwords, altered bytes and random bytes."""
+"""Test SASL PLAIN and SCRAM on the server, with wrong passwords and altered or random bytes."""
 
 import base64
 import hashlib
@@ -151,7 +151,7 @@ def test_scram_server_given_any_messages_raises_only_typed_errors(messages: list
     assert not login.is_done
 
 
-def test_sasl_server_state_table_has_every_state() -> None:
+def test_sasl_server_state_table_has_a_row_for_each_state() -> None:
     assert set(ALLOWED) == set(ServerState)
 
 
