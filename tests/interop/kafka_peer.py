@@ -239,6 +239,7 @@ class KafkaPeer:
                     "CONTROLLER:PLAINTEXT",
                     "SSL:SSL",
                     "TLS:SSL",
+                    "LATE:SSL",
                     "SASL_SSL:SASL_SSL",
                     "SASL_PLAINTEXT:SASL_PLAINTEXT",
                 )

@@ -11,7 +11,7 @@ KEY_PASSWORD = "key-geheim"
 class Certificates:
     """PEM files of Kafka and of alice. ca.pem signs them, other-ca.pem signs none.
 
-    expired.pem was alice's until yesterday.
+    expired.pem was alice's until yesterday, and late.pem Kafka's.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,12 +31,15 @@ class Certificates:
         other.cert_pem.write_to_path(self.other_ca)
         self.server, self.alice = folder / "server.pem", folder / "alice.pem"
         self.mallory, self.expired = folder / "mallory.pem", folder / "expired.pem"
+        self.late = folder / "late.pem"
         yesterday = datetime.now(UTC) - timedelta(days=1)
-        late = authority.issue_cert("a@b.c", common_name="alice", not_after=yesterday)
+        expired = authority.issue_cert("a@b.c", common_name="alice", not_after=yesterday)
+        late = authority.issue_cert("127.0.0.1", common_name="broker", not_after=yesterday)
         for file, made, password in (
             (self.server, authority.issue_cert("127.0.0.1", common_name="broker"), None),
             (self.alice, authority.issue_cert("a@b.c", common_name="alice"), KEY_PASSWORD),
-            (self.expired, late, KEY_PASSWORD),
+            (self.expired, expired, KEY_PASSWORD),
+            (self.late, late, None),
             (self.mallory, other.issue_cert("a@b.c", common_name="alice"), KEY_PASSWORD),
         ):
             key = load_pem_private_key(made.private_key_pem.bytes(), None)

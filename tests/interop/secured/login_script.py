@@ -45,6 +45,8 @@ def cases(peer: Logins) -> Iterator[Case]:
     files, sasl_ssl = peer.files, peer.login("SASL_SSL", "PLAIN")
     expired = {**mtls, "ssl.keystore.location": str(files.expired)}
     yield Case("expired certificate", "mTLS", expired)
+    late = {"bootstrap.servers": peer.address("LATE")}
+    yield Case("expired certificate of the broker", "SSL", {**tls, **late})
     unknown = {"ssl.ca.location": str(files.other_ca)}
     yield Case("unknown CA of the broker", "SSL", {**tls, **unknown})
     yield Case("unknown CA of the broker", "SASL_SSL PLAIN", {**sasl_ssl, **unknown})

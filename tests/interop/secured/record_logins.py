@@ -45,7 +45,7 @@ _CHANGING = (
     (re.compile(r"\('(\S+)', \d{4,5}(, [^)]*)?\)"), r"('\1', PORT)"),
     (re.compile(r"(after|in) \d+ ?ms\b"), r"\1 N ms"),
     (re.compile(r"\b[0-9A-F]{12,16}:error:"), "error:"),
-    (re.compile(r"\b\d{13}\b"), "TIME"),
+    (re.compile(r"\b\d{13}\b|\b\d{4}-\d\d-\d\dT[\d:]+Z"), "TIME"),
     (re.compile(r"\b0x[0-9a-f]+\b"), "0x"),
     (re.compile(r"\(_ssl\.c:\d+\)"), "(_ssl.c)"),
     (re.compile(r"/\S+?/(\w[\w\-]*\.(pem|properties|c))"), r"\1"),

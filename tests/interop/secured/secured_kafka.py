@@ -1,8 +1,9 @@
 """One Apache Kafka with a listener for each security.protocol, every mechanism and ACLs.
 
 Every client of the plain listener is a super user, for administration. The certificates are created
-here. The SSL listener requires a client certificate, and the TLS listener does not. Tokens come
-from a small provider, whose keys Kafka fetches over HTTP.
+here. The SSL listener requires a client certificate, and the TLS listener does not. The broker's
+certificate on the LATE listener has expired. Tokens come from a small provider, whose keys Kafka
+fetches over HTTP.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ class SecuredKafka(Logins, KafkaPeer):
     ) -> None:
         self.files = Certificates(folder / "certificates")
         self.provider = TokenProvider()
-        names = ("SSL", "TLS", "SASL_SSL", "SASL_PLAINTEXT")
+        names = ("SSL", "TLS", "LATE", "SASL_SSL", "SASL_PLAINTEXT")
         self.ports: dict[str, int] = dict(zip(names, free_ports(len(names)), strict=True))
         urls = f"{self.provider.url('jwks')},{self.provider.url('token')}"
         scram = [
@@ -77,6 +78,7 @@ class SecuredKafka(Logins, KafkaPeer):
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.files.ca),
             "listener.name.ssl.ssl.client.auth": "required",
+            "listener.name.late.ssl.keystore.location": str(self.files.late),
             "ssl.principal.mapping.rules": r"RULE:^.*CN=([^,]+).*$/$1/,DEFAULT",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "sasl.oauthbearer.jwks.endpoint.url": self.provider.url("jwks"),

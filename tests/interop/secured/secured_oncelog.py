@@ -33,7 +33,7 @@ class SecuredOncelog(Logins):
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         self.folder = folder
         self.files, self.provider = Certificates(folder / "certificates"), TokenProvider()
-        names = ("PLAINTEXT", "SSL", "TLS", "SASL_SSL", "SASL_PLAINTEXT")
+        names = ("PLAINTEXT", "SSL", "TLS", "LATE", "SASL_SSL", "SASL_PLAINTEXT")
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.bootstrap = self.address("PLAINTEXT")
         self._peers = tempfile.TemporaryDirectory(prefix="oncelog-")
@@ -45,9 +45,10 @@ class SecuredOncelog(Logins):
                 f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()
             ),
             "listener.security.protocol.map": ",".join(
-                f"{each}:{'SSL' if each == 'TLS' else each}" for each in self.ports
+                f"{each}:{'SSL' if each in ('TLS', 'LATE') else each}" for each in self.ports
             ),
             "listener.name.ssl.ssl.client.auth": "required",
+            "listener.name.late.ssl.keystore.location": str(self.files.late),
             "log.dirs": str(folder / "data"),
             "oncelog.voters": "1",
             "oncelog.peer.directory": self._peers.name,
