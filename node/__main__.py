@@ -62,7 +62,7 @@ REMOVED_LOOK_S = 1.0
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files to the maximum, since partitions and connections need many."""
+    """Raise the soft limit of open files to the hard limit, for many partitions and connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

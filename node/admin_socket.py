@@ -82,7 +82,7 @@ class AdminSocket:
             writer.close()
 
     async def _long_answer(self, line: bytes) -> dict[str, Any] | None:
-        """Start an asynchronous operation, or return None for an operation of `_answer`."""
+        """Return the reply of an asynchronous operation, or None for any other operation."""
         try:
             asked = json.loads(line)
             operation = self._long_operations.get(asked["op"])
@@ -132,7 +132,7 @@ class AdminSocket:
         return {"ok": True}
 
     def _note_fault(self, asked: Mapping[str, Any]) -> None:
-        """Log the beginning or the end of a fault on the links."""
+        """Log that a fault on the peer links has begun or ended."""
         assert self._events is not None
         operation, peer, delay_ms = str(asked["op"]), asked.get("peer"), asked.get("delay_ms")
         link = "all its links" if peer is None else f"its link to node {peer}"

@@ -3,8 +3,8 @@
 The steps of a start, in order:
   directory      is locked, after a check that it belongs to this node
   Raft           loads the metadata; this node votes before it accepts clients
-  registration   replaces the previous incarnation, after this node has applied all decisions about
-  it
+  registration   replaces the previous incarnation, after this node has applied all decisions
+                 about it
   logs           assigned to this broker are opened in a thread
   roles          follow from the metadata, so every replica leads, follows, or waits for a leader
   votes          in every Raft group; from now on the cluster tolerates the loss of another node
@@ -452,7 +452,10 @@ class Broker:
         (self.engine.peer_up if is_up else self.engine.peer_down)(peer)
 
     def _listener_failed(self, error: Exception) -> None:
-        """End the broker, since without metadata it might lead a partition by mistake."""
+        """End the broker after an error in a listener of metadata changes.
+
+        A broker that misses a change might lead a partition by mistake.
+        """
         self.fail("this node cannot follow the cluster's metadata", error)
 
     def fail(self, what: str, error: Exception) -> None:

@@ -51,10 +51,10 @@ class SystemClock:
 
 
 def until_tenth_s(now_s: float, interval_s: float) -> float:
-    """Return an interval that ends at a whole tenth of a second, unless the interval is shorter.
+    """Return about `interval_s`, so that a sleep from `now_s` ends at a whole tenth of a second.
 
     Periodic tasks sleep for such intervals, so that all of them wake an idle process at the same
-    time.
+    time. An interval below 0.1 s is returned unchanged.
     """
     if interval_s < 0.1:
         return interval_s

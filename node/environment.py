@@ -21,7 +21,7 @@ from .clock import Clock, SystemClock
 
 
 def machine_boot_id() -> str:
-    """Return the boot id of the machine, or an id of this start where there is none."""
+    """Return the boot id of the machine, or a new random id if the system has no boot id."""
     return linux.boot_id() or f"unknown-{os.urandom(8).hex()}"
 
 

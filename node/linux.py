@@ -37,7 +37,7 @@ def processor_model() -> str | None:
 
 
 def open_process_file(name: str, pid: int | None = None) -> int | None:
-    """Open a file of a process, or of this process, in /proc: `schedstat`, `stat`, `statm`."""
+    """Open a file in /proc of a process (by default this one), such as `stat`, or return None."""
     try:
         return os.open(PROC / str(pid or "self") / name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -45,7 +45,7 @@ def open_process_file(name: str, pid: int | None = None) -> int | None:
 
 
 def shares_our_namespaces(pid: int) -> bool:
-    """Return whether a process is in the same PID and mount namespaces, in no other container."""
+    """Return whether a process has the same PID and mount namespaces, as within one container."""
     try:
         return all(
             os.readlink(PROC / str(pid) / "ns" / name) == os.readlink(PROC / "self/ns" / name)

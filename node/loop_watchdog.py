@@ -2,11 +2,12 @@
 
 If the loop is blocked for a session timeout, the broker is fenced.
 
-A timer on the loop fires every TICK_S, or every IDLE_TICK_S while the loop is mostly idle, because
-each tick wakes the process. If the timer fires late, one turn of the loop was too long. The same
-timer arms an alarm of the operating system. The alarm fires during a long turn, in the main thread,
-and reads the running code from the stack (`describe`). So a turn longer than STALL_S plus a tick is
-always noticed, a turn longer than STALL_S often, and no thread is needed.
+A turn is one iteration of the event loop. A timer on the loop fires every TICK_S, or every
+IDLE_TICK_S while the loop is mostly idle, because each tick wakes the process. If the timer fires
+late, one turn was too long. The same timer arms an alarm of the operating system. The alarm fires
+during a long turn, in the main thread, and reads the running code from the stack (`describe`). So a
+turn longer than STALL_S plus a tick is always noticed, a turn longer than STALL_S often, and no
+thread is needed.
 
 A turn is measured by its wall time, by the CPU time of its thread, by the time for which the thread
 was ready but had no processor (`/proc/self/schedstat`), and by the pauses of the garbage collector.
@@ -95,7 +96,7 @@ FINDING_S = 0.5  # a longer stall is a finding in chaos runs and in the pytest p
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """One turn of the loop that was too long, in seconds."""
+    """One turn of the event loop that was too long, with its times in seconds."""
 
     wall_s: float
     cpu_s: float
@@ -105,7 +106,7 @@ class Stall:
 
     @property
     def own_s(self) -> float:
-        """The time that counts against the broker."""
+        """The duration of the turn without the time in which its thread had no processor."""
         return self.wall_s - self.waited_s
 
     def __str__(self) -> str:
@@ -133,10 +134,7 @@ class LoopWatchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start to watch.
-
-        The caller is the main thread, on its running loop.
-        """
+        """Start to watch the running event loop. It must be called in the main thread."""
         self._loop = asyncio.get_running_loop()
         signal.signal(signal.SIGALRM, self._alarm)
         signal.signal(signal.SIGCONT, self._continued)
@@ -204,7 +202,7 @@ class LoopWatchdog:
         )
 
     def _confirm(self) -> None:
-        """Count the last turn's stall, since no SIGCONT was received in the meantime."""
+        """Count the stall of the previous turn, since no SIGCONT was received after it."""
         stall, self._unconfirmed = self._unconfirmed, None
         if stall is None:
             return

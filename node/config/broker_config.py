@@ -103,7 +103,11 @@ class BrokerConfig(BrokerSettings):
         self.check_consumer_groups()
 
     def _with_listeners(self, overrides: Mapping[str, Mapping[str, Any]]) -> "BrokerConfig":
-        """Return this configuration with its listeners. Refuse keys of unknown listeners."""
+        """Return this configuration with its listeners and their overrides.
+
+        Raises InvalidConfig if the listeners are invalid, or if a key belongs to an unknown
+        listener.
+        """
         endpoints = parse_listeners(
             self.listeners, self.advertised_listeners, self.listener_security_protocol_map
         )
@@ -178,7 +182,7 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def cluster_defaults(self) -> dict[str, str]:
-        """Return the static values that every broker must know, for the command SetDefaults."""
+        """Return the keys of this file that the metadata stores for all brokers (SetDefaults)."""
         controlled = {"oncelog.clock": self.clock} if self.clock != "system" else {}
         return {
             **controlled,

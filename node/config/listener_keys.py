@@ -20,7 +20,7 @@ def check_principal_rules(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """The typed values of these keys, for listeners that do not override them."""
+    """The typed values of the keys that can be set per listener, as set for all listeners."""
 
     max_connections: int = setting(
         "max.connections",
@@ -256,7 +256,7 @@ class ListenerSettings:
 
     @property
     def sessions_ms(self) -> dict[str, int]:
-        """Return the session lifetime of each mechanism that has its own value."""
+        """Return `connections.max.reauth.ms` of each SASL mechanism that has its own value."""
         values = (
             ("PLAIN", self.plain_connections_max_reauth_ms),
             ("SCRAM-SHA-256", self.scram_256_connections_max_reauth_ms),

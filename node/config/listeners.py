@@ -92,7 +92,10 @@ def is_loopback(host: str) -> bool:
 def parse_listeners(
     listeners: Iterable[str], advertised: Iterable[str], protocols: Iterable[str]
 ) -> tuple[Listener, ...]:
-    """Parse three lists of entries into listeners, or raise InvalidConfig."""
+    """Return the listeners that three configuration keys describe, or raise InvalidConfig.
+
+    The keys are `listeners`, `advertised.listeners` and `listener.security.protocol.map`.
+    """
     protocol_of = _protocols(protocols)
     bound = _endpoints("listeners", listeners)
     told = _endpoints("advertised.listeners", advertised) or bound

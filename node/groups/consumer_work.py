@@ -88,7 +88,7 @@ class ConsumerWork:
         records: list[ConsumerRecord],
         words: str = "",
     ) -> None:
-        """Append the result, unless the group is removed or this broker no longer leads the shard.
+        """Append a job's result, unless the group was removed or the shard has another leader.
 
         words: the line for the log.
         """

@@ -161,8 +161,8 @@ class GroupCoordinator:
 
         The batch is in the log before the first await of this coroutine, so a check made in the
         same turn of the event loop is still valid. On return the batch has been replayed into the
-        shard. The origin is COORDINATOR, with acks=all. Raises NotCoordinator,
-        CoordinatorNotAvailable (too few replicas, or not committed within
+        shard. The append has acks=all and the origin COORDINATOR (Kafka: AppendOrigin). Raises
+        NotCoordinator, CoordinatorNotAvailable (too few replicas, or not committed within
         offsets.commit.timeout.ms; the batch may still be committed later), MessageTooLarge,
         RecordListTooLarge, and the errors of the log's producer checks for transactional batches.
         """
@@ -208,10 +208,11 @@ class GroupCoordinator:
         *,
         is_group_record: bool = False,
     ) -> int:
-        """Append a batch. Call `replayed` when the batch is committed and replayed.
+        """Append a batch, and return the next offset after the batch.
 
-        Returns the next offset after the batch. `replayed` is called within the time budget of a
-        turn.
+        `replayed` is called when the batch is committed and replayed into the shard, or with the
+        error. When many batches are committed together, some callbacks run in later turns of the
+        event loop.
         """
         info = self._append(shard, batch)
         self.call_when_replayed(shard, info.last_offset + 1, replayed, is_group_record)
@@ -220,7 +221,10 @@ class GroupCoordinator:
     def call_when_replayed(
         self, shard: GroupShard, next_offset: int, replayed: Replayed, is_group_record: bool = False
     ) -> None:
-        """Call `replayed` when all batches before an offset are replayed, or with the error."""
+        """Call `replayed` when the shard has replayed all batches before an offset.
+
+        If the batches may be lost, `replayed` is called with the error.
+        """
         deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
 
         def settled(error: Exception | None) -> None:
@@ -337,8 +341,8 @@ class GroupCoordinator:
     def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
         """Run the first steps now, and the rest in slices. Short work is complete on return.
 
-        The first steps stay within the time budget of the turn, because one fetch of a follower may
-        raise the high watermarks of many partitions.
+        The first steps stay within the time budget of one turn of the event loop, because one fetch
+        of a follower may raise the high watermarks of many partitions.
         """
         share = self.work.share
         for _ in range(STEPS_AT_ONCE if at_once else 0):
@@ -409,7 +413,10 @@ class GroupCoordinator:
             self.execute(shard, turn)
 
     def execute(self, shard: GroupShard, turn: Turn) -> None:
-        """Send the answers and append the records of a turn, and set the deadline timer."""
+        """Send the answers and append the records of `turn`, and set the timer of deadlines.
+
+        turn: the outcome of one request or deadline, by the rules of groups.
+        """
         self._execution.execute(shard, turn)
         if (next_ms := shard.table.deadlines.next_ms) is not None:
             self._timer.set(next_ms)
@@ -431,9 +438,9 @@ class GroupCoordinator:
                 self._timer.set(next_ms)
 
     def _meet_deadlines(self, shard: GroupShard, now_ms: int, count_max: int) -> int:
-        """Act on the expired deadlines of one shard.
+        """Handle at most `count_max` expired deadlines of a shard's groups. Return their number.
 
-        Returns the number of deadlines of groups.
+        If an append of a group's record has timed out, the shard is loaded again instead.
         """
         if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
             # The record may or may not be committed later, so the shard is loaded again from its

@@ -70,7 +70,7 @@ def remove(
     keys: Sequence[bytes],
     forgotten: str | None = None,
 ) -> "list[asyncio.Future[None]]":
-    """Append tombstones for a few keys. See `append_tombstones`."""
+    """Append tombstones for a few keys. Return a future for each batch (`append_tombstones`)."""
     batches = run_to_end(encoding_tombstones(keys, coordinator.clock.wall_ms()))
     return append_tombstones(coordinator, shard, batches, forgotten)
 
@@ -92,7 +92,11 @@ def append_tombstones(
     batches: Iterable[bytes],
     forgotten: str | None = None,
 ) -> "list[asyncio.Future[None]]":
-    """Append all batches in one turn, and remove the group `forgotten` from the table."""
+    """Append all batches in one turn of the event loop, and return a future for each batch.
+
+    A future is done when its batch is committed. The group `forgotten` is removed from memory at
+    once.
+    """
     waiting = []
     for batch in batches:
         waiting.append(coordinator.append_now(shard, batch)[1])
@@ -134,7 +138,10 @@ class OffsetExpiry:
                 logger.exception("%r: expired offsets cannot be removed", shard)
 
     async def look_at(self, shard: GroupShard) -> None:
-        """Remove the expired offsets of one shard, or raise errors of `GroupCoordinator.append`."""
+        """Remove the expired offsets of all groups in one shard.
+
+        Raises the errors of `GroupCoordinator.append`.
+        """
         for group_id in list(shard.groups):
             try:
                 await self._look_at_group(shard, group_id)
@@ -166,7 +173,10 @@ class OffsetExpiry:
     def _expire(
         self, shard: GroupShard, group: Group, some: Sequence[TopicPartition]
     ) -> "list[asyncio.Future[None]]":
-        """Remove the expired offsets among these offsets, and the group if no offset remains."""
+        """Remove the expired offsets among `some`, and the group if it then has no offset.
+
+        Returns the futures of the appended tombstones.
+        """
         expired = self._expired(shard, group, some)
         kept = shard.offsets.count(group.group_id) - len(expired)
         is_gone = group.is_unused and not kept and not shard.offsets.has_pending(group.group_id)
@@ -236,7 +246,7 @@ def _removing(
 def _gone(
     coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
 ) -> Mapping[str, bytes]:
-    """Return the deleted topics that may lose their offsets now.
+    """Return those of the deleted topics whose offsets may be removed now.
 
     If a topic was created again under the same name, an offset of the new topic may still be in
     replication, and a tombstone appended now would remove it. In that case the old offsets stay

@@ -115,14 +115,14 @@ class GroupShard:
         return self.table.groups
 
     def turn(self) -> Turn:
-        """Return a new turn with the current times."""
+        """Return an empty `Turn`, to collect the answers and records of one request."""
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         return Turn(now_ms, wall_ms, self._settings, self.table.deadlines, self._topics)
 
     # -- replay
 
     def keep(self, base_offset: int, batch: memoryview) -> None:
-        """Keep a batch that was just appended, so that its replay does not read the log."""
+        """Keep a newly appended batch in memory, so that its replay does not read the log."""
         if self._kept_bytes + len(batch) <= KEPT_BYTES_MAX:
             self._kept.append((base_offset, batch))
             self._kept_bytes += len(batch)
@@ -235,7 +235,7 @@ class GroupShard:
         return list(self.groups.keys() | self.offsets.group_ids())
 
     def on_loaded(self, group_ids: Iterable[str], turn: Turn) -> None:
-        """Resume these groups after loading."""
+        """Start the session timeouts of these groups, which were just loaded from the log."""
         obtain = self.table.obtain_simple
         self.table.on_loaded(turn, [obtain(group_id, turn.wall_ms) for group_id in group_ids])
 
@@ -270,7 +270,7 @@ class GroupShard:
             self.waiters.append(Waiter(next_offset, deadline_ms, is_group_record, replayed))
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """Return the time of the next check for expired deadlines, or None without a deadline.
+        """Return the time of the next check for expired deadlines, or None if there is no deadline.
 
         A deadline that can only expire after a replay or after loading is checked every
         LOOK_AGAIN_MS.
@@ -324,7 +324,10 @@ class GroupShard:
         api_version: int,
         partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Check the member that commits (KIP-447). Call `append` in the same turn of the loop.
+        """Raise an error unless this member may commit offsets now (KIP-447).
+
+        The caller appends the commit in the same turn of the event loop, before the member can
+        change.
 
         A plain commit of a member also counts as its heartbeat. A missing group is created if the
         generation is below 0. A member of a consumer group must have owned `partitions`, given by

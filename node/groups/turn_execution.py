@@ -1,7 +1,8 @@
-"""The execution of a group's turn, which sends answers and appends records.
+"""The execution of a `Turn`, which is the outcome of one request or deadline of a group.
 
-A request that waits in a group is answered only by a turn. So an exception in an answer, a record
-or a rule fails only its own group. The other groups continue, and each client gets an answer.
+The answers of the turn are sent, and its records are appended. A request that waits in a group is
+answered only by a later turn. So an exception in an answer, a record or a rule fails only its own
+group. The other groups continue, and each client gets an answer.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Appending(Protocol):
-    """The methods of the coordinator that the execution of a turn calls."""
+    """The part of the group coordinator that `TurnExecution` uses."""
 
     clock: Clock
     topics: KnownTopics
@@ -58,14 +59,17 @@ class Appending(Protocol):
 
 
 class TurnExecution:
-    """The execution of turns, for all shards of one broker."""
+    """The execution of each `Turn` (answers and records of a group) for all shards of a broker."""
 
     def __init__(self, coordinator: Appending) -> None:
         self._coordinator = coordinator
         self._consumer_work = ConsumerWork(coordinator)
 
     def execute(self, shard: GroupShard, turn: Turn) -> None:
-        """Send the turn's answers, append its records, and report failed appends to the group."""
+        """Send the answers of a turn and append its records.
+
+        If an append fails, the group's rules decide the answers, which are sent as a further turn.
+        """
         turns = deque([turn])
         while turns:
             turn = turns.popleft()
@@ -91,7 +95,7 @@ class TurnExecution:
                 self._consumer_work.begin(shard, kind, group_id)
 
     def answer(self, turn: Turn) -> None:
-        """Answer the requests that this turn completes."""
+        """Send the answers of a turn to their waiting requests, and log the turn's events."""
         for group_id, reason, sentence in turn.notes:
             words = f"group {group_id}: {sentence}"
             self._coordinator.events.tell("group", group_id, reason, words, group=group_id)
@@ -99,9 +103,9 @@ class TurnExecution:
             self._coordinator.work.share.do(partial(_give, ticket, answer))
 
     def _append(self, shard: GroupShard, append: GroupAppend) -> int | None:
-        """Append a group's records.
+        """Append a classic group's records.
 
-        Returns the error, or None while the records are being replicated.
+        Returns the error code, or None while the records are being replicated.
         """
         try:
             batch = self._encode(_within_a_batch(shard, append.records()))
@@ -119,7 +123,7 @@ class TurnExecution:
         self._coordinator.execute(shard, _settled(shard, append, ErrorCode.NONE))
 
     def _append_replayed(self, shard: GroupShard, append: GroupAppend) -> int | None:
-        """Append and replay a consumer group's records.
+        """Append a consumer group's records, and immediately apply them to the group in memory.
 
         The requests are answered when the records are committed.
         """
@@ -171,10 +175,7 @@ class TurnExecution:
 
 
 def _within_a_batch(shard: GroupShard, records: Iterable[LogRecord]) -> list[LogRecord]:
-    """Return the records.
-
-    Raises MessageTooLarge as soon as the records exceed the size of one batch.
-    """
+    """Return the records as a list, or raise MessageTooLarge if one batch cannot hold them."""
     fitting, left_bytes = list[LogRecord](), shard.partition.log.config.max_message_bytes
     for key, value in records:
         left_bytes -= len(value or b"")
@@ -185,7 +186,7 @@ def _within_a_batch(shard: GroupShard, records: Iterable[LogRecord]) -> list[Log
 
 
 def _error_of(append: GroupAppend, error: Exception) -> int:
-    """Return the error code for the members when a record cannot be appended."""
+    """Log the failure to append a group's records, and return the error code for the members."""
     if isinstance(error, MessageTooLarge | RecordListTooLarge):
         logger.warning("a record of group %s is too large: %s", append.group_id, error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -196,7 +197,7 @@ def _error_of(append: GroupAppend, error: Exception) -> int:
 
 
 def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
-    """Call one of several callbacks and log its exception, to still call the other callbacks."""
+    """Call a callback and log its exception, so that the caller can call other callbacks."""
     try:
         waiting(outcome)
     except Exception:
@@ -209,7 +210,7 @@ def _give(ticket: object, answer: Answer) -> None:
 
 
 def _settled(shard: GroupShard, append: GroupAppend, error: int) -> Turn:
-    """Return the next turn of the group, after its records are committed or have failed."""
+    """Return the group's answers after its records are committed (error NONE) or have failed."""
     turn = shard.turn()
     shard.table.attempt(append.group_id, turn, partial(append.settled, error, turn))
     return turn

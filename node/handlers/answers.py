@@ -47,7 +47,7 @@ def nested(
     entry: Callable[[Any, list[Any]], Any] = named,
     at_a_step: int = MADE_A_STEP,
 ) -> Steps[list[Any]]:
-    """Return an entry for each topic with the answers of its partitions, in steps."""
+    """Return an entry for each topic, with the answers for its partitions, in steps."""
     entries: list[Any] = []
     counter = StepCounter(at_a_step)
     for topic in topics:
@@ -86,7 +86,7 @@ def completing(
 
 
 def entries_bytes(count: Callable[[Asked], int], items: Iterable[Asked]) -> Steps[int]:
-    """Return the estimated memory of an answer that has `count` entries for each item."""
+    """Return the estimated memory of an answer that has `count(item)` entries for each item."""
     entries = 0
     counter = StepCounter()
     for item in items:
@@ -110,8 +110,9 @@ def code_with_message(request: object, error: KafkaError) -> Any:
 def of_each(
     answers: str, asked: str, refuse: Callable[[Any, KafkaError], Any]
 ) -> Callable[[Any, KafkaError], Any]:
-    """Return an error handler (on_error) that refuses each item of the array `asked`.
+    """Return an `on_error` function that answers each item of the request with the error.
 
+    asked: the name of the array of items in the request.
     answers: the name of the array in the answer.
     """
 
@@ -128,9 +129,9 @@ def of_partition(wanted: Any, error: KafkaError) -> Any:
 def of_each_partition(
     refuse: Callable[[Any, KafkaError], Any] = of_partition, asked: str = "partitions"
 ) -> Callable[[Any, KafkaError], Any]:
-    """Return an error handler (on_error) that refuses each partition of each topic.
+    """Return an `on_error` function that answers each partition of each topic with the error.
 
-    asked: the name of the array of partitions in a topic.
+    asked: the name of the array of partitions in a topic of the request.
     """
 
     def of_topic(topic: Any, error: KafkaError) -> Any:

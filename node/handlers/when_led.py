@@ -20,8 +20,9 @@ Response = TypeVar("Response")
 def when_led(
     decide: Decide[Request, Response], named: Callable[[Any], Iterable[TopicPartition]]
 ) -> Decide[Request, Response]:
-    """Return a handler that waits for awaited leaders (see `awaited_leaders`), then calls `decide`.
+    """Return a handler that waits until this broker leads its partitions, then calls `decide`.
 
+    Only partitions that this broker is about to lead are waited for (`awaited_leaders`).
     named: returns the partitions of a request. The timeout in the request limits the wait.
     """
 

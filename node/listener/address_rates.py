@@ -15,7 +15,7 @@ RATES_MAX = 10_000  # above this limit the rate of the address that was idle for
 
 
 class AddressRates:
-    """The rates of the addresses that have a quota."""
+    """The rates of new connections by address, for addresses with a quota (KIP-612)."""
 
     def __init__(self, state: ClusterState, burst_ms: float) -> None:
         self._state, self._burst_ms = state, burst_ms

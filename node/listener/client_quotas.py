@@ -2,7 +2,7 @@
 
 The broker records the bytes that a client sends or receives, and the time of its requests. Above a
 quota the answer has a throttle time, and the connection is muted for that time. Each broker counts
-independently. Nothing is recorded while no quota of a kind is set.
+independently. While no quota of a kind is set, nothing of that kind is recorded.
 """
 
 import time
@@ -41,8 +41,8 @@ class ThrottledClient(MutedConnection, Protocol):
 class ClientQuotas:
     """The client quotas of one broker.
 
-    `counts_produced`, `counts_fetched` and `counts_requests` show whether a quota of the kind is
-    set. `clock_s` is the clock that measures requests.
+    `counts_produced`, `counts_fetched` and `counts_requests` show whether a quota for produced
+    bytes, fetched bytes or request time is set. `clock_s` is the clock that measures requests.
     """
 
     def __init__(
@@ -78,7 +78,10 @@ class ClientQuotas:
         return self._record(REQUEST_PERCENTAGE, connection, client_id, percent, self._window_ms)
 
     def fetch_bytes_max(self, connection: ThrottledClient) -> int:
-        """Return the size limit of one answer, which is the quota times all windows but one."""
+        """Return the largest Fetch answer for a client, by its consumer_byte_rate quota.
+
+        The limit is the quota over all windows but one, as in Kafka.
+        """
         limit = self._limit(CONSUMER_BYTE_RATE, connection, connection.client_id)
         if limit is None:
             return FETCH_BYTES_MAX

@@ -151,8 +151,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the memory of the connection, and abandon its requests.
 
-        Waiting requests are abandoned within the time budget of a turn, since all clients of a
-        machine may disconnect together, each with requests for hundreds of partitions.
+        Waiting requests are abandoned within the time budget of a turn of the event loop, since all
+        clients of a machine may disconnect together, each with requests for hundreds of partitions.
         """
         self.closing_since_s = self.closing_since_s or self._server.now_s
         in_flight, self._in_flight = self._in_flight, deque()
@@ -232,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def can_finish(self) -> bool:
-        """See `memory_budget.Holder`."""
+        """Return whether only the memory budget prevents the rest of a request from being read."""
         cannot = self._frames or self._is_writing_paused or self._has_ended or self._malformed
         return bool(self._unframed_bytes and not cannot)
 
@@ -246,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def is_late(self, now_s: float, receive_timeout_s: float) -> bool:
-        """Return whether the client has not completed a request in time.
+        """Return whether the client takes too long to complete a request that it has begun to send.
 
         The limit is shorter for a connection that is read in spite of the memory limit, because
         other connections wait for their turn.
@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self.partial_since_s > receive_timeout_s
 
     def is_silent(self, now_s: float, first_request_timeout_s: float) -> bool:
-        """Return whether the client has not sent a valid request, or not logged in, in time."""
+        """Return whether the client has sent no valid request, or has not logged in, in time."""
         # The broker itself does not read.
         is_kept_waiting = self._is_reading_paused and not self._is_writing_paused
         if self.silent_since_s is None or is_kept_waiting:
@@ -413,7 +413,10 @@ class Connection(asyncio.BufferedProtocol):
             self._writing = []
 
     def advance_soon(self) -> None:
-        """Start waiting requests in the next turn, not within the handler of another request."""
+        """Start waiting requests in the next turn of the event loop.
+
+        They do not start now, because the caller may be the handler of another request.
+        """
         is_due = self._frames or self._is_reading_paused or self._has_ended
         if is_due and not self._is_advance_due:
             self._is_advance_due = True

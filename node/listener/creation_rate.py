@@ -10,7 +10,10 @@ WAIT_MAX_MS = 10_000
 
 
 class CreationRate:
-    """A limit of `rate` connections a second. A burst of `burst_ms` does not wait."""
+    """A limit of `rate` connections a second, with a short burst.
+
+    A connection waits if it comes more than `burst_ms` before its time at an even rate.
+    """
 
     def __init__(self, rate: float, burst_ms: float) -> None:
         self.rate = rate

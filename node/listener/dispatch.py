@@ -244,12 +244,15 @@ async def encoded(
 
 
 def _end(task: "asyncio.Task[None]") -> None:
-    """Cancel a task in the next turn, because a task that never began would keep its arguments."""
+    """Cancel a task in the next turn of the event loop, in which the task has begun.
+
+    A task that is cancelled before it begins would keep its arguments in memory.
+    """
     asyncio.get_running_loop().call_soon(task.cancel)
 
 
 def _begin_request(context: RequestContext, header: RequestHeader) -> RequestTime | None:
-    """Return the measurement of a request, or None if no quota applies to it."""
+    """Return the time measurement of a request, or None if request quotas do not apply to it."""
     if not context.is_let_in or header.api_key in EXEMPT:
         return None
     return RequestTime(context.broker.quotas, context, header)
@@ -331,7 +334,7 @@ class Dispatcher:
         body: memoryview,
         outcome: Any,
     ) -> Outcome:
-        """Measure a request until its answer is complete."""
+        """Return the outcome of a handler, with its time measured until the answer is complete."""
         if outcome is None:
             return None
         if isinstance(outcome, list):

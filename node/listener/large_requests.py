@@ -23,7 +23,7 @@ ASIDE_AFTER_S = 2.0
 
 
 class RequestConnection(Protocol):
-    """The connection of a request, a part of `dispatch.RequestContext`."""
+    """The fields of `dispatch.RequestContext` that show that the client has disconnected."""
 
     is_closed: bool
     on_close: list
@@ -48,7 +48,10 @@ class Place:
         self._line, self.size_bytes, self.is_aside = line, size_bytes, False
 
     async def decided(self, decision: Awaitable[Any]) -> Any:
-        """Await a decision. Let the next requests begin if it takes long."""
+        """Return the result of a decision.
+
+        If it takes long, let the next requests begin meanwhile.
+        """
         deciding = asyncio.ensure_future(decision)
         try:
             await asyncio.wait((deciding,), timeout=ASIDE_AFTER_S)
@@ -89,7 +92,10 @@ class LargeRequests:
                 self._let_in()
 
     def step_aside(self, place: Place) -> None:
-        """Let the next requests begin, unless too many requests have stepped aside."""
+        """Free the place of a request with a long decision, so that the next requests begin.
+
+        The place is kept if the requests that have stepped aside would exceed ASIDE_BYTES_MAX.
+        """
         if self.aside_bytes + place.size_bytes <= ASIDE_BYTES_MAX:
             place.is_aside = True
             self.aside_bytes += place.size_bytes

@@ -29,7 +29,7 @@ class DecisionInPart:
         self._name = name
 
     async def decide(self, context: RequestContext, header: RequestHeader, request: Any) -> Any:
-        """Return the fields of the answer."""
+        """Decide the permitted part, and return the fields of the answer with all refused items."""
         work = context.broker.work
         values: Any = {}
         verdict = self._verdict

@@ -17,8 +17,8 @@ class PendingAnswer:
 
     The handler keeps it and calls `complete` or `abort` once, from the event loop, before or after
     the handler returns. If the connection is lost before that, `on_abandon` is called, maybe some
-    turns later. The answer is then done, and completing it sends nothing. `finish` applies the last
-    change to the body.
+    turns of the event loop later. The answer is then done, and completing it sends nothing.
+    `finish` is called with the body, and returns it with the throttle time.
     """
 
     on_abandon: Callable[[], None] | None = None
@@ -52,13 +52,17 @@ class PendingAnswer:
     def abort(self, reason: str, body: list[Buffer] | None = None) -> None:
         """Close the connection instead of answering, for example after a failed acks=0 produce.
 
-        body: of an answer to send before the close.
+        body: the body of an answer that is sent before the close, or None to send nothing.
         """
         self.close_reason = reason
         self.complete(body)
 
     def follow(self, other: "PendingAnswer") -> None:
-        """Complete as another answer does, which nothing else has bound or notified."""
+        """Complete this answer with the body of another answer, as soon as that is complete.
+
+        If this answer is abandoned, the other answer is abandoned, too. The other answer must not
+        be registered with a connection.
+        """
         if not other.is_done:  # its time counts even if the client is gone
             other.finish, self.finish = self.finish, None
         if self.is_abandoned:
@@ -82,8 +86,8 @@ class PendingAnswer:
     ) -> None:
         """Complete the answer with an error, since the dispatcher no longer handles exceptions.
 
-        refuse: returns the body of an error answer. If it raises an exception, or aborts this
-        answer, the connection is closed.
+        refuse: returns the body of an error answer. The connection is closed if `refuse` raises an
+        exception or aborts this answer.
         """
         if not isinstance(error, KafkaError):
             logger.error("a waiting request failed: %r", error, exc_info=error)
@@ -100,17 +104,20 @@ class PendingAnswer:
             self.complete(body)
 
     def bind(self, response_header: bytes) -> None:
-        """Set the header of the answer, as the dispatcher requests."""
+        """Set the encoded header of the answer. The dispatcher calls this method."""
         self._response_header = response_header
         if self.is_done:
             self._frame()
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """Set the callback of completion, as the connection requests."""
+        """Set the callback for the completed answer. The connection calls this method."""
         self._on_done = on_done
 
     def abandon(self, share: TurnShare | None = None) -> None:
-        """Abandon the answer, and call `on_abandon` within the time budget of a turn."""
+        """Abandon the answer after a disconnect, and call `on_abandon`.
+
+        The call is put off to a later turn of the event loop if this turn's time budget is spent.
+        """
         self._on_done = None
         if self.is_done:
             return

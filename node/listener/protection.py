@@ -15,7 +15,10 @@ from .tls.credentials import TlsCredentials, tls_credentials
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The protection of listeners by name, without an entry for PLAINTEXT listeners."""
+    """The TLS certificates, login mechanisms and token verifiers of listeners, by listener name.
+
+    A listener without TLS or without SASL has no entry in the respective mapping.
+    """
 
     tls: Mapping[str, TlsCredentials] = field(default_factory=dict)
     mechanisms: Mapping[str, Mechanisms] = field(default_factory=dict)
@@ -25,13 +28,13 @@ class Protection:
     def of(
         cls, config: BrokerConfig, tables: ClusterTables, random_bytes: Callable[[int], bytes]
     ) -> "Protection":
-        """Return the protection by a configuration, or raise InvalidConfig."""
+        """Return the protection that a configuration describes, or raise InvalidConfig."""
         log = logging.getLogger("oncelog.server")
         tokens = token_verifiers(config, time.time, log)
         mechanisms = sasl_mechanisms(config, tables, random_bytes, tokens)
         return cls(tls_credentials(config, log), mechanisms, tokens)
 
     def refresh(self) -> None:
-        """Reload changed files from the disk, so the caller should be a thread."""
+        """Reload changed files from the disk. This blocks, so it must be called in a thread."""
         for each in (*self.tls.values(), *self.tokens.values()):
             each.refresh()

@@ -176,7 +176,7 @@ class KafkaServer:
     # -- called by connections
 
     def admit(self, connection: Connection) -> RequestContext | None:
-        """Return the context of a new connection, or None when there are too many.
+        """Return the context of a new connection, or None if the connection exceeds a limit.
 
         When the limit is reached, the oldest connection that has not sent a request is closed, so
         that silent connections do not exclude clients. For the listener of
@@ -254,9 +254,10 @@ class KafkaServer:
         return len(self._connections) >= self._limits.in_all
 
     def _displace_silent(self, listener: Listener | None = None) -> None:
-        """Close the oldest silent connection of one listener, or of all listeners.
+        """Close the oldest connection that has sent no valid request, on one listener or on all.
 
-        The reserved listener keeps RESERVED_PLACES.
+        On all listeners, connections of inter.broker.listener.name are spared while they are at
+        most RESERVED_PLACES.
         """
         spared = self._per_listener[self._reserved] <= RESERVED_PLACES
         silent = next(
@@ -276,7 +277,11 @@ class KafkaServer:
             self._displace(silent, "all places are taken, and it has sent no request")
 
     def _displace_idlest(self) -> None:
-        """Close the idlest connection of the other listeners, preferably one without requests."""
+        """Close the idlest connection of the listeners other than inter.broker.listener.name.
+
+        Connections without a request in progress come first. Only LOOKED_AT_MAX connections are
+        compared.
+        """
         others = (each for each in self._connections if each.listener.name != self._reserved)
         idlest = min(
             islice(others, LOOKED_AT_MAX),
@@ -292,7 +297,7 @@ class KafkaServer:
         self.removed(connection)
 
     def heard_first(self, connection: Connection) -> None:
-        """Note the first valid request of a connection, which is then no longer silent."""
+        """Note a connection's first valid request, after which the connection is not silent."""
         self._silent.pop(connection, None)
 
     def removed(self, connection: Connection) -> None:

@@ -49,7 +49,7 @@ class IsolatedLeader:
             self._replicas.note_stalled(frozenset())
 
     def look(self) -> None:
-        """Find the partitions with in-sync followers that have stopped fetching.
+        """Begin to search for partitions with in-sync followers that have stopped fetching.
 
         The search runs in slices, since there may be thousands, and ends when the controller
         answers.

@@ -76,10 +76,12 @@ class Liveness:
         self._task: asyncio.Task[None] | None = None
 
     async def register(self, port: int) -> int:
-        """Register, even if the controller's election takes long, and return the broker epoch.
+        """Register this node, with retries until a controller answers, and return the broker epoch.
 
-        If this node's metadata is older than the controller's, the refusal names the broker epoch
-        to replace. If two processes have the same node id, the last registration wins.
+        If this node's metadata is outdated, the controller refuses the registration and returns the
+        current broker epoch. The registration is then repeated with that epoch. If two processes
+        have the same node id, the last registration wins. Raises the controller's error for any
+        other refusal.
         """
         first = self._config.first_advertised.advertised
         assert first is not None
@@ -210,10 +212,10 @@ class Liveness:
                     await self._beat_now.wait()
 
     def _is_behind(self, reply: HeartbeatReply) -> bool:
-        """Return whether this broker has not applied the controller's metadata of the answer yet.
+        """Return whether this broker has not yet applied the metadata index of a heartbeat reply.
 
-        In a series of answers without a gap, the index of the first answer ahead of this broker
-        decides, since each later answer may be ahead again.
+        While the broker is behind, the index of the first such reply is kept, since the index of
+        each later reply may be ahead again.
         """
         if self._awaited_index is None:
             self._awaited_index = reply.metadata_index

@@ -121,9 +121,9 @@ def _state(*, is_leader: bool) -> str:
 
 
 def _requests(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Collect the metrics of requests. Yield the number of items since the last step.
+    """Add the metrics of requests, and yield the number of added series after each API.
 
-    The functions below also yield this number.
+    The functions below also yield numbers of series. The caller ends a step after enough of them.
     """
     family = "kafka_network_requestmetrics_totaltimems"
     for api_key, times in sources.server.times.read():
@@ -186,7 +186,7 @@ def _partitions(figures: Figures, sources: FigureSources) -> Iterator[int]:
 
 
 def _topics(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Collect the metrics of the whole cluster, on the active controller."""
+    """Add the active controller's metrics of the cluster. Other brokers add only their role."""
     name = "kafka_controller_kafkacontroller_"
     figures.add(f"{name}activecontrollercount", sources.is_controller)
     if not sources.is_controller:
@@ -252,7 +252,10 @@ def _transactions(figures: Figures, sources: FigureSources) -> Iterator[int]:
 
 
 def traffic_in_short(traffic: Traffic, requests: AnswerTimes) -> dict[str, float]:
-    """Return the sums of all topics, and the time of Produce and Fetch requests in milliseconds."""
+    """Return the sums of all topics, and the number and times of Produce and Fetch requests.
+
+    The times are the median and the 99th percentile in milliseconds.
+    """
     total = traffic.total
     found: dict[str, float] = {
         "messages_in": total.messages_in,

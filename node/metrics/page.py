@@ -23,7 +23,7 @@ Rows = Sequence[tuple[tuple[str, ...], float]]
 
 
 class _Part(Collector):
-    """One family, or some of its samples."""
+    """A collector of one metric family, or of some of its samples."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family

@@ -41,7 +41,7 @@ class MetricsPage:
         self._made_s = float("-inf")
 
     async def start(self) -> None:
-        """Listen.
+        """Start to accept HTTP connections.
 
         Raises OSError if the port is in use, and ValueError without the extra `metrics`.
         """
@@ -86,7 +86,10 @@ class MetricsPage:
             writer.transport.abort()
 
     async def _answer(self, lines: list[str]) -> bytes:
-        """Answer a request for the metrics page, and refuse a request with another Host header."""
+        """Return the HTTP answer with the metrics page, or with an error.
+
+        Only requests with this server's own Host header get the page.
+        """
         hosts = {line[5:].strip().lower() for line in lines if line.lower().startswith("host:")}
         if not hosts or not hosts <= {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
             return _plain("403 Forbidden")

@@ -21,7 +21,7 @@ def _nothing_is(topic: str, index: int) -> bool:
 
 
 class AwaitedLeaders:
-    """The waits of one broker, by partition.
+    """The requests of one broker that wait until it leads a partition.
 
     is_awaited: a method of `PartitionRoles`.
     """

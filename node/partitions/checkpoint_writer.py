@@ -39,7 +39,7 @@ class CheckpointWriter:
         self._lowering = Counter[TopicPartition]()  # writes that wait with a limit of the log
 
     async def write_now_and_then(self) -> None:
-        """Write the checkpoint with only the upper bounds that are still awaited.
+        """Write the checkpoint, without the upper bounds of truncations that have ended.
 
         Periodic maintenance calls this method. Raises KafkaStorageError.
         """
@@ -70,9 +70,10 @@ class CheckpointWriter:
             self._done = number
 
     def is_at_most(self, key: TopicPartition, offset: int) -> bool:
-        """Return whether the offset on the disk is at most `offset`, however a running write ends.
+        """Return whether the log's offset in the file is at most `offset`.
 
-        Truncations of many partitions keep a slow disk writing: none may wait for a pause.
+        During a write this must hold for both the old and the new content. Truncations of many
+        partitions keep a slow disk writing, so they do not wait for a pause.
         """
         if self._lock.locked():
             contents = self._running
@@ -83,7 +84,10 @@ class CheckpointWriter:
         )
 
     async def lower(self, key: TopicPartition, offset: int) -> None:
-        """Write the checkpoint with at most `offset` for a log. Check `is_at_most` afterwards."""
+        """Write the checkpoint with at most `offset` for a log, until its truncation.
+
+        The caller must check `is_at_most` afterwards.
+        """
         self._limits[key] = min(offset, self._limits.get(key, offset))
         self._lowering[key] += 1
         try:
@@ -94,7 +98,7 @@ class CheckpointWriter:
                 del self._lowering[key]
 
     async def reach(self, key: TopicPartition, offset: int) -> bool:
-        """Write the checkpoint with at least `offset` for a log, or return False on failure."""
+        """Write the checkpoint if needed. Return whether the log's offset is at least `offset`."""
         if self._on_disk(key) < offset:
             await self.write()
         return self._on_disk(key) >= offset

@@ -35,7 +35,7 @@ class DamagedLogs:
         self._unopened: dict[TopicPartition, LogOpening] = {}
 
     def stopped(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Note that a log is no longer served, and waits for its repair."""
+        """Keep a damaged log that is no longer served until it is repaired."""
         self.words[key] = log.damage.words or str(log.disk_failure)
         self.stopped_logs[key] = log
 
@@ -46,10 +46,11 @@ class DamagedLogs:
     def take(
         self, key: TopicPartition, *, is_led_elsewhere: bool
     ) -> PartitionLog | LogOpening | bool:
-        """Return the stopped log to repair, True for a log that cannot be opened, or False.
+        """Return a log to repair and forget it, or return False if there is none.
 
-        Of a repaired log that could not be opened, its opening is returned. A log is repaired only
-        under another leader, because its repair may empty it.
+        Returns the stopped log, or True for a log that could not be opened. For a log that was
+        repaired but could not be opened afterwards, returns its opening. Except for the last case,
+        a log is repaired only while another replica leads, because the repair may empty the log.
         """
         if (unopened := self._unopened.pop(key, None)) is not None:
             return unopened
@@ -66,9 +67,9 @@ class DamagedLogs:
     def try_again(
         self, key: TopicPartition, again: PartitionLog | LogOpening, *, may_pass: bool
     ) -> None:
-        """Keep a log after a failed repair, or the opening of a repaired log, for the next attempt.
+        """Keep `again` for the next attempt to repair a log or to open a repaired log.
 
-        Neither the damage nor the offsets of the log could be found in the directory. An opening
+        The damage and the offsets of the log could not be found in the directory later. An opening
         that failed for a permanent reason is not kept.
         """
         if isinstance(again, PartitionLog):
@@ -88,14 +89,14 @@ class DamagedLogs:
         self._unopened.pop(key, None)
 
     def in_sync(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Delete the directory of the damaged log, since the replica is in the ISR."""
+        """If the log was repaired, delete the old directory, since the replica is in sync."""
         if key in self.words and not log.damage.words:
             del self.words[key]
             self._directory.release_set_aside(*key)
             logger.warning("%s-%d is repaired and in sync", *key)
 
     def repaired(self, opening: LogOpening, broken: PartitionLog | LogOpening | bool) -> LogOpening:
-        """Repair a damaged log before it is opened (blocks), or raise KafkaStorageError."""
+        """Repair a damaged log and return how to open it. Blocks. May raise KafkaStorageError."""
         if isinstance(broken, LogOpening):
             return replace(broken, config=opening.config, now_ms=opening.now_ms)
         name = opening.directory.name

@@ -101,9 +101,9 @@ class FollowerService(Followers):
             self._timer.set(deadline_ms)
 
     def _release(self) -> None:
-        """Release the throttled partitions.
+        """Answer followers for the partitions that the replication throttle has held back.
 
-        Partitions above the rate will be held again.
+        Partitions that exceed the rate again are held back again.
         """
         for key in self._throttle.released():
             self._server.appended(key)

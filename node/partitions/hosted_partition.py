@@ -119,7 +119,10 @@ class HostedPartition:
         self._check_epoch()
 
     def _check_epoch(self) -> None:
-        """Report damage if a batch has a later leader epoch, which no checksum protects."""
+        """Report the log as damaged if a batch has a later leader epoch than this replica.
+
+        The leader epoch is not covered by the checksum of a batch.
+        """
         damage, latest_epoch = self.log.damage, self.log.latest_epoch
         if latest_epoch is not None and latest_epoch > self.leader_epoch and not damage.words:
             damage.is_in_batches = True
@@ -157,7 +160,7 @@ class HostedPartition:
         return self.leader
 
     def note_unseen(self, size_bytes: int) -> None:
-        """Record the size of the last batch of the log, which is above the high watermark."""
+        """Record the size of a newly appended batch, which is above the high watermark."""
         unseen, end_offset = self.unseen, self.log.log_end_offset
         # Merge batches, since the high watermark does not rise.
         if len(unseen) >= UNSEEN_ENTRIES_MAX:
@@ -165,10 +168,10 @@ class HostedPartition:
         unseen.append((end_offset, size_bytes))
 
     def take_seen(self, high_watermark: int) -> int:
-        """Return the bytes that the high watermark has just passed, each batch counted once.
+        """Return the bytes of the batches that a new high watermark has passed.
 
-        Returns BYTES_UNKNOWN if the high watermark is within batches that were not counted
-        separately. Waiting fetches then read the log instead of waiting.
+        Returns BYTES_UNKNOWN if the high watermark is not at the end of a recorded batch. Waiting
+        fetches then read the log to find out. Each batch is returned once.
         """
         unseen = self.unseen
         count = seen_bytes = 0
@@ -191,9 +194,9 @@ class HostedPartition:
         return self.log.last_stable_offset
 
     def latest_offset(self, is_read_committed: bool, current_leader_epoch: int) -> int:
-        """Return the latest offset for ListOffsets.
+        """Return the end offset that ListOffsets reports for LATEST.
 
-        Raises an error for an unknown offset (KIP-207).
+        Raises OffsetNotAvailable until a new leader knows its high watermark (KIP-207).
         """
         leader = self.leading(current_leader_epoch)
         if self.log.high_watermark < leader.epoch_start_offset:

@@ -77,7 +77,7 @@ class IsrProposer(InSyncReplicas):
             self.look_at_unsettled()
 
     def _look_at(self, partitions: Iterable[HostedPartition]) -> Steps[list[Pending]]:
-        """Collect the ISR changes to propose."""
+        """Return the ISR changes to propose for these partitions. Raise their high watermarks."""
         pending = []
         for partition in partitions:
             leader, now_ms = partition.leader, self._replicas.clock.monotonic_ms()
@@ -109,7 +109,7 @@ class IsrProposer(InSyncReplicas):
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def _ask(self, pending: list[Pending]) -> list[Pending]:
-        """Propose the changes, and return those to propose again."""
+        """Propose ISR changes to the controller, and return those that must be proposed again."""
         changes = tuple(
             IsrProposal(
                 partition.topic_id,

@@ -60,7 +60,7 @@ class LogCompaction:
             await self._pass()
 
     async def _pass(self) -> None:
-        """Compact the logs that need it.
+        """Compact all logs that need compaction, one after the other.
 
         No reference to a log is kept afterwards. Otherwise thousands of deleted logs would close
         their files together, on the event loop.

@@ -1,10 +1,10 @@
 """The flushes of logs to the disk, off the event loop, with callbacks.
 
-A requested flush begins at the end of the turn, so that all batches of a turn share it. Requests
-during a flush share the next flush of that log. The number of syncs therefore depends on the speed
-of the disk, not on the number of batches (group commit). Jobs are created and their results applied
-on the event loop. The executor only waits for the disk, and its number of threads limits concurrent
-syncs.
+A requested flush begins at the end of the turn of the event loop, so that all batches of a turn
+share it. Requests during a flush share the next flush of that log. The number of syncs therefore
+depends on the speed of the disk, not on the number of batches (group commit). Jobs are created and
+their results applied on the event loop. The executor only waits for the disk, and its number of
+threads limits concurrent syncs.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class LogFlusher:
             self.executor.shutdown()
 
     def flush(self, partition: HostedPartition, synced: Synced | None = None) -> None:
-        """Flush the records that are in the log at the end of this turn.
+        """Flush the records that are in the log at the end of this turn of the event loop.
 
         `synced` is called after the sync. If the sync fails the log has failed, and `synced` is not
         called.

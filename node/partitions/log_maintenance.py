@@ -174,9 +174,10 @@ class LogMaintenance:
 
     @contextmanager
     def _one(self, partition: HostedPartition) -> Generator[None, None, None]:
-        """Catch the errors of one log's work, so that the other logs are still handled.
+        """Catch the errors in the maintenance of one log, to still maintain the other logs.
 
-        A failed log is reported. For other errors the work is retried in a later run.
+        Damage and failed logs are reported. After any other error the log is maintained in the next
+        run.
         """
         try:
             yield
@@ -191,9 +192,9 @@ class LogMaintenance:
             self._replicas.fail(partition)
 
     async def _mend(self, partition: HostedPartition) -> None:
-        """Rebuild a damaged index.
+        """Rebuild the damaged index of aborted transactions of one log.
 
-        After an error the next read reports the damage again.
+        If this fails, the next read of the index reports the damage again.
         """
         log, segment = partition.log, partition.log.aborted_transactions.damaged
         assert segment is not None

@@ -128,9 +128,9 @@ class Logs:
         is_removed: bool,
         is_led_elsewhere: bool = False,
     ) -> DirectoryJob:
-        """Return the job on a partition's directory.
+        """Return the job on a partition's directory, which opens a log if `topic` is given.
 
-        topic: given if the log is to be opened.
+        A log that is damaged is repaired first, if another replica leads.
         """
         if is_removed:
             self.damaged.forget(key)
@@ -152,7 +152,7 @@ class Logs:
         self.directory.opened(log)
 
     def remove_partition(self, key: TopicPartition) -> None:
-        """Stop serving a log, and create a job that will remove its directory."""
+        """Stop serving a log. A job removes its directory later (`run_jobs`)."""
         self.directory.remove_partition(*key)
 
     def metrics(self) -> dict[str, dict[str, str]]:

@@ -48,7 +48,7 @@ Answered = tuple[FollowerSlot, SlotAnswer]
 
 
 def in_steps(records: memoryview | bytes) -> Iterator[memoryview]:
-    """Yield records in parts, one for each append."""
+    """Yield the batches of an answer in several parts, each for one append."""
     return split_batches(records, BATCHES_A_STEP, BYTES_A_STEP)
 
 
@@ -148,7 +148,7 @@ class ReplicaFetcher:
     # -- polling
 
     def _pump_soon(self) -> None:
-        """Poll once in this turn of the event loop, even if several partitions change."""
+        """Send one poll at the end of this turn of the event loop, for all changed partitions."""
         if not self._is_pumping:
             self._is_pumping = True
             self._loop.call_soon(self._pump)
@@ -182,7 +182,7 @@ class ReplicaFetcher:
             self._wake_at(min(session.retries.values()), now_ms)
 
     def _hold(self, now_ms: int) -> None:
-        """Delay the retries of throttled slots while the rate is too high."""
+        """Delay the next fetch of throttled partitions while the replication rate is too high."""
         if not (pause_ms := self._throttle.pause_ms()):
             return
         retries, own = self._session.retries, self._config.node_id
@@ -262,7 +262,7 @@ class ReplicaFetcher:
             self._pump_soon()
 
     def _expects(self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition) -> bool:
-        """Return whether the answer belongs to the slot's current state, and none is running."""
+        """Return whether an answer fits the current state of its slot and may be executed now."""
         return (
             partition.follower is not None
             and partition.leader_epoch == slot.leader_epoch
@@ -289,7 +289,10 @@ class ReplicaFetcher:
             self._failed(slot, partition, error)
 
     def _failed(self, slot: FollowerSlot, partition: HostedPartition, error: Exception) -> None:
-        """Handle an answer that failed, while the other partitions of this leader continue."""
+        """Handle an exception that occurred while an answer for one partition was executed.
+
+        The other partitions of this leader continue.
+        """
         if isinstance(error, KafkaStorageError):
             self._replicas.disk.note(error)
             if partition.log.is_failed:
@@ -359,7 +362,7 @@ class ReplicaFetcher:
     def _move(
         self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
     ) -> None:
-        """Acknowledge the new position to the leader, after any required flush.
+        """Report the new fetch position to the leader, after a flush if the topic requires one.
 
         backoff_ms: the answer failed. Fetch again after this time from the end of the log, because
         a part of the answer may have been appended.
@@ -422,7 +425,7 @@ class ReplicaFetcher:
         bound: int,
         checkpoints: Iterable[CheckpointWriter],
     ) -> None:
-        """Lower the checkpoints of the log to the truncation, and fetch from the leader again."""
+        """Write checkpoints with offsets at or below the truncation, and then fetch again."""
         try:
             key = partition.topic, partition.index
             await asyncio.gather(*(each.lower(key, bound) for each in checkpoints))

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 def nothing() -> None:
-    """Ignore the failure of a log that is no longer hosted."""
+    """Do nothing. This replaces the callback for failures of a log that is no longer hosted."""
 
 
 class ReplicaManager:
@@ -226,7 +226,10 @@ class ReplicaManager:
         return info
 
     def appended(self, partition: HostedPartition, size_bytes: int) -> None:
-        """Handle an append to a led log."""
+        """Raise the high watermark of a led log after an append, and answer the followers.
+
+        size_bytes: the size of the appended batch.
+        """
         leader, log = partition.leader, partition.log
         assert leader is not None
         partition.note_unseen(size_bytes)
@@ -280,7 +283,7 @@ class ReplicaManager:
             self.cleaner.truncated(partition.topic, partition.index, end_offset)
 
     def _flushed(self, partition: HostedPartition) -> None:
-        """Handle a flush of a log, which may raise the high watermark."""
+        """Raise the high watermark after a flush, and complete produces that waited for it."""
         leader = partition.leader
         if leader is None:
             return
@@ -298,9 +301,9 @@ class ReplicaManager:
             listener(partition)
 
     def note_stalled(self, stalled: frozenset[HostedPartition]) -> None:
-        """Set the partitions that accept no writes now.
+        """Set the partitions that accept no writes while this leader is isolated.
 
-        Partitions that accept writes again are reported.
+        Listeners are called for the partitions that accept writes again.
         """
         before, self.stalled = self.stalled, stalled
         for partition in before - stalled:
@@ -318,7 +321,7 @@ class ReplicaManager:
             partition.observer(partition)
 
     def fail(self, partition: HostedPartition) -> None:
-        """Stop acknowledging after a disk failure, and report that another replica must lead."""
+        """Stop serving a replica after a disk failure. Report that another replica must lead."""
         if not partition.log.is_failed or partition.leader_id == -2:
             return
         if self._by_id.get(partition.key) is not partition:
@@ -351,9 +354,10 @@ class ReplicaManager:
 
     @staticmethod
     def wait_key(partition: HostedPartition, info: AppendInfo, acks: int) -> Hashable | None:
-        """Return the key of a wait, for the commit with acks=all, for a required flush with acks=1.
+        """Return the key under which a produce must wait, or None if it may be acknowledged now.
 
-        Returns None if the batch may be acknowledged now.
+        With acks=all it waits for the high watermark, with acks=1 only for a flush that the topic
+        requires.
         """
         if acks == ACKS_ALL:
             return partition if partition.log.high_watermark <= info.last_offset else None
@@ -373,7 +377,7 @@ class ReplicaManager:
         self._expiry.set(operation.deadline_ms)
 
     def note_unreadable(self, topic: str | None, index: int, error: Exception) -> None:
-        """Log an unexpected error when a partition is read."""
+        """Log an unexpected error of a read of a partition, at most ten times a minute."""
         self._limited_log.log(
             logging.ERROR,
             "partitions that cannot be read",

@@ -25,7 +25,7 @@ LISTED = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")  # a partition and a broker
 
 
 class ReplicationThrottle(SendingThrottle):
-    """The throttle of one broker's leaders or followers. Check `is_on` before all else.
+    """The throttle of one broker's leaders or followers. Its methods are called only while `is_on`.
 
     held: the partitions for which the followers of a leader wait.
     """
@@ -47,7 +47,7 @@ class ReplicationThrottle(SendingThrottle):
         state.on_change(self._look)
 
     def holds(self, key: TopicIdPartition, replica: int) -> bool:
-        """Return whether a replica must wait for now. Its partition is then in `held`."""
+        """Return whether a replica must wait now because of the rate, and then add it to `held`."""
         is_held = self.pause_ms() > 0 and self.may_hold(key, replica)
         if is_held:
             self.held[key] = None

@@ -6,12 +6,12 @@ partitions. Each is later compared with the metadata of that time, so that sever
 partition are applied together.
 
 * A few partitions with open logs are settled in the same turn of the event loop, many in slices.
-Until its slice a former leader acts as if it had not received the change, which the protocol
-allows: followers with another epoch refuse it, and the controller refuses its proposals.
+  Until its slice a former leader acts as if it had not received the change, which the protocol
+  allows: followers with another epoch refuse it, and the controller refuses its proposals.
 * All partitions of a deleted topic are dropped in one turn, because a topic of the same name may
-follow, and no record for it may be acknowledged into the old log.
+  follow, and no record for it may be acknowledged into the old log.
 * A thread opens and removes logs (`logs`). A partition is hosted when its log is open. Until then
-requests of clients wait, for at most a second (`awaited_leaders`), and so do followers.
+  requests of clients wait, for at most a second (`awaited_leaders`), and so do followers.
 """
 
 import asyncio
@@ -225,7 +225,10 @@ class PartitionRoles:
                     asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
 
     def _revived(self, hosted: HostedPartition, record: PartitionRegistration) -> bool:
-        """Handle a failed log, and return whether it is served again unchanged."""
+        """Return whether a failed log is served again, because no other replica is in sync.
+
+        Otherwise a damaged log is repaired if another replica leads, or reported to the controller.
+        """
         failure = hosted.log.disk_failure
         # The leader epoch is newer than the replica's.
         is_unknown = record.leader_epoch > hosted.leader_epoch
@@ -249,8 +252,9 @@ class PartitionRoles:
     def _is_led_elsewhere(self, record: PartitionRegistration | None) -> bool:
         """Return whether this replica may be deleted and copied from the leader again.
 
-        A replica in the ISR or ELR might be elected with its empty log. One in the last known ELR
-        is elected only when no other has all records.
+        A replica in the ISR or ELR may not, because it might be elected with its empty log. A
+        replica in the last known ELR may, because it is elected only when no other replica has all
+        records.
         """
         return (
             record is not None
@@ -351,13 +355,17 @@ class PartitionRoles:
             yield
 
     def _is_usable(self, key: TopicPartition, topic_id: bytes) -> None:
-        """Record that a log is hosted, and withdraw the report that it could not be opened."""
+        """Note that a log was opened. Withdraw an earlier report that it could not be opened."""
         if key in self._unusable:
             self._unusable.discard(key)
             self._replicas.failed_logs.withdraw(topic_id, key[1])
 
     def _cannot_open(self, key: TopicPartition, topic_id: bytes, may_pass: bool) -> None:
-        """Report a log that cannot be opened, for an only replica after a permanent error only."""
+        """Report a log that cannot be opened to the controller, and try again if that may help.
+
+        A replica outside of the ISR and the ELR is not reported. The only replica in the ISR is
+        reported only after a permanent error.
+        """
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}
         is_damaged = key in self._logs.damaged.unusable

@@ -71,7 +71,7 @@ class Access:
         return self._authorizer.allows_any(self._name, self.host, operation, resource_type)
 
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Return the allowed operations as bits (KIP-430)."""
+        """Return the operations on a resource that the current ACLs allow, as bits (KIP-430)."""
         return self._authorizer.operations(self._name, self.host, resource_type, name)
 
     def require(

@@ -1,9 +1,9 @@
 """The rights that a request requires, given in each row of the dispatch table.
 
 `judge` applies the rules of a row in their order. A missing `Right` refuses the whole request. An
-`EachItem` removes the refused items from the request, which are then answered as the row's on_error
-does. An `OfAnswer` leaves only the permitted items in an answer. `ByHandler` lists the rights that
-a handler checks itself, because they depend on more than the request.
+`EachItem` removes the refused items from the request. The error answers to these items are those of
+the row's `on_error`. An `OfAnswer` leaves only the permitted items in an answer. `ByHandler` lists
+the rights that a handler checks itself, because they depend on more than the request.
 """
 
 import copy
@@ -24,14 +24,17 @@ CLUSTER: Resource = (ResourceType.CLUSTER, CLUSTER_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A right to one of these operations on one resource. Without a `resource` none is required."""
+    """A right to any one of several operations on one resource.
+
+    If `resource` returns None for a request, the request needs no right.
+    """
 
     operations: tuple[AclOperation, ...]
     resource_types: tuple[ResourceType, ...]
     resource: Callable[[Any], Resource | None]
 
     def refusal(self, access: Access, request: Any) -> KafkaError | None:
-        """Return the error if none of the operations is allowed."""
+        """Return the error if the client may perform none of the operations, or None if it may."""
         resource = self.resource(request)
         if resource is None or any(access.allows(each, *resource) for each in self.operations):
             return None
@@ -40,12 +43,13 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class EachItem:
-    """A right to an operation on the resource of each item of an array.
+    """A right to an operation on the resource of each item in an array of the request.
 
-    resource: called with state, request and item. Returns the resource, or None if the item names
-    none. It may raise an error that refuses the item. unless: a right that replaces all item
-    rights. refuse: the answer to refused items, if it differs from the row's on_error. refuses_all:
-    one refused item refuses the whole request.
+    resource: called with state, request and item. It returns the resource, or None if the item
+    names no resource and needs no right. It may raise an error, which refuses the item.
+    unless: a right that makes the rights on single items unnecessary.
+    refuse: returns the answer to refused items. Without it the row's on_error does.
+    refuses_all: one refused item refuses the whole request.
     """
 
     operation: AclOperation
@@ -59,10 +63,11 @@ class EachItem:
 
 @dataclass(frozen=True, slots=True)
 class OfAnswer:
-    """A filter of an answer, called with access, state, request and values. It returns steps.
+    """A filter that removes from an answer what the client may not see.
 
-    needs: the rights to a complete answer, for documentation and tests. unless: a right that
-    replaces all rights of `needs`.
+    show: called with access, state, request and the answer's values. It returns the filter's steps.
+    needs: the rights to a complete answer, for documentation and tests.
+    unless: a right that makes all rights of `needs` unnecessary.
     """
 
     needs: tuple[tuple[AclOperation, ResourceType], ...]
@@ -158,17 +163,20 @@ def _with(request: Any, array: str, items: list[Any]) -> Any:
 
 
 def on_cluster(*operations: AclOperation) -> Right:
-    """Return the right to one of the operations on the cluster."""
+    """Return the right to any one of these operations on the cluster."""
     return Right(operations, (ResourceType.CLUSTER,), lambda request: CLUSTER)
 
 
 def on_group(operation: AclOperation, name: str = "group_id") -> Right:
-    """Return the right to an operation on the group in a field. Versions without it need none."""
+    """Return the right to an operation on the group that a field of the request names.
+
+    Versions of the request without the field need no right.
+    """
     return _on_field(operation, ResourceType.GROUP, name)
 
 
 def on_transactional_id(operation: AclOperation, name: str = "transactional_id") -> Right:
-    """Return the right to an operation on the transactional id in a field."""
+    """Return the right to an operation on the transactional id in a field of the request."""
     return _on_field(operation, ResourceType.TRANSACTIONAL_ID, name)
 
 

@@ -167,7 +167,7 @@ class Transactions:
         self.leaders.start()
 
     async def hand_over(self) -> None:
-        """Hand over every leadership to another node that can lead."""
+        """Hand over each shard that this node leads to another node that can lead it."""
         await asyncio.gather(
             *(self._engine.hand_over(raft_group) for raft_group in self._raft_groups)
         )

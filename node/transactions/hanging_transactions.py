@@ -56,7 +56,7 @@ class HangingDecision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HangingCandidate:
-    """A producer's open transaction in a partition, as it was when its coordinator was asked."""
+    """A producer's open transaction in a partition, with its state when it was found."""
 
     partition: HostedPartition
     producer_id: int
@@ -106,9 +106,10 @@ class OpenSince:
     def looking(
         self, open_now: Iterable[HangingCandidate | None], now_ms: int
     ) -> Steps[list[HangingCandidate]]:
-        """Return the transactions to ask about now, and set their next time to twice their age.
+        """Return the transactions about which the coordinator must be asked now.
 
-        None in `open_now` only counts as a step.
+        The next question about each of them is due at about twice its age. A None in `open_now` is
+        no transaction, and only counts towards the length of a step.
         """
         since = {}
         due = []
@@ -188,7 +189,10 @@ class HangingTransactionReaper:
                 logger.exception("the scan for hanging transactions failed")
 
     def _open_now(self) -> Iterator[HangingCandidate | None]:
-        """Yield the open transactions, and None for each known transactional id."""
+        """Yield the open transactions of led partitions, and None after each checked producer.
+
+        The transactional ids of producers without an open transaction are forgotten.
+        """
         for partition in self._replicas:
             if partition.leader is None or partition.log.is_failed:
                 continue

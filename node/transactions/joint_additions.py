@@ -37,7 +37,7 @@ class AdditionPorts:
 
 
 class JointAdditions:
-    """The joint additions of one shard in one term."""
+    """The additions of partitions to transactions, joined by id, in one shard and one term."""
 
     def __init__(self, pending: PendingTransactions) -> None:
         self._pending = pending
@@ -71,9 +71,9 @@ class JointAdditions:
     async def _join(
         self, transactional_id: str, addition: Addition, ports: AdditionPorts
     ) -> ErrorCode | None:
-        """Join the next write.
+        """Join an addition to the next write of the id, and return the answer of that write.
 
-        Returns its answer, or None to retry after a change.
+        Returns None if the state has changed, so that the addition must be decided again.
         """
         entry = self._pending.obtain(transactional_id)
         answer: asyncio.Future[ErrorCode | None] = self._loop.create_future()

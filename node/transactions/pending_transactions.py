@@ -73,7 +73,7 @@ class PendingTransactions:
 
     @property
     def is_full(self) -> bool:
-        """Return whether no further request may wait."""
+        """Return whether the number of held requests has reached its maximum."""
         return self._held >= self._held_max
 
     def get(self, transactional_id: str) -> PendingTransaction | None:
@@ -101,7 +101,7 @@ class PendingTransactions:
         entry.wake()
 
     def note_completed(self, transactional_id: str) -> None:
-        """Record that a completion must be written again, since its command has failed."""
+        """Queue the completion of an id to be written again, since its command has failed."""
         self._completed[transactional_id] = None
 
     def take_completions(self, count_max: int) -> list[tuple[str, TransactionRecord]]:
@@ -149,7 +149,7 @@ class PendingTransactions:
         return True
 
     async def counted(self, answer: "asyncio.Future[T]") -> T:
-        """Await an answer, counted among the held requests."""
+        """Await an answer, and count the request among the held requests meanwhile."""
         self._held += 1
         try:
             return await answer

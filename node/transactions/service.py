@@ -360,7 +360,7 @@ class TransactionCoordinators:
 
 
 def _identity(error: ErrorCode, decision: Decision | None) -> ProducerIdentityAnswer:
-    """Return the answer of an executed decision."""
+    """Return the answer to the client, with the error or the decided producer id and epoch."""
     if error:
         return ProducerIdentityAnswer(error=error)
     ongoing = NO_IDENTITY

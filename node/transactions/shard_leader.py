@@ -85,7 +85,7 @@ class ShardLimits:
         return ErrorCode.NONE
 
     def _say(self, what: str, key: str) -> None:
-        """Log the reason of refusals at intervals, since the answer has no field for it."""
+        """Log the reason of refusals, once per interval, since the answer has no field for it."""
         now_s = self._loop.time()
         if now_s >= self._logged_s.get(key, 0) + LOG_INTERVAL_S:
             self._logged_s[key] = now_s
@@ -237,7 +237,7 @@ class ShardLeader:
     # -- writing
 
     def _look(self, transactional_id: str) -> Looked | None:
-        """Return the state that decides an addition, or None when the term has ended."""
+        """Return the record and the context for a decision, or None when the term has ended."""
         if not self.is_current:
             return None
         entry = self._pending.get(transactional_id)
@@ -314,7 +314,10 @@ class ShardLeader:
         return future
 
     def _find_out(self, names: list[str]) -> None:
-        """Keep the ids pending until a barrier in the log shows the outcome of the write."""
+        """Propose a barrier, after which the log shows the outcome of a write with these ids.
+
+        Until then the ids stay pending.
+        """
 
         def done(_: Applied | None, error: Exception | None) -> None:
             if error is None:

@@ -192,14 +192,17 @@ class ShardLeaders:
     # -- time
 
     async def look(self) -> None:
-        """Check timeouts and expiries once, then return with aborts begun and ids removed."""
+        """Check all timeouts and expiries once.
+
+        On return expired ids are removed, and the aborts of timed-out transactions have begun.
+        """
         await self._ports.work.run("transaction timeouts", self._find_timed_out())
         removing: list[asyncio.Task[None]] = []
         await self._ports.work.run("expiry of transactional ids", self._find_expired(removing))
         await asyncio.gather(*removing, return_exceptions=True)
 
     async def _repeat(self, name: str, interval_ms: int, walk: Callable[[], Steps[None]]) -> None:
-        """Run a scan periodically, in slices."""
+        """Run a scan of all transactional ids at each interval, in slices."""
         while True:
             await asyncio.sleep(interval_ms / 1_000)
             try:
@@ -233,7 +236,7 @@ class ShardLeaders:
             self._tasks.spawn(self._abort_each(found))
 
     def _holds(self, question: Callable[..., bool], *about: Any) -> bool:
-        """Check one id, or return False after an exception, so that the id is skipped."""
+        """Return whether a check holds for one id, or False if the check raises an exception."""
         try:
             return question(*about)
         except Exception:
@@ -241,7 +244,7 @@ class ShardLeaders:
             return False
 
     async def _abort_each(self, found: Sequence[tuple[ShardLeader, Sequence[str]]]) -> None:
-        """Abort the transactions of all shards, several in each turn of the loop."""
+        """Begin to abort timed-out transactions of all shards, some in each turn of the loop."""
         each = ((leader, name) for leader, names in found for name in names)
         for number, (leader, name) in enumerate(each, 1):
             self._tasks.spawn(self._abort_timed_out(leader, name))
@@ -288,7 +291,10 @@ class ShardLeaders:
         return record.last_update_ms < aged_ms - self.settings.id_expiration_ms
 
     def _aged_ms(self, since_ms: int) -> int:
-        """Return the wall-clock time plus the advances of the cluster's clock since this time."""
+        """Return the current time with which to compute the age of a stored timestamp.
+
+        It is the wall-clock time plus the advances of the cluster's clock since that timestamp.
+        """
         return self._ports.wall_ms() + self._ports.advanced_since_ms(since_ms)
 
     async def _abort_timed_out(self, leader: ShardLeader, transactional_id: str) -> None:

@@ -111,9 +111,9 @@ def _check_asker(request: FetchRequest) -> None:
 class _WaitingFetch:
     """A fetch that waits for more bytes, and reads again when bytes arrive or at its deadline.
 
-    A short fetch is answered in the call that ends its wait. The coroutine of long ones
-    (`_wait_in_slices`) would do the same in a task. A fetch that waits for one produce, and that
-    produce, take 109 us of the loop here and 153-166 us there.
+    A fetch of few partitions is answered in the call that ends its wait. A fetch of many partitions
+    waits in a coroutine (`_wait_in_slices`), which needs a task. With a task, one produce and a
+    fetch that waits for it took 153-166 us of the event loop, instead of 109 us.
 
     The pending answer refers to this object only until it is complete. Otherwise a long wait would
     leave a reference cycle among the old objects, which are never collected (garbage_collection).
@@ -244,9 +244,10 @@ async def _wait_in_slices(
     deadline_ms: int,
     repeated: "repeated_fetch.RepeatedFetch | None" = None,
 ) -> list[Buffer]:
-    """Wait for a fetch of many partitions, where each read takes several turns of the loop.
+    """Return the answer to a fetch of many partitions, once it has enough bytes or has expired.
 
-    look: the first read, which found too few bytes.
+    Each read takes several turns of the event loop. look: the first read, which found too few
+    bytes.
     """
     replicas: ReplicaManager = context.broker.replicas
     led_by_ms = min(deadline_ms, replicas.awaited.deadline_ms())

@@ -49,11 +49,11 @@ class FetchLook(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no partition can be waited for."""
+        """Return whether the fetch has no partition for which it could wait."""
         ...
 
     def run(self) -> None:
-        """Read a few partitions in one turn of the loop."""
+        """Read a few partitions in one turn of the event loop."""
         ...
 
     def steps(self) -> Steps[None]:
@@ -130,7 +130,7 @@ class PartitionReader:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the answer or this read can take no more records."""
+        """Return whether no more records may be read for the answer, or in this read."""
         return self.bytes_read >= max(1, self._limit_bytes) or self.batches_read >= LOOK_BATCHES_MAX
 
     def count_sent(self) -> None:

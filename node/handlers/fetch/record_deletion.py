@@ -73,9 +73,9 @@ def _move_all(
 
 
 def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
-    """Return the partitions with a replica that has an old log start offset.
+    """Return the partitions that still wait, because a live replica has an old log start offset.
 
-    All other partitions are answered.
+    The other partitions are answered.
     """
     left = []
     for number, entry in enumerate(waiting, 1):

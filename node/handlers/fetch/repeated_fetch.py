@@ -22,7 +22,7 @@ BODY_BYTES_MAX = 256 * 1024  # about 9,000 partitions, which take about 4 ms to 
 
 
 class KeptFetch(SessionFetch):
-    """The internal session of a repeated fetch, which is read without a session once evicted."""
+    """A repeated fetch with its internal session. An evicted session is no longer used."""
 
     def look(self) -> FetchLook:
         if self.session.is_closed:

@@ -95,9 +95,9 @@ def _offsets(
 
 
 def _offsets_bytes(context: RequestContext, request: "requests.OffsetFetchRequest") -> Steps[int]:
-    """Return the memory of answers for all topics.
+    """Return the estimated memory of the answer for the groups that request all topics.
 
-    All other answers are as long as their request.
+    Answers for named topics are about as long as their request, and are not counted.
     """
 
     def count(
@@ -264,7 +264,10 @@ def _failed_partition(error: int, index: int) -> "_Partition":
 
 
 def _fetch_error(error: KafkaError) -> int:
-    """Return an error that consumers before 3.9 retry, unlike COORDINATOR_NOT_AVAILABLE."""
+    """Return the error code for the client, with NOT_COORDINATOR for COORDINATOR_NOT_AVAILABLE.
+
+    Consumers before 3.9 do not retry an OffsetFetch after COORDINATOR_NOT_AVAILABLE.
+    """
     number = coordinator_error(error)
     if number == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return ErrorCode.NOT_COORDINATOR
@@ -306,7 +309,10 @@ def _delete_all(
     request: "requests.OffsetDeleteRequest",
     removed: "list[asyncio.Future[None]]",
 ) -> "Steps[list[responses.OffsetDelete.OffsetDeleteResponseTopic]]":
-    """Delete all offsets in one turn, and start again if the subscriptions have changed."""
+    """Append the tombstones of all requested offsets together, and return the answers.
+
+    If the subscriptions change while the tombstones are encoded, they are encoded again.
+    """
     subscribed, now_subscribed = None, shard.check_offset_delete(request.group_id)
     topics: list[responses.OffsetDelete.OffsetDeleteResponseTopic] = []
     batches: list[bytes] = []

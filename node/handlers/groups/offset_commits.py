@@ -7,11 +7,11 @@ TxnOffsetCommit 0-6   KIP-98; v3 names the member (KIP-447), v4 may answer TRANS
                       names topics by their ids (KIP-1319).
 
 A request becomes one batch of __consumer_offsets, and is answered when the batch is committed.
-Missing topics and partitions get their own errors. An error of the group applies to all others.
-Before a transaction's first offsets of a group are appended, the transaction coordinator is asked
-whether the transaction is ongoing. Otherwise offsets of an ended transaction would open a
-transaction here that is never ended. A late request on an older connection of a client without
-KIP-890 may belong to an earlier transaction. See `connection_fence`.
+Missing topics and partitions get their own errors. An error of the group applies to all existing
+partitions. Before a transaction's first offsets of a group are appended, the transaction
+coordinator is asked whether the transaction is ongoing. Otherwise offsets of an ended transaction
+would open a transaction here that is never ended. A late request on an older connection of a client
+without KIP-890 may belong to an earlier transaction. See `connection_fence`.
 
 Difference from Kafka: the topic id is stored with every offset, not only for v10, so that offsets
 of a deleted topic never apply to a new topic of the same name.
@@ -178,7 +178,10 @@ class SortedCommit:
         return (yield from encoding_batch(records, **producer)) if records else b""
 
     def checking_room(self, table: OffsetTable) -> Steps[None]:
-        """Raise InvalidCommitOffsetSize if the new offsets exceed the limit."""
+        """Raise InvalidCommitOffsetSize if the shard would exceed OFFSETS_MAX committed offsets.
+
+        Partitions that already have a committed offset in the shard do not count.
+        """
         if table.size + len(self.offsets) <= OFFSETS_MAX:
             return
         for number, offset in enumerate(self.offsets, 1):
@@ -330,10 +333,10 @@ async def _verified(
 
 
 def transactional_error(error: KafkaError, version: int) -> int:
-    """Return an error that the producer's version knows, and never PRODUCER_FENCED.
+    """Return the code of an error as this version of TxnOffsetCommit knows it.
 
-    librdkafka treats PRODUCER_FENCED (error 90) in the answer to an offset commit as an error of
-    one transaction.
+    PRODUCER_FENCED is replaced by INVALID_PRODUCER_EPOCH, because librdkafka treats PRODUCER_FENCED
+    in this answer as an abortable error, not as a fatal one.
     """
     if error.number == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

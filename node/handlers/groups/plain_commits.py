@@ -35,9 +35,10 @@ _Committed = tuple[str | bytes, tuple[int, ...]]  # the name or id of a topic, a
 def short_offset_commit(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetCommitRequest"
 ) -> PendingAnswer | None:
-    """Append a request with a few partitions, and return its pending answer, or None for many.
+    """Append the offsets of a few partitions, and return the pending answer.
 
-    `offset_commit` would do the same in a task: 104-113 us of the loop for a request, not 92 us.
+    Returns None for many partitions, which `offset_commit` commits in a task. A task would increase
+    the time of a request on the event loop from 92 us to 104-113 us.
     """
     if sum(1 + len(topic.partitions) for topic in request.topics) >= OFFSETS_A_STEP:
         return None

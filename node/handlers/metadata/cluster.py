@@ -4,7 +4,7 @@ ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 shows fe
                      v5 says which cluster and broker the client means (KIP-1242).
                      An unknown version is answered by the dispatcher (version 0, error 35).
 DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
-UnregisterBroker 0   KIP-631; of a broker that has stopped.
+UnregisterBroker 0   KIP-631; removes the registration of a stopped broker.
 ListConfigResources 0-1  KIP-1142: all resources with configs; v0 has client metrics only.
 
 Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served: `features.py`.
@@ -43,7 +43,7 @@ SOFTWARE_FROM = 3
 
 
 class Address(TypedDict):
-    """The address of a broker for clients, without its id, which has several field names."""
+    """A broker's host, port and rack in an answer. The field of its id has different names."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ def api_versions() -> Api:
 
 
 def _refusal(context: RequestContext, request: "requests.ApiVersionsRequest") -> int:
-    """Return REBOOTSTRAP_REQUIRED for a client of another cluster or broker (KIP-1242)."""
+    """Return NONE, or REBOOTSTRAP_REQUIRED for a client of another cluster or broker (KIP-1242)."""
     cluster_id, node_id = getattr(request, "cluster_id", None), getattr(request, "node_id", NOBODY)
     if cluster_id is None and node_id == NOBODY:
         return ErrorCode.NONE

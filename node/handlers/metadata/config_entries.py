@@ -181,9 +181,10 @@ def _cluster_configs(broker: BrokerServices) -> dict[str, str]:
 
 
 def _stand_ins() -> dict[str, tuple[str, ...]]:
-    """Return, for each key of one setting, all keys of the setting.
+    """Return the alternative keys of each setting that has several, by each of the keys.
 
-    The first key that is set is effective.
+    One example is log.retention.ms, log.retention.minutes and log.retention.hours. The first key
+    that is set is effective.
     """
     found = {FLUSH_MS: [FLUSH_MS, "log.flush.scheduler.interval.ms"]}
     for coarser, (finer, _, _) in COARSER_UNITS.items():
@@ -195,7 +196,10 @@ _STAND_INS = _stand_ins()
 
 
 def _broker_synonyms(broker: BrokerServices, name: str) -> list[Synonym]:
-    """Return the sources of a key, without sources before the first source of this name."""
+    """Return the sources of a key's value, the effective source first.
+
+    Alternative keys (`_stand_ins`) are included only after the first source that is the key itself.
+    """
     names = _STAND_INS.get(name, (name,))
     defaults = {each: _default(broker, each) for each in names}
     found = [

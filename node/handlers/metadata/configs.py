@@ -358,7 +358,7 @@ def _check_keys(operations: Sequence[ConfigOperation]) -> None:
 
 
 def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]:
-    """Return the keys of list type, each with the value to append to if the key is unset."""
+    """Return the default of each key of type list, to which an append adds if the key is unset."""
     if resource_type == GROUP_RESOURCE:
         return {
             name: row.key.default or ""
@@ -402,7 +402,10 @@ def _undescribed(
 
 
 def _on_each_resource(operation: AclOperation) -> EachItem:
-    """Return the right on topics and groups by name, and on the cluster for other resources."""
+    """Return the right to an operation on each resource of a request.
+
+    Topics and groups require the right on themselves, and all other resources on the cluster.
+    """
     types = {TOPIC_RESOURCE: ResourceType.TOPIC, GROUP_RESOURCE: ResourceType.GROUP}
 
     def resource(state: object, request: object, item: Any) -> Resource:

@@ -68,7 +68,7 @@ class MetadataAnswers:
     def handle(
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
-        """See `dispatch.Handler`."""
+        """Return the encoded answer to a Metadata request, or a coroutine that returns it later."""
         if context.broker.suspected_brokers.must_wait(context.age_ms):
             return self._answer_when_settled(context, header, body)
         return self._answer_now(context, header, body)
@@ -151,7 +151,7 @@ class MetadataAnswers:
     def _keep(
         self, broker: BrokerServices, key: Key | None, answer: bytes, began_at: Hashable
     ) -> None:
-        """Keep an answer, unless the state has changed since its beginning."""
+        """Keep an answer in the cache, unless the state has changed since it was begun."""
         self._forget_outdated(broker)
         if key is None or key in self._cached or began_at != self._cached_at:
             return
@@ -220,7 +220,7 @@ class _Question(NamedTuple):
         return self.state.topics.get(asked)
 
     def size(self, asked: str | bytes) -> int:
-        """Return the number of entries for a topic."""
+        """Return the number of entries for a topic in the answer, for itself and its partitions."""
         topic = self.topic(asked)
         return 1 if topic is None else 1 + len(topic.partitions)
 
@@ -259,7 +259,7 @@ async def _build_in_turn(
     errors: Mapping[str, int] = NO_ERRORS,
     begin: Callable[[], None] | None = None,
 ) -> bytes:
-    """Build an answer that may be large.
+    """Build an answer, after a wait in the queue of large answers if it is large.
 
     begin: is called before the answer reads any state.
     """
@@ -272,7 +272,7 @@ async def _build_in_turn(
 
 
 async def _build(question: _Question, errors: Mapping[str, int] = NO_ERRORS) -> bytes:
-    """Build an answer that contains the state of each partition at its step.
+    """Build an answer in steps, with the current state of each partition when its entry is built.
 
     A topic may be deleted between two steps.
     """

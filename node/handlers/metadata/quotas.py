@@ -56,9 +56,10 @@ def describe_client_quotas(
 
 
 def _wanted(request: "requests.DescribeClientQuotasRequest") -> dict[str, str | None]:
-    """Return the required name of each part.
+    """Return the entity name that the filter requires for each entity type.
 
-    DEFAULT stands for the default, and None for any name.
+    DEFAULT stands for the default entity, and None for any name. Raises InvalidRequest or
+    UnsupportedVersion for an invalid filter.
     """
     wanted: dict[str, str | None] = {}
     for component in request.components:
@@ -184,7 +185,7 @@ def _change(
 
 
 def _address(name: str) -> str:
-    """Return an address in the form in which connections have it."""
+    """Return an IP address in canonical form, or raise InvalidRequest."""
     address = plain_address(name)
     if address is None:
         raise InvalidRequest(f"{name} is not a valid IP or resolvable host.")

@@ -88,7 +88,7 @@ class LargeProduce:
 
     @staticmethod
     def _keep(response: ProduceResponse, version: int) -> list[Any]:
-        """Return a part's response object, which stands in for its encoded answer."""
+        """Return a part's response object, which is encoded later with those of the other parts."""
         return [response]
 
     def _answered(self, part: PendingAnswer) -> None:

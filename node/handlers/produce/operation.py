@@ -177,7 +177,7 @@ class ProduceOperation:
     # -- in a queue
 
     def queue(self) -> PendingAnswer:
-        """Create and return the pending answer."""
+        """Create the pending answer of a request that waits in the queue, and return it."""
         self.pending = PendingAnswer(self._abandon)
         return self.pending
 
@@ -428,7 +428,7 @@ def _send_away(pending: PendingAnswer) -> PendingAnswer:
 
 
 def _appended_before(append: LeaderAppend, error: KafkaError) -> AppendInfo | None:
-    """Return the offsets of a batch that was appended before, but now fails a check.
+    """Return the offsets of a batch that was appended before and now fails a check, else None.
 
     Clocks, limits and rules change. Apache Kafka answers with the error. A client that did not get
     the first answer would then report the records as failed, or split them and send them again.

@@ -53,7 +53,10 @@ class ProduceQueue:
 
     @property
     def needs_no_client(self) -> bool:
-        """Return whether a request with acks=0 waits, which its client would not send again."""
+        """Return whether a request with acks=0 is queued.
+
+        It is handled even if its client disconnects, because the client would not send it again.
+        """
         return any(waiting.acks == 0 for waiting in self._waiting)
 
     def put(self, operation: ProduceOperation) -> PendingAnswer:
@@ -201,7 +204,7 @@ class ProduceQueue:
     async def _append_part(
         self, operation: ProduceOperation, verifications: _Verifications
     ) -> None:
-        """Append a part in its own slice.
+        """Append one part of a large request, in a job of its own.
 
         If a marker was written since the verification, the part is verified again.
         """
@@ -255,7 +258,10 @@ def _outdated(guards: _Guards, verifications: _Verifications) -> _Guards:
 async def _measured(
     request: ProduceOperation | LargeProduce, work: Coroutine[Any, Any, Result]
 ) -> Result:
-    """Measure the work as time of its request, if there are request quotas."""
+    """Await the work, and add its time on the event loop to its request's time for request quotas.
+
+    Without request quotas nothing is measured.
+    """
     if request.request_time is None:
         return await work
     return await request.request_time.drive(work)

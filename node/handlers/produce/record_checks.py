@@ -42,9 +42,9 @@ _BATCH, _SKELETON = RecordCheck.BATCH, RecordCheck.SKELETON
 
 
 def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
-    """Check the records of each batch that needs a check.
+    """Check the records of each batch that needs a check, and return True.
 
-    Returns False if this would take long.
+    Returns False if the checks would take too long. The caller then uses `check_in_slices`.
     """
     skeletons = items = size_bytes = 0
     for append in appends:
@@ -88,9 +88,10 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
 async def check_in_slices(
     context: RequestContext, appends: Iterable[LeaderAppend], is_abandoned: Callable[[], bool]
 ) -> None:
-    """Check the records in slices, until the request is abandoned.
+    """Check the records in slices.
 
-    Otherwise a client that times out and retries would add work without a limit.
+    The checks end when the request is abandoned. Otherwise a client that times out and retries
+    would add work without a limit.
     """
     broker = context.broker
     for append in appends:

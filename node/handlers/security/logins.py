@@ -1,8 +1,7 @@
 """The APIs of a client's login.
 
-SaslHandshake 1       KIP-152; the client chooses a mechanism. With version 0 the tokens would not
-be
-                      Kafka requests; no client that knows version 1 uses version 0.
+SaslHandshake 1       KIP-152; the client chooses a mechanism. With version 0 the tokens would
+                      not be Kafka requests; clients that know version 1 never use version 0.
 SaslAuthenticate 0-2  KIP-152; the mechanism's tokens; v1 has the session's lifetime (KIP-368).
 
 After a failed login the answer is delayed by `connection.failed.authentication.delay.ms`, and the

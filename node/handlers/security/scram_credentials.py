@@ -107,7 +107,7 @@ async def alter(
 def _judged(
     request: "requests.AlterUserScramCredentialsRequest",
 ) -> Steps[tuple[dict[str, tuple[int, str | None]], list[ScramChange]]]:
-    """Return the errors by user, and the changes of all other users."""
+    """Return the errors by user, and the alterations of all users without an error."""
     errors: dict[str, tuple[int, str | None]] = {}
     seen: set[tuple[str, int]] = set()
     counter = StepCounter(HASHED_AT_ONCE)
@@ -140,7 +140,7 @@ def _judged(
 
 
 def _problem(each: Any) -> tuple[ErrorCode, str] | None:
-    """Return the error of one alteration, without regard to the others."""
+    """Return the error of one alteration and its message, or None if it is valid by itself."""
     if not each.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     if len(each.name.encode()) > NAME_BYTES_MAX:

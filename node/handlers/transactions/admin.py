@@ -1,6 +1,6 @@
 """The APIs of transactions for administrators (KIP-664).
 
-DescribeTransactions 0   answered by the coordinator of each id
+DescribeTransactions 0   answered by the coordinator of each transactional id
 ListTransactions 0-2     the ids that this broker coordinates; v1 filters by age (KIP-994), v2 by a
                          regular expression over the whole id (KIP-1152)
 
@@ -38,7 +38,7 @@ _LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 def describe(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeTransactionsRequest"
 ) -> "responses.DescribeTransactions.Response":
-    """Return the state of each id."""
+    """Return the state of the transaction of each requested transactional id."""
     transactions = context.broker.transactions
     ids = request.transactional_ids[:IDS_MAX]
     return {"transaction_states": Each(lambda each: _state(transactions.describe(each)), ids)}
@@ -47,7 +47,7 @@ def describe(
 def list_transactions(
     context: RequestContext, header: RequestHeader, request: "requests.ListTransactionsRequest"
 ) -> "Steps[responses.ListTransactions.Response]":
-    """Return the ids that this broker coordinates and that pass all filters."""
+    """Return the transactional ids that this broker coordinates and that pass all filters."""
     broker = context.broker
     if broker.transactions.leaders.is_loading:
         return {"error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}

@@ -177,9 +177,10 @@ async def _errors_for_broker(
     header: RequestHeader,
     transaction: "requests.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction",
 ) -> list[int]:
-    """Return the errors for a request of Kafka's brokers.
+    """Add or verify the partitions of one transaction for a broker of Apache Kafka (versions 4-5).
 
-    Brokers of this project use `TransactionVerifier` instead.
+    Returns an error code for each partition. Brokers of this project use `TransactionVerifier`
+    instead.
     """
     work, name = context.broker.work, "AddPartitionsToTxn"
     partitions = await work.finish(name, _partitions(transaction.topics))
@@ -310,7 +311,10 @@ async def _check_producer_id(
 
 
 def _prepared(request: Any) -> Resource | None:
-    """Return the transactional id of a request that enables two-phase commit (KIP-939)."""
+    """Return the transactional id as a resource if the request enables two-phase commit (KIP-939).
+
+    Returns None for any other request, which needs no right to two-phase commit.
+    """
     if not getattr(request, "enable2_pc", False) or request.transactional_id is None:
         return None
     return ResourceType.TRANSACTIONAL_ID, request.transactional_id

@@ -65,7 +65,7 @@ class TokenVerifier:
             self._keys = read_keys(self._read())
 
     def refresh(self) -> None:
-        """Read the keys if they may have changed, which takes long and belongs in a thread."""
+        """Read the keys if they may have changed. This blocks, so it must be called in a thread."""
         due, now_s = self._due(), time.monotonic()
         if due == self._read_at:
             if not self._misses_key or now_s < self._expedited_s:
@@ -141,7 +141,7 @@ class TokenVerifier:
         return key
 
     def _due(self) -> object:
-        """Return a value that changes when the keys must be read again."""
+        """Return a value that differs from the previous one when the keys must be read again."""
         if self._file is None:
             refresh_s = self._settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
             return int(time.monotonic() / refresh_s)
@@ -219,7 +219,10 @@ def _check_claims(settings: ListenerSettings, log: logging.Logger) -> None:
 
 
 def _time_s(claim: object) -> float:
-    """Return a time in a token, which may be infinity in JSON or an integer of any length."""
+    """Return the seconds of a time claim in a token, or raise FailedLogin for an invalid time.
+
+    JSON allows infinity and integers of any length.
+    """
     if not isinstance(claim, int | float) or not -TIME_MAX_S <= claim <= TIME_MAX_S:
         raise FailedLogin("a time in it is none")
     return claim

@@ -103,7 +103,7 @@ class TlsChannel:
         return filled
 
     def certificate(self) -> dict[str, Any] | None:
-        """Return the peer's certificate in the form of Python's ssl module, or None."""
+        """Return the client's certificate in the form of Python's ssl module, or None if absent."""
         return self._tls.getpeercert() or None
 
     def _give_more(self) -> None:

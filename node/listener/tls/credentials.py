@@ -49,7 +49,7 @@ class TlsCredentials:
         self.context = make_context(settings, f"listener {listener}")
 
     def refresh(self) -> None:
-        """Reload changed files from the disk, so the caller should be a thread."""
+        """Reload changed files from the disk. This blocks, so it must be called in a thread."""
         stamp = self._look()
         if stamp == self._stamp:
             return
@@ -159,7 +159,7 @@ def _load_authorities(context: ssl.SSLContext, settings: ListenerSettings, where
 
 
 def _lines(pem: str) -> str:
-    r"""Return PEM with its line ends, which a value of a properties file may write as \n."""
+    r"""Return PEM text with real line ends, since a properties file may write them as \n."""
     return pem.replace("\\n", "\n").strip()
 
 

@@ -2,8 +2,9 @@
 
 The event loop's own TLS is not used. It would encrypt an answer of 50 MB at once, never report that
 a client does not read its answers, and count no connection before its handshake is complete
-(docs/decisions/0019-tls-as-a-filter.md). Here a connection is admitted before the handshake, and
-all work stays within the time budget of a turn: a handshake, each slice that is encrypted or read.
+(docs/decisions/0019-tls-as-a-filter.md). Here a connection is admitted before the handshake. A
+handshake, an encryption or a read of the received bytes proceeds only within the time budget of a
+turn of the event loop.
 """
 
 import asyncio
@@ -26,8 +27,8 @@ PrincipalOf = Callable[[dict[str, Any] | None], Principal]
 class TlsTransport(asyncio.BufferedProtocol):
     """The TLS of one connection. `principal_of` returns the principal of a certificate.
 
-    Reading stops while the connection has paused it, and while received bytes wait for a later
-    turn. Received bytes stay encrypted until then, at most those of one read.
+    Reading stops while the connection has paused it, and while received bytes wait for a later turn
+    of the event loop. Received bytes stay encrypted until then, at most those of one read.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._steer()
 
     def resume_reading(self) -> None:
-        """Resume reading, first of the bytes received before."""
+        """Resume reading. Bytes that were received before the pause are read first."""
         self._is_paused_by_connection = False
         if self._channel.unread_bytes and not self._is_put_off:
             self._put_off()
@@ -161,7 +162,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._send_outgoing()
 
     def _break(self, reason: str) -> None:
-        """Close after an error of the client, since the queue can no longer be encrypted."""
+        """Drop the queue, which cannot be encrypted after a TLS error, and close the connection."""
         self._channel.drop_unsent()
         self._connection.close(self._channel.broken_by or reason)
 
@@ -192,7 +193,10 @@ class TlsTransport(asyncio.BufferedProtocol):
                 return
 
     def _put_off(self) -> None:
-        """Resume reading in a later turn, so that other connections are served."""
+        """Read the other received bytes in a later turn of the event loop.
+
+        In the meantime other connections are served.
+        """
         self._is_put_off = True
         self._steer()
         self._share.put(self._read_on, is_early=not self._channel.is_established)
@@ -223,7 +227,10 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- writing
 
     def _send(self) -> None:
-        """Encrypt and send as much as the plain transport and the time budget of the turn allow."""
+        """Encrypt and send the queue, until the socket is full or this turn's time is spent.
+
+        The rest is sent when the socket is writable, or in a later turn of the event loop.
+        """
         channel, transport, share = self._channel, self._transport, self._share
         if transport is None or transport.is_closing() or self._is_write_put_off:
             return
