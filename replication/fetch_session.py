@@ -157,13 +157,16 @@ class FetchSession(StandingFetch):
             self.changed.update(dict.fromkeys(self.partitions.values()))
 
     def places_to_read(self, count_max: int) -> list[SessionPartition]:
-        """Return the first partitions to read, in the order of the answer."""
+        """Return the first partitions that the next fetch must read, in the order of its answer."""
         changed = (place for place in self.changed if place not in self.ready)
         places = cast("Iterable[SessionPartition]", chain(self.ready, changed))
         return list(islice(places, count_max))
 
     def was_read(self, place: SessionPartition, answer: FetchedPartition) -> bool:
-        """Keep a partition with news or more to read. Return whether it has news."""
+        """Record the read of a partition, and return whether its answer has news for the client.
+
+        A partition with news, or with more records than were read, is read again by the next fetch.
+        """
         must_answer = place.must_answer(answer)
         if must_answer or place.has_more:
             self.ready[place] = None
@@ -172,7 +175,7 @@ class FetchSession(StandingFetch):
         return must_answer
 
     def was_answered(self, place: SessionPartition, answer: FetchedPartition) -> None:
-        """Record an answer, which the client receives or loses together with the session.
+        """Record the answer for a partition, which the client gets unless it loses the session.
 
         A partition with sent records and more to send goes behind the others.
         """

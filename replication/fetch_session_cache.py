@@ -62,7 +62,10 @@ class FetchSessionCache:
         return session, evicted
 
     def touch(self, session: FetchSession, now_ms: int) -> bool:
-        """Record a use and the number of partitions. Return whether the cache has space."""
+        """Record the use of a session and its current number of partitions.
+
+        Returns whether the number of partitions in all sessions is within the limit of the cache.
+        """
         del self._by_use[session.session_id]
         self._by_use[session.session_id] = session
         session.last_used_ms = now_ms

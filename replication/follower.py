@@ -103,7 +103,7 @@ def _common_end(answer: SlotAnswer, log: FollowedLog) -> int:
 
 
 def _back_in_range(answer: SlotAnswer, log: FollowedLog) -> Action:
-    """Handle an offset that the leader does not have, by the start and end of the leader's log."""
+    """Return the action after OFFSET_OUT_OF_RANGE, by the start and end of the leader's log."""
     leader_log_end_offset = answer.diverging_end_offset
     if answer.log_start_offset > log.log_end_offset:
         return StartAt(answer.log_start_offset)

@@ -33,7 +33,7 @@ class FetchedOutcome(NamedTuple):
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """The progress of one follower by its own fetches (Kafka: ReplicaState)."""
+    """The progress of one follower, as shown by its fetches (Kafka: ReplicaState)."""
 
     node_id: int
     last_caught_up_ms: int

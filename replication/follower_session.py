@@ -82,7 +82,10 @@ class FollowerSession:
     def moved(
         self, slot: FollowerSlot, position: tuple[int, int], log_start_offset: int | None = None
     ) -> None:
-        """Report a position to the leader, after an append or a truncation, or to refetch."""
+        """Report a new fetch position to the leader in the next request.
+
+        Called after an append or a truncation, and with the same position to fetch again.
+        """
         slot.fetch_offset, slot.last_fetched_epoch = position
         if log_start_offset is not None:
             slot.log_start_offset = log_start_offset
@@ -90,7 +93,7 @@ class FollowerSession:
             self._moved[slot.number] = slot
 
     def retry(self, slot: FollowerSlot, at_ms: int) -> None:
-        """Leave the session after an error and join it again at this time."""
+        """Remove a partition from the session after an error, and add it again at this time."""
         if self.slots.get(slot.key) is slot:
             if self._leave(slot):
                 self._removed.append(slot.number)
@@ -145,7 +148,7 @@ class FollowerSession:
         return request
 
     def _enter(self) -> list[AddedSlot]:
-        """Assign numbers to the slots that join the session now."""
+        """Return the slots that join the session with this request, each with a new number."""
         added: list[AddedSlot] = []
         for key in list(islice(self._added, ADDED_MAX)):
             slot = self._added.pop(key)
@@ -206,7 +209,7 @@ class FollowerSession:
         self._outstanding.clear()
 
     def _leave(self, slot: FollowerSlot) -> bool:
-        """Remove a slot's number. Return whether the leader knows it."""
+        """Remove the slot's number, and return whether the leader may still know that number."""
         self._moved.pop(slot.number, None)
         if self._by_number.get(slot.number) is not slot:
             return False

@@ -26,7 +26,7 @@ class IsrMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """A compare-and-set for the controller, which is valid only at these two epochs."""
+    """A proposed ISR. The controller applies it only at this leader epoch and partition epoch."""
 
     leader_epoch: int
     partition_epoch: int

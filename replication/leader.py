@@ -110,7 +110,10 @@ class PartitionLeader:
         return self._raised_high_watermark(now_ms) if len(self._maximal_isr) == 1 else None
 
     def flushed(self, offset: int, now_ms: int) -> int | None:
-        """Record the end of the leader's acknowledged log. Return the new high watermark."""
+        """Record the offset up to which the leader's own log is flushed.
+
+        Returns the new high watermark, or None if it does not rise.
+        """
         if offset <= self.own_end_offset:
             return None
         self.own_end_offset = offset
@@ -270,13 +273,16 @@ class PartitionLeader:
         return self._confirm(frozenset(isr), partition_epoch, now_ms)
 
     def tick(self, now_ms: int) -> int | None:
-        """Return the new high watermark, which lagging followers no longer limit, or None."""
+        """Return the new high watermark, or None if it does not rise.
+
+        It may rise with time, since a follower that lags no longer limits it.
+        """
         return self._raised_high_watermark(now_ms)
 
     # -- questions
 
     def low_watermark(self, own_log_start_offset: int) -> int:
-        """Return the lowest log start offset of the live replicas, which DeleteRecords needs."""
+        """Return the lowest log start offset of the live replicas, as DeleteRecords reports it."""
         live = self._peers.live
         offsets = [f.log_start_offset for f in self.followers.values() if f.node_id in live]
         return min([own_log_start_offset, *offsets])
@@ -292,7 +298,10 @@ class PartitionLeader:
         return self._raised_high_watermark(now_ms)
 
     def _weigh(self) -> None:
-        """Update the minimum ISR for acks=all (at most the replica count) and whether it is met."""
+        """Set the effective min.insync.replicas, and whether the confirmed ISR is smaller.
+
+        The effective value is at most the number of replicas.
+        """
         self.min_insync_replicas = min(self._min_insync_replicas, len(self.replicas))
         self.is_under_min_isr = len(self.isr) < self.min_insync_replicas
 

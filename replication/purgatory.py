@@ -139,11 +139,17 @@ class Purgatory:
         return freed + self._finish_fetches(waiting)
 
     def wake_standing(self, key: Hashable) -> list[DelayedFetch]:
-        """Complete fetches of fetch sessions, which would not notice another epoch."""
+        """Complete the fetches of fetch sessions on a partition whose leader or epoch changed.
+
+        Without this, such a session would not read the partition again.
+        """
         return self._finish_fetches(self.standing.look_at(key))
 
     def free_fetch(self, operation: DelayedFetch) -> list[DelayedFetch]:
-        """Complete one fetch with the available bytes. Its session continues without it."""
+        """Complete one waiting fetch with the available bytes, and return it.
+
+        Its session stays open.
+        """
         return [] if operation.is_done else self._finish_fetches([operation])
 
     # -- both
@@ -181,9 +187,9 @@ class Purgatory:
         return freed
 
     def unlink(self, operation: DelayedProduce | DelayedFetch) -> None:
-        """Remove an operation from its partitions.
+        """Remove an operation from the lists of its partitions.
 
-        A caller that answers a fetch calls this method.
+        The caller does this for each completed fetch, when it is answered.
         """
         if isinstance(operation, DelayedFetch):
             for key in operation.offsets:
@@ -205,7 +211,7 @@ Entry = TypeVar("Entry", bound=DelayedProduce | DelayedFetch)
 
 
 class _LazyHeap(Generic[Entry]):
-    """A priority queue of operations, which skips and removes operations that are done."""
+    """A priority queue of operations, in which operations that are done are skipped and removed."""
 
     __slots__ = ("_dead", "_heap", "_pushed")
 

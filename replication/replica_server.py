@@ -34,7 +34,7 @@ _UNKNOWN_SESSION = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 class LeaderRead(Protocol):
-    """The result of reading a log."""
+    """The records that were read from a led log."""
 
     @property
     def data(self) -> bytes | memoryview: ...
@@ -53,7 +53,7 @@ class LedLog(FollowedLog, Protocol):
 
 
 class ServedPartition(Protocol):
-    """A partition of this broker, with its newest known leader epoch, and its leader if led."""
+    """A partition on this broker with its newest known leader epoch, and its leader if led here."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -80,7 +80,7 @@ class SendingThrottle:
 
 @dataclass(slots=True)
 class ReplicationUpdates:
-    """The effects of a follower's request, by partition key."""
+    """The partitions whose state changes through a follower's request."""
 
     high_watermarks: list[tuple[TopicIdPartition, int]] = field(
         default_factory=list[tuple[TopicIdPartition, int]]

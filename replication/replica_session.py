@@ -13,9 +13,8 @@ Rules that keep both sides consistent about a slot:
   and the follower opens another to which it adds every slot again. The request that opens a session
   is answered immediately, because no news can be sent before.
 * The follower may send news while an earlier poll still waits at the leader. The leader then
-answers
-  the earlier poll with the available records, maybe none. So a partition with a new leader does not
-  wait for the end of a long poll.
+  answers the earlier poll with the available records, maybe none. So a partition with a new leader
+  does not wait for the end of a long poll.
 
 A higher high watermark or log start completes no poll. The next answer has them, at the latest when
 the poll expires.

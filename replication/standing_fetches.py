@@ -36,7 +36,7 @@ class StandingPlace:
 
 
 class StandingFetch:
-    """The places of one session, with the changed ones in order, and its waiting fetch."""
+    """The places (partitions) of one fetch session that have changed, and its waiting fetch."""
 
     __slots__ = ("changed", "read_committed", "waiting")
 
@@ -109,7 +109,10 @@ class StandingFetches:
         return enough
 
     def look_at(self, key: Hashable) -> list[DelayedFetch]:
-        """Record a change of leader or epoch, or the loss of a log. Return the waiting fetches."""
+        """Mark a partition as changed in all sessions, after a change of leader or a lost log.
+
+        Returns the waiting fetches of these sessions.
+        """
         waiting: list[DelayedFetch] = []
         for place in list(self.places.get(key, ())):
             operation = place.standing.waiting
@@ -119,11 +122,11 @@ class StandingFetches:
         return waiting
 
     def note_all(self, key: Hashable) -> None:
-        """Record a new log start offset, which the next answer reports."""
+        """Mark a partition as changed in all sessions, which report its new log start offset."""
         for place in list(self.places.get(key, ())):
             place.standing.changed[place] = None
 
     def note(self, place: StandingPlace) -> None:
-        """Mark the place to be read again, even if its key then belongs to another partition."""
+        """Mark a partition of a session to be read by the next fetch, and unlink it until then."""
         place.standing.changed[place] = None
         self.unwatch(place)

@@ -32,7 +32,7 @@ _send = zmq.backend.Socket.send  # without pyzmq's Python layer, which would cre
 
 
 class ControlChannel:
-    """One socket, connected to `peer`, or this broker's ROUTER (None), which identifies senders."""
+    """A DEALER socket that is connected to `peer`, or this broker's ROUTER, with `peer` None."""
 
     __slots__ = ("_channels", "is_scheduled", "monitor", "peer", "socket")
     is_bulk = False
@@ -82,7 +82,7 @@ class ControlChannel:
 
 
 class _Asker(NamedTuple):
-    """The connection of a peer to the ROUTER, to which a reply is sent."""
+    """A connection from a peer to this broker's ROUTER, over which the reply is sent."""
 
     router: ControlChannel
     routing_id: bytes

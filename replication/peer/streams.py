@@ -142,7 +142,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._streams.closed(self)
 
     def _report(self, peer: int, error: Exception) -> None:
-        """Log an error of a message's handler. The stream and later messages continue."""
+        """Report an exception of a message's handler to the event loop. The stream stays open."""
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"a message from broker {peer}: {error!r}", "exception": error}
         )
@@ -256,7 +256,7 @@ class PeerStreams:
             )
 
     def _entered(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
-        """Clean up after an attempt, even one that was cancelled before it began."""
+        """Close an accepted connection after a failed or cancelled handshake, and log the error."""
         self._entering.discard(task)
         if task.cancelled():
             accepted.close()
@@ -265,7 +265,10 @@ class PeerStreams:
             accepted.close()
 
     def _report(self, attempt: str, error: BaseException) -> None:
-        """Log an unexpected error. SSLError and TimeoutError are OSErrors, and thus expected."""
+        """Log the error of a failed connection, unless it is expected (an OSError).
+
+        SSLError and TimeoutError are OSErrors.
+        """
         if not isinstance(error, OSError):
             now_s = asyncio.get_running_loop().time()
             self._limited_log.log(
@@ -291,11 +294,11 @@ class PeerStreams:
         return self._streams.get((peer, True))
 
     def dial_now(self, peer: int) -> None:
-        """Connect now, because the peer is known to be up."""
+        """Connect to a peer without waiting for the next attempt, because the peer is up."""
         self._is_wanted[peer].set()
 
     def made(self, stream: PeerStream) -> bool:
-        """Record a new connection. Return whether it may stay."""
+        """Record a new connection, and return whether it may be used. After `stop` it may not."""
         self._open.add(stream)
         return not self._is_stopped
 
@@ -319,7 +322,10 @@ class PeerStreams:
             self._lost(stream, stream.peer)
 
     async def _keep(self, peer: int) -> None:
-        """Connect, wait for the end of the stream, and connect again."""
+        """Keep a stream to one peer.
+
+        Connect again after each failure or end, with growing pauses.
+        """
         wait_s = RECONNECT_INTERVAL_S
         is_wanted = self._is_wanted[peer]
         while True:

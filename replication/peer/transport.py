@@ -143,7 +143,10 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> bool:
-        """Send a message. For a reply, `_received` has already bound the first three arguments."""
+        """Send a message over a link, and return False if it could not be sent.
+
+        Injected faults may hold or drop the message, unless `is_admitted`. Then the result is True.
+        """
         if self.gate.is_active and not is_admitted:
             rest = peer, correlation_id, header, frames, what, kind
             send_now = partial(self._send, link, *rest, is_admitted=True)
@@ -171,10 +174,11 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> None:
-        """Deliver a reply to its request, or a message to its handler. Count others as dropped.
+        """Pass a reply to its waiting request, and any other message to its handler.
 
-        is_ours: the message came on a connection that carries this broker's requests. is_admitted:
-        the gate has already passed the message.
+        Late replies and malformed messages are counted as dropped. is_ours: the message came on a
+        connection that carries this broker's requests. is_admitted: the injected faults have let
+        the message pass.
         """
         if not is_admitted:
             self.bytes_received[peer] += size_bytes
