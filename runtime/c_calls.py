@@ -19,5 +19,8 @@ new_tuple = cast(_NewTuple, cast(Any, tuple).__new__)
 
 
 def attribute_of(path: str, assign: Callable[[Any, Any], None] | None = None) -> Any:
-    """Return a property that reads an attribute of an attribute, such as "local.log_end_offset"."""
+    """Return a property for a nested attribute, with a path such as "local.log_end_offset".
+
+    assign: the setter of the property. Without it the property is read-only.
+    """
     return property(attrgetter(path), assign)

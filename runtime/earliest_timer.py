@@ -18,7 +18,7 @@ class EarliestTimer:
         self.at_ms: float = inf  # the time at which it fires
 
     def set(self, at_ms: int) -> None:
-        """Fire no later than at this time."""
+        """Make the timer fire at this time, unless an earlier time is set."""
         if self.at_ms <= at_ms:
             return
         if self._timer is not None:

@@ -43,7 +43,7 @@ class EventLog:
         self._alike = Counter[tuple[str, str, str]]()
 
     def tell(self, kind: str, subject: str, reason: str, sentence: str, **terms: Term) -> None:
-        """Write an event, unless there were too many.
+        """Write an event, unless the limit for its kind or its subject is reached in this period.
 
         kind, reason: one of a few fixed words.
         """

@@ -27,7 +27,10 @@ def first_step(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any
 
 
 async def in_task(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Await a coroutine that needs a task, in a first step or later."""
+    """Await a coroutine after a turn of the event loop, so that it runs in a task.
+
+    The first step of a request has no task (`first_step`), but time limits of asyncio need one.
+    """
     try:
         await _next_turn()
     except BaseException:
@@ -55,7 +58,10 @@ def continued(
     awaited: Any = None,
     call: Callable[..., Any] = _call,
 ) -> Generator[Any, Any, Result]:
-    """Run a coroutine from its present wait to its end, where `call` executes each step."""
+    """Run the rest of a coroutine, and return its result. `call` executes each step.
+
+    awaited: the object for which the coroutine waits now.
+    """
     try:
         if awaited is None:  # nothing, or a wait for a later turn, in which the task has begun
             awaited = call(coroutine.send, None)

@@ -67,9 +67,10 @@ class WorkLine:
         return bool(self._jobs)
 
     def run(self, name: str, steps: Steps[Result]) -> "asyncio.Future[Result]":
-        """Begin a job in the next turn. The future gets its result or its exception.
+        """Queue a job, which begins in the next turn of the event loop.
 
-        A cancelled future ends the job at its next yield. The watchdog shows the job's `name`.
+        Returns a future, which gets the job's result or exception. A cancelled future ends the job
+        at its next yield. The watchdog shows the job's `name`.
         """
         if SpentTime.running is not None:
             steps = SpentTime.running.steps(steps)
@@ -79,7 +80,7 @@ class WorkLine:
         return future
 
     async def finish(self, name: str, steps: Steps[Result]) -> Result:
-        """Return the result of steps, without a wait if they end before their first yield."""
+        """Run steps and return their result. The first step runs now, and the rest in slices."""
         try:
             next(steps)
         except StopIteration as end:
@@ -87,7 +88,7 @@ class WorkLine:
         return await self.run(name, steps)
 
     def begin(self, name: str, steps: Steps[None]) -> None:
-        """Run steps, the first one now, without returning their result."""
+        """Run the first step now, and queue the rest as a job. The result is dropped."""
         if next(steps, self) is not self:
             self.run(name, steps)
 
@@ -131,7 +132,7 @@ class SlicedWork(WorkLine):
 
     @property
     def is_due(self) -> bool:
-        """Return whether a turn must be scheduled."""
+        """Return whether jobs wait and no turn of the event loop is scheduled for them yet."""
         return not self._is_scheduled and (self.has_jobs or self.clients.has_jobs)
 
     def _schedule(self) -> None:
@@ -147,7 +148,7 @@ class SlicedWork(WorkLine):
         self._schedule()
 
     def _spend(self, line: WorkLine, seconds: float) -> float:
-        """Run jobs of a queue for this time. Return the remaining time."""
+        """Run the jobs of a queue for about this time, and return the time that is left."""
         if not line.has_jobs:
             return seconds
         deadline = self.clock() + seconds

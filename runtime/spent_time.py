@@ -34,7 +34,7 @@ class SpentTime:
         return self._seconds + since
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Measure a call."""
+        """Call a function, return its result, and add the duration of the call."""
         if SpentTime.running is self:
             return function(*args, **kwargs)
         outer, SpentTime.running = SpentTime.running, self
@@ -47,11 +47,11 @@ class SpentTime:
             SpentTime.running = outer
 
     async def drive(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Measure a coroutine while it runs."""
+        """Await a coroutine, return its result, and add the time for which it runs."""
         return await continued(coroutine, call=self.call)
 
     def steps(self, steps: Steps[Result]) -> Steps[Result]:
-        """Measure each step."""
+        """Run the steps of a generator, return its result, and add the time of each step."""
         try:
             while True:
                 try:

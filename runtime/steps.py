@@ -26,12 +26,12 @@ class StepCounter:
         self._count = 0
 
     def ends_step(self) -> bool:
-        """Count one item of any loop. Return whether to yield now."""
+        """Count one item of any of the loops, and return whether the caller must yield now."""
         self._count += 1
         return self._count % self._items == 0
 
     def ends_steps(self, items: int) -> bool:
-        """Count several items. Return whether to yield now."""
+        """Count several items, and return whether the caller must yield now."""
         before = self._count // self._items
         self._count += items
         return self._count // self._items != before
@@ -40,7 +40,7 @@ class StepCounter:
 def made(
     make: Callable[[Item], Result], items: Iterable[Item], at_a_step: int = MADE_A_STEP
 ) -> Steps[list[Result]]:
-    """Apply `make` to each item, in steps."""
+    """Return the results of `make` for all items, in steps of `at_a_step` items."""
     results: list[Result] = []
     for item in items:
         results.append(make(item))
@@ -62,7 +62,10 @@ def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
 
 
 def run_to_end(steps: Steps[Result]) -> Result:
-    """Run all steps of a generator, in an executor, in a tool, or if it is known to be short."""
+    """Run all steps of a generator without a pause, and return its result.
+
+    This is for executors, for tools, and for work that is known to be short.
+    """
     while True:
         try:
             next(steps)

@@ -27,9 +27,9 @@ WAKE_UP_S = 0.001  # the estimated work of a task that waited and continues in t
 
 
 class TurnShare:
-    """The share of one event loop.
+    """The time in each turn of the event loop that the requests of all clients may use.
 
-    `clock` is the clock of its `SlicedWork`.
+    `clock` is the clock of the loop's `SlicedWork`.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -43,7 +43,10 @@ class TurnShare:
         self._is_counting = False  # True if `_next_turn` will be called
 
     def is_spent(self) -> bool:
-        """Return whether new work must wait for a later turn. Call `ended` after work."""
+        """Return whether new work must wait for a later turn of the event loop.
+
+        If it need not wait, the caller must call `ended` after the work.
+        """
         now = self.began_s = self.clock()
         if not self._running and not self._is_counting and now > self._ended_s + IDLE_S:
             self._deadline = now + SHARE_S
@@ -53,23 +56,29 @@ class TurnShare:
         return False
 
     def has_room(self) -> bool:
-        """Return whether a long piece of work has time left. Otherwise it must run elsewhere."""
+        """Return whether this turn of the event loop has time left for a long piece of work.
+
+        Otherwise the work must run elsewhere. After the work the caller must call `ended`.
+        """
         self._count()  # answers in the meantime would each begin a new share
         return not self.is_spent()
 
     def ended(self) -> None:
-        """Record the end of an action, which is complete or continues by itself."""
+        """Record the end of an action. It is complete, or will continue without this share."""
         self._ended_s = self.clock()
         if self._running:
             self._running -= 1
 
     def put(self, action: Callable[[], object], *, is_early: bool = False) -> None:
-        """Run an action in a later turn, after all waiting actions or only after the early ones."""
+        """Run an action in a later turn of the event loop, in the order of the calls.
+
+        is_early: use the queue of new connections, which gets the first half of each turn.
+        """
         (self._early if is_early else self._waiting).append(action)
         self._count()
 
     def do(self, action: Callable[[], object]) -> None:
-        """Run an action now, or in a later turn if the share is spent."""
+        """Run an action now, or in a later turn of the event loop if this turn's share is spent."""
         if self.is_spent():
             self.put(action)
         else:
@@ -77,7 +86,7 @@ class TurnShare:
             self.ended()
 
     async def room(self) -> None:
-        """Wait for a turn that has time left."""
+        """Wait until a turn of the event loop has time left in its share."""
         self._count()
         if self.is_spent():
             granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -85,7 +94,7 @@ class TurnShare:
             await granted
 
     def charge(self, seconds: float) -> None:
-        """Charge work of the next turn that will not call `is_spent`."""
+        """Subtract from this turn's share the time of work that will run without `is_spent`."""
         self._deadline -= seconds
 
     def _grant(self, granted: "asyncio.Future[None]") -> None:
@@ -94,14 +103,17 @@ class TurnShare:
             self.charge(WAKE_UP_S)
 
     def _count(self) -> None:
-        """Start to mark the beginning of each turn, from the next one on."""
+        """Begin a new share at the start of each turn of the event loop, while actions wait."""
         if not self._is_counting:
             self.is_spent()
             self._is_counting = True
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """Begin a turn. The loop calls this before it polls its sockets again."""
+        """Begin the share of a new turn, and run waiting actions.
+
+        The event loop calls this method.
+        """
         self._is_counting = False
         self._running = 0  # also if a caller found room and had nothing to do
         self._deadline = self.clock() + SHARE_S
@@ -118,6 +130,6 @@ class TurnShare:
             self._serve(self._early)
 
     def _serve(self, line: deque[Callable[[], object]], kept_s: float = 0.0) -> None:
-        """Run waiting actions while more than kept_s is left. The actions may charge the turn."""
+        """Run the actions of a queue while more than `kept_s` of this turn's share is left."""
         while line and self.clock() < self._deadline - kept_s:
             line.popleft()()
