@@ -1,4 +1,6 @@
-"""The command line, with one file for each family of commands, on the top floor.
+"""The command line, with one file for each family of commands.
 
-The lower parts implement the commands. Begin with main.py, which has the rules of these files.
+The commands only parse options and print results. Everything else is in the packages deploy, proof,
+client and pipeline, which never import this package. Begin with main.py, which has the rules of
+these files.
 """

@@ -24,7 +24,7 @@ def show_all(output: str) -> None:
 
 
 def end_all_of_user(purge: bool) -> int:
-    """End all clusters of the user, also after a failure. Return the exit code."""
+    """Stop all clusters of the user. Return 1 if a cluster could not be stopped, else 0."""
     from ..deploy.cluster.ends.leftovers import clusters_of_user, end_found, end_orphans
 
     clusters, problems = clusters_of_user(), 0

@@ -203,7 +203,10 @@ def _transfers(
 
 
 def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
-    """Run a demo on its own cluster. Keep the data if the demo could not be judged."""
+    """Start the demo's own cluster, return the result of `run`, and stop the cluster.
+
+    The cluster's data is removed, unless an exception was raised.
+    """
     is_kept = False
     try:
         cluster.up()
@@ -395,7 +398,7 @@ def failover(
 def _measured(
     grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions, is_secured: bool
 ) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
-    """Run the grid. Return the environment and the results."""
+    """Measure each combination of the grid. Return the machine's data and the results."""
     from ..proof.bench.report import environment
     from ..proof.bench.target import bench_target
 

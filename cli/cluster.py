@@ -391,7 +391,10 @@ def node(
 
 
 def _probe(query: Query, seconds: float) -> int:
-    """Probe a cluster for a while. For a local cluster also report the causes of stalls."""
+    """Print how late each node answers, measured for `seconds`. Return the command's exit code.
+
+    For a local cluster, also print when a node was fenced and why its event loop stalled.
+    """
     from ..deploy.inspect.cluster_watch import ClusterWatch, WatchResult
     from ..deploy.inspect.probe import LIMIT_MS, Probe, targets_behind
 
@@ -468,7 +471,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
 
 
 def _successor(cluster: "Cluster", role: str, old: int, killed_at: float) -> str:
-    """Wait up to 15 s for the next holder of a role, and print how long the take-over took."""
+    """Return text with the next node that has the role, and the time needed, at most 15 s."""
     from ..wire.errors import KafkaError
 
     while time.monotonic() < killed_at + 15:

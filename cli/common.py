@@ -97,9 +97,9 @@ def registry_url(url: str | None, cluster: ClusterChoice) -> str:
 def add_family(
     app: App, name: str, about: str, *commands: Callable[..., Any], **named: Callable[..., Any]
 ) -> None:
-    """Add a family of commands under one name.
+    """Add commands under one name, such as `list` and `describe` under `oncelog topic`.
 
-    named: commands with other names than their functions.
+    named: commands with another name than their function.
     """
     family = App(name=name, help=about)
     for command in commands:
@@ -115,7 +115,7 @@ def headings(*keys: str, **others: str) -> dict[str, str]:
 
 
 def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -> None:
-    """Print a report as one JSON object, or in words."""
+    """Print `fields` as one JSON object if `output` is "json", else print `lines`."""
     if output == "json":
         print(json.dumps(fields, default=str))
     else:
@@ -124,7 +124,7 @@ def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -
 
 
 def require(extra: str, *modules: str) -> None:
-    """Raise Failure, with the command that helps, unless the modules of an extra are installed."""
+    """Raise Failure, with the command that installs the extra, if a module is missing."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         command = f"{Path(sys.executable).name} -m pip install '.[{extra}]'"

@@ -129,7 +129,11 @@ def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...
 
 
 def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:
-    """Return a function that prints records, bytes to a program, printable text to a terminal."""
+    """Return a function that prints records.
+
+    Keys and values are printed as raw bytes to a file or pipe, and without control characters to a
+    terminal.
+    """
     from .records.json_lines import Decoded, as_text, compact, fields_of
     from .records.reading import decoded
     from .records.template import compiled
@@ -170,7 +174,7 @@ def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list
 
 
 def _columns(record: Any, shown: tuple[bytes | None, bytes | None]) -> bytes:
-    """Return PARTITION@OFFSET, key and value, the same columns for every record."""
+    """Return a line with PARTITION@OFFSET, key and value, separated by tabs."""
     key, value = (NULL if each is None else each for each in shown)
     return b"%d@%d\t%b\t%b\n" % (record.partition, record.offset, key, value)
 
@@ -223,13 +227,13 @@ def dump(
 
 
 def _partition_of(folder: str) -> tuple[str, int]:
-    """Return the topic and the partition of a folder, -1 if its name names no partition."""
+    """Return the topic and partition of a log's folder name, or (name, -1) for other names."""
     topic, _, number = folder.rpartition("-")
     return (topic, int(number)) if topic and number.isdecimal() else (folder, -1)
 
 
 def _place(target: str, data: Path, node: int | None) -> Path:
-    """Return the folder or file of an argument."""
+    """Return an existing path, or for TOPIC/PARTITION a replica's folder, or raise Failure."""
     path = Path(target)
     if path.exists():
         return path

@@ -129,7 +129,11 @@ def _member_row(member: "MemberDescription") -> dict[str, Any]:
 
 
 def _show_members(group: "GroupDescription") -> None:
-    """Return the members of a consumer group with owned, target and awaited partitions."""
+    """Print the members of a consumer group.
+
+    For each member, also print the partitions that it has yet to revoke, and those that it waits
+    for.
+    """
     rows = [
         {
             "member": member.member_id,
@@ -268,9 +272,11 @@ def destination(
     at_time: int | None,
     bounds: tuple[int, int],
 ) -> int:
-    """Return the new offset of one partition, within the range of its log.
+    """Return a partition's new committed offset, limited to the range of its log.
 
-    at_time: the first offset at or after the requested time, below 0 without such a record.
+    asked: the parsed option --to. by: the number of offsets to add to `before`, the committed
+    offset. at_time: the first offset at or after the requested time, negative if there is no such
+    record. bounds: the start and end offset of the log.
     """
     start, end = bounds
     if by is not None:
@@ -285,7 +291,7 @@ def destination(
 def _offsets(
     admin: "BlockingAdmin", wanted: list[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
-    """Return offsets by time, of the existing partitions that have a leader."""
+    """Return the offset at a timestamp of each wanted partition that has a leader."""
     led = {(p.topic, p.partition) for p in admin.describe_topics() if p.leader >= 0}
     return admin.list_offsets({where: timestamp for where in wanted if where in led})
 

@@ -129,7 +129,7 @@ def inject(
 
 
 def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
-    """Return a sentence with the number of missing matching requests."""
+    """Return a sentence with the number of injected faults, and the requests that did not come."""
     given = {
         "--client-id": match.client_id,
         "--topic": match.topic,

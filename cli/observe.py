@@ -80,7 +80,10 @@ def _watch(behind: Proxied, instances: int, seconds: float | None, cluster: Clus
 def _wait_and_ask(
     listener: "DiagnosisListener", seconds: float | None, cluster: ClusterOptions
 ) -> None:
-    """Wait for the end or Ctrl-C, and ask the cluster about topics when they are written."""
+    """Wait for `seconds` or until Ctrl-C, and request the configs of each topic once it is written.
+
+    The findings depend on these configs.
+    """
     from ..proof.prove.diagnosis.listener import of_cluster
     from ..wire.errors import KafkaError
 

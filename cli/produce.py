@@ -140,7 +140,7 @@ async def produce(
 def _encoders(
     topic: str, wanted: "dict[Part, tuple[Encode, Path | None]]", registry: Callable[[], str]
 ) -> "dict[Part, Encoder]":
-    """Return the encoders of keys and values, none for raw, which is sent unchanged."""
+    """Return the encoders of keys and values. The format raw has no encoder."""
     found: dict[Part, Encoder] = {}
     for part, (how, file) in wanted.items():
         if how != "raw":
@@ -169,7 +169,7 @@ def _encoded(record: "NewRecord", encoders: "dict[Part, Encoder]", place: str) -
 
 
 class _Common:
-    """The key, headers, partition and timestamp of the options, which override a line."""
+    """The options --key, --header, --partition and --timestamp, which apply to every record."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _Common:
         self._timestamp_ms = None if timestamp is None else _timestamp_ms(timestamp)
 
     def over(self, record: "NewRecord") -> "NewRecord":
-        """Return a record with the fields that all records share."""
+        """Return the record with the options' key, partition and timestamp, and added headers."""
         return record._replace(
             key=record.key if self._key is None else self._key,
             headers=(*record.headers, *self._headers),
@@ -197,7 +197,7 @@ class _Common:
 
 @asynccontextmanager
 async def _telling_obstacles(producer: "Producer") -> AsyncIterator[None]:
-    """Print the reason why no record is acknowledged, after a while and at each change."""
+    """Print, while the block runs, why records are not acknowledged, when the reason changes."""
     import asyncio
 
     async def tell_again() -> None:
@@ -289,10 +289,10 @@ def _lines(source: str) -> Iterator[list[tuple[int, bytes]]]:
 
 
 async def _next(chunks: Iterator[T]) -> T | None:
-    """Return the next chunk, or None at the end.
+    """Return the next chunk of the input, or None at its end, without blocking the event loop.
 
-    A silent terminal or pipe blocks a thread. The thread must not block the command, so that Ctrl-C
-    ends the command.
+    The read runs in a daemon thread, because a terminal or pipe may never send another line, and
+    Ctrl-C must still end the command.
     """
     import asyncio
     import threading
@@ -327,7 +327,7 @@ def _whole(source: str) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _opened(source: str) -> Any:
-    """Open a file for a block. Stdin stays open afterwards."""
+    """Return a context manager that opens a file, or stdin for "-", and does not close stdin."""
     if source != "-":
         return Path(source).open("rb")
     try:

@@ -227,7 +227,10 @@ def delete(
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """Return the names, the KEY=VALUE settings, and the +KEY=VALUE additions."""
+    """Return the topic names, KEY=VALUE configs and +KEY=VALUE configs among arguments.
+
+    A + appends the value to the config's list.
+    """
     names = list(dict.fromkeys(word for word in words if "=" not in word))
     given = [word for word in words if "=" in word and not word.startswith("+")]
     added = [word[1:] for word in words if "=" in word and word.startswith("+")]

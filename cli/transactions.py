@@ -308,7 +308,7 @@ def _timeout(timeout_ms: int) -> str | float:
 
 
 def _open_s(known: "DescribedTransaction") -> float | None:
-    """Return for how long an id has had a transaction open."""
+    """Return the age of an open transaction in seconds, or None if no transaction is open."""
     return _age_s(known.start_ms) if known.start_ms >= 0 and known.partitions else None
 
 

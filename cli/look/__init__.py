@@ -1,1 +1,1 @@
-"""Commands to look at a cluster while it works."""
+"""Commands that show the state, events and metrics of a running cluster."""

@@ -76,9 +76,9 @@ async def _follow(query: Query, watched: "WatchedCluster", seconds: float | None
 def after(
     known: "tuple[ClusterEvent, ...]", last: "ClusterEvent | None"
 ) -> "tuple[ClusterEvent, ...]":
-    """Return the events after a given event.
+    """Return the known events after the event `last`, or all if `last` is not among them.
 
-    Events are compared by identity, as equal events may repeat.
+    Events are compared by identity, because two events may be equal.
     """
     for at in range(len(known) - 1, -1, -1):
         if known[at] is last:

@@ -134,11 +134,11 @@ def watched_cluster(cluster: ClusterOptions) -> "WatchedCluster":
 
 
 def has_page() -> bool:
-    """Return whether the packages of the page are installed."""
+    """Return whether the packages that serve the web page are installed."""
     return find_spec("starlette") is not None and find_spec("uvicorn") is not None
 
 
 def has_display() -> bool:
-    """Return whether a browser can be shown here."""
+    """Return whether this machine has a display, so that a browser can be opened."""
     is_x = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     return sys.platform == "darwin" or bool(is_x)

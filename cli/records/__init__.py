@@ -1,1 +1,4 @@
-"""Records in the form of users, with positions in a log, templates, decoders, and JSON lines."""
+"""Conversions of records and offsets between bytes and the text that users type and read.
+
+The files are for offsets, templates, decoders, encoders, and records as lines of JSON.
+"""

@@ -1,8 +1,8 @@
 """Conversion from JSON to values for an Avro encoder, the reverse of `consume --decode avro`.
 
 The file does no I/O. JSON has neither bytes nor dates, so they are text, with bytes in base64,
-dates and times in ISO 8601, and decimals as digits. A union takes its first branch that fits, or a
-named branch as in Avro's own JSON, such as `{"long": 7}`.
+dates and times in ISO 8601, and decimals as digits. A value of a union has the first branch that
+fits, or the branch that it names as in Avro's own JSON encoding, such as `{"long": 7}`.
 """
 
 import base64
@@ -32,7 +32,10 @@ AS_TEXT: dict[str, Callable[[str], Any]] = {
 
 
 class AvroSchema:
-    """A schema with its values. `referred` returns the schema that a reference names."""
+    """An Avro schema that converts JSON data to values for the encoder.
+
+    referred: a function that returns the registry's schema for a reference.
+    """
 
     def __init__(self, schema: Any, referred: Callable[[Any], Any]) -> None:
         self._named: dict[str, Any] = {}
@@ -40,7 +43,7 @@ class AvroSchema:
         self.parsed: Any = load_schema(ROOT, repo=every, named_schemas=self._named)
 
     def value(self, content: Any) -> Any:
-        """Return the value of JSON data, or raise ValueError with the reason if it does not fit."""
+        """Convert parsed JSON. Raises ValueError with the reason if it does not fit the schema."""
         return self._value(self.parsed, content, "it")
 
     def _value(self, schema: Any, content: Any, path: str) -> Any:
@@ -94,7 +97,7 @@ def _name_of(branch: Any) -> str:
 
 
 def _plain(schema: Any, content: Any, path: str) -> Any:
-    """Return the value of a type that has no parts."""
+    """Return the value for a primitive, fixed, enum or logical type, or raise ValueError."""
     kind, logical = schema["type"], schema.get("logicalType")
     value = content
     if isinstance(content, str):

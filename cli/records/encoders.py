@@ -1,4 +1,7 @@
-"""Encoding of JSON, as by the serializers of a Schema Registry, with the extra `schema`."""
+"""Encoders from JSON to bytes in the format of Confluent's Schema Registry serializers.
+
+They need the extra `schema`.
+"""
 
 import base64
 import io
@@ -26,10 +29,11 @@ Encoder = Callable[[bytes], bytes]
 
 
 def encoder(how: ByRegistry, topic: str, part: Part, url: str, file: Path | None) -> Encoder:
-    """Return an encoder for the keys or values of a topic.
+    """Return a function that encodes JSON as the key or value of a topic's record.
 
-    The schema is the newest of the subject TOPIC-key or TOPIC-value. With `file`, this schema is
-    registered first. Raises Failure if there is no schema, or if the registry refuses the file.
+    The schema is the newest of the subject TOPIC-key or TOPIC-value. With `file`, the schema in
+    this file is registered first, and used. Raises Failure if there is no schema, or if the
+    registry refuses the file.
     """
     require_packages(how)
     client, subject = open_registry(url), f"{topic}-{part}"
@@ -50,7 +54,7 @@ def encoder(how: ByRegistry, topic: str, part: Part, url: str, file: Path | None
 
 
 def _schema(client: Any, how: ByRegistry, subject: str, file: Path | None) -> tuple[int, Any]:
-    """Return the id of the schema for the encoder, and the schema."""
+    """Register the schema in `file`, or get the newest version. Return the id and the schema."""
     if file is not None:
         from confluent_kafka.schema_registry import Schema
 
@@ -64,7 +68,7 @@ def _schema(client: Any, how: ByRegistry, subject: str, file: Path | None) -> tu
 
 
 def _text(file: Path, how: ByRegistry) -> str:
-    """Return a schema as text for a registry, with compiled Protobuf in base64."""
+    """Return a schema file as text for a registry, with compiled Protobuf in base64."""
     try:
         data = file.read_bytes()
     except OSError as problem:

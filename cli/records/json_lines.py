@@ -30,7 +30,7 @@ class Decoded(NamedTuple):
 
 
 class NewRecord(NamedTuple):
-    """A record to send, where None lets the producer choose."""
+    """A record to send. The producer chooses the partition and timestamp if they are None."""
 
     key: bytes | None
     value: bytes | None
@@ -152,9 +152,10 @@ def _number_of(fields: Mapping[str, Any], name: str, most: int) -> int | None:
 
 
 def compact(content: Any) -> str:
-    """Return a value as JSON without spaces, with other types as text, and bytes as base64.
+    """Return a value as JSON without spaces, with dates as text and bytes as base64.
 
-    Half of a surrogate pair, which no encoding has, stays an escape.
+    Characters above ASCII are not escaped, except if the text has an unpaired surrogate, which
+    UTF-8 cannot represent.
     """
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=as_text)
     if _is_text(text):
@@ -171,9 +172,9 @@ def _is_text(text: str) -> bool:
 
 
 def as_text(content: Any) -> Any:
-    """Return an Avro decoder's values that JSON cannot represent as text.
+    """Return text for a value that an Avro decoder returned and that JSON cannot represent.
 
-    Dates and other types become text, and bytes become base64.
+    Bytes become base64, dates become ISO 8601, and other types their `str`.
     """
     if isinstance(content, bytes):
         return base64.b64encode(content).decode()

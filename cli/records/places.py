@@ -1,7 +1,7 @@
-"""Positions in a topic in the form of users, such as earliest, latest, 17, -5, or a time.
+"""Offsets in the forms that users type: earliest, latest, 17, -5 (from the end), or a time.
 
-The file does no I/O. The offset in a partition follows from its ends, and for a time from the
-cluster.
+The file does no I/O. It computes an offset in a partition from the log's start and end offset, and
+for a time from the offset that the cluster returned.
 """
 
 from datetime import datetime
@@ -13,9 +13,10 @@ TIMES = "a time (2026-01-31T12:00, 2026-01-31T12:00:00+01:00, or @ and milliseco
 
 
 class LogPlace(NamedTuple):
-    """A position.
+    """A parsed --offset or --until, which gives one offset in each partition.
 
-    number: the offset, the distance from the end (last), or the wall-clock time in ms.
+    number: the offset (kind "offset"), the distance from the end ("last"), or the wall-clock time
+    in ms ("time").
     """
 
     kind: Literal["earliest", "latest", "offset", "last", "time"]
@@ -63,10 +64,10 @@ def parse_end(text: str) -> LogPlace:
 
 
 def start_of(place: LogPlace, start: int, end: int, at_time: int | None) -> int:
-    """Return the offset where reading begins in a log from `start` to `end`.
+    """Return the first offset to read in a log with offsets from `start` up to `end`.
 
-    at_time: the first offset at or after the position's time, below 0 without such a record. Raises
-    OutOfRange for an offset that the log does not have.
+    at_time: the first offset at or after the place's time, negative if there is no such record.
+    Raises OutOfRange for an offset that the log does not have.
     """
     match place.kind:
         case "earliest":
@@ -96,5 +97,5 @@ def _offset_or_time(text: str) -> LogPlace | None:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether the number is an offset or a time of Kafka, in 64 bits."""
+    """Return whether a text is a non-negative decimal number below 2^63."""
     return text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63

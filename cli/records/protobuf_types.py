@@ -13,17 +13,17 @@ DEPTH_MAX = 32  # of references
 
 
 class ProtobufTypes:
-    """Messages by their schema."""
+    """The Protobuf message classes of the schemas in a registry, loaded when first used."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._files: dict[str, Any] = {}  # by the schema's id or GUID
 
     def message_class(self, schema_id: Any) -> Any:
-        """Return the message class at the indexes.
+        """Return the message class that a record's schema id and message indexes name.
 
-        The first index is a message of the file, and each further index a message in the message
-        before.
+        The first index counts the messages of the schema's file. Each further index counts the
+        messages nested in the message before. Raises ValueError for an index without a message.
         """
         from google.protobuf.message_factory import GetMessageClass
 

@@ -78,7 +78,10 @@ class ReadOrder:
 
 
 class Stops:
-    """The end offset of each partition, None while unknown."""
+    """The offsets where `consume` stops in each partition, and the partitions still to read.
+
+    by_key: the first offset that is not read, or None to read on for ever.
+    """
 
     def __init__(self, until: LogPlace | None) -> None:
         self._until_ms = until.number if until is not None and until.kind == "time" else None
@@ -92,7 +95,7 @@ class Stops:
             self.unfinished.add(key)
 
     def takes(self, record: ConsumerRecord) -> bool:
-        """Return whether a record is wanted. A record beyond the end finishes its partition."""
+        """Return whether to print a record. A record beyond the end finishes its partition."""
         key = (record.topic, record.partition)
         if key not in self.unfinished:
             return False
@@ -119,9 +122,9 @@ class Stops:
 
 
 async def read(view: ClusterView, order: ReadOrder, emit: Emit) -> int:
-    """Print the wanted records as they arrive. Return their number.
+    """Pass the wanted records to `emit` as they arrive. Return their number.
 
-    Raises Failure for a wrong offset.
+    Raises Failure for an offset that no partition has.
     """
     reader = _Reader(view, order, emit)
     return await (reader.alone() if order.group is None else reader.in_group(order.group))
@@ -135,7 +138,7 @@ class _Reader:
         self._count = 0
 
     async def alone(self) -> int:
-        """Read assigned partitions from the named position."""
+        """Read the order's partitions without a group. Return the number of printed records."""
         keys = await self._keys()
         starts, ends = await self._offsets(keys, EARLIEST), await self._ends(keys)
         times = await self._times(keys, self._order.begin)
@@ -156,7 +159,10 @@ class _Reader:
         return self._count
 
     async def in_group(self, group: str) -> int:
-        """Read from committed offsets, and commit the offsets of printed records."""
+        """Read as a member of a group. Return the number of printed records.
+
+        The offsets of printed records are committed.
+        """
         reset = self._order.begin.kind
         async with Consumer(
             self._view,

@@ -1,7 +1,7 @@
 """Decoders that use a Schema Registry, for Avro, JSON Schema and Protobuf.
 
-They need the extra `schema`. The client and the first two decoders are confluent-kafka's own.
-Protobuf is in `protobuf_types`.
+They need the extra `schema`. The registry's client and the decoders of Avro and JSON Schema are
+confluent-kafka's own. The decoder of Protobuf is in `protobuf_types`.
 """
 
 import sys
@@ -35,7 +35,7 @@ ID_BYTES, MAGIC_MAX = 5, 1  # a schema id in front of the data
 
 
 def registry_decoder(how: ByRegistry, part: Part, url: str) -> Registered:
-    """Return a function that decodes a key or value, and that raises ValueError.
+    """Return a function that decodes a record's key or value, or raises ValueError with the reason.
 
     Raises Failure if the extra is not installed, or if a registry does not answer.
     """
@@ -55,7 +55,7 @@ def registry_decoder(how: ByRegistry, part: Part, url: str) -> Registered:
 
 
 def context_of(topic: str, part: Part, headers: Any = None) -> Any:
-    """Return the bytes' context for the library's serializers, with topic, and key or value."""
+    """Return confluent-kafka's SerializationContext for a topic's key or value."""
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     field = MessageField.KEY if part == "key" else MessageField.VALUE

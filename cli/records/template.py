@@ -19,9 +19,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def compiled(text: str) -> Callable[[ConsumerRecord, Shown], bytes]:
-    r"""Return a function from a record to its bytes, or raise Failure for an unknown field.
+    r"""Return a function that formats records by a template. Raises Failure for an unknown field.
 
-    A line end is added, unless the template ends with an escape (\n, \0; \c adds nothing).
+    A line end is added, unless the template ends with an escape such as \n or \0. The escape \c
+    only prevents the line end.
     """
     parts: list[Part] = []
     ends_with_escape = False

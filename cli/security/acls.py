@@ -51,7 +51,7 @@ class Resources:
 
     @property
     def each(self) -> list[tuple[ResourceType, str]]:
-        """Return types and names."""
+        """Return the type and name of each resource in the options."""
         names = (
             (ResourceType.TOPIC, self.topic),
             (ResourceType.GROUP, self.group),
@@ -181,7 +181,10 @@ def remove(
 def _wanted(
     resources: Resources, operations: Texts, *, is_producer: bool, is_consumer: bool
 ) -> list[tuple[ResourceType, str, AclOperation]]:
-    """Return each resource with each operation, with the two roles of kafka-acls."""
+    """Return each resource in the options with each operation to allow or deny.
+
+    With --producer and --consumer, the operations are those of kafka-acls.
+    """
     op = AclOperation
     if not (is_producer or is_consumer):
         chosen = [_operation(each) for each in operations or ("all",)]
@@ -216,7 +219,7 @@ def _queries(
     pattern: str,
     host: str | None,
 ) -> "list[AclQuery]":
-    """Return a query for each named resource, where a field without a value matches everything."""
+    """Return a filter for each combination of the options. An omitted option matches everything."""
     from ...client.security.acl_admin import AclQuery
 
     anything: list[tuple[ResourceType, str | None]] = [(ResourceType.ANY, None)]
