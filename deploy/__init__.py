@@ -1,4 +1,4 @@
-"""A cluster on this machine, with starting, faults, and inspection, on floor 6.
+"""Local clusters of broker processes, faults injected into them, and reports on their state.
 
 `cluster` starts nodes and verifies that they are up, paused or gone. `faults` kills nodes, cuts and
 delays links, and changes answers. `inspect` explains transactions, groups and health. A node is

@@ -22,7 +22,11 @@ def ask(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
-    """Send a request to a node, or raise Failure when the node does not answer."""
+    """Send a request to a node's Unix socket and return the answer.
+
+    door: the socket's kind, "admin" or the "faults" of a chaos run. Raises Failure when the node
+    does not answer or refuses.
+    """
     path = peer_directory / f"{door}-{node_id}"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

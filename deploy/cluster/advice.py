@@ -20,7 +20,7 @@ _given: list[dict[str, object]] = []  # of the command that runs
 
 @contextmanager
 def one_command() -> Iterator[None]:
-    """Let commands that are advised within the block name the cluster by `repeat_options`."""
+    """Begin a command. Advice in the block repeats the options given to `repeat_options`."""
     _given.append({})
     try:
         yield
@@ -29,7 +29,7 @@ def one_command() -> Iterator[None]:
 
 
 def repeat_options(**options: object) -> None:
-    """Return the options by which the running command names its cluster.
+    """Set the options by which the running command names its cluster, for the commands it advises.
 
     Without these options, a pasted command could look for another cluster, or change another
     cluster.
@@ -39,7 +39,10 @@ def repeat_options(**options: object) -> None:
 
 
 def is_of_another() -> bool:
-    """Return whether the cluster was named by its address, so that its nodes may run elsewhere."""
+    """Return whether the cluster was named by options for a connection, not by its data directory.
+
+    The nodes of such a cluster may be on other machines.
+    """
     given = _given[-1] if _given else {}
     return not given.keys().isdisjoint(("bootstrap", "command_config", "profile"))
 

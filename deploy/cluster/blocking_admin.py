@@ -1,4 +1,4 @@
-"""The client's administration with the timeouts of our programs."""
+"""Creation of a blocking admin client with short request timeouts, for command-line programs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,9 @@ from ...client.blocking import BlockingAdmin
 
 
 def blocking_admin(source: str | Mapping[str, Any], *, timeout_ms: int = 15_000) -> BlockingAdmin:
-    """Return an admin that soon leaves a silent broker for another broker.
+    """Return an admin client that retries at another broker if a broker is silent for 2 s.
 
-    Raises ValueError without an address.
+    timeout_ms: the time limit of each call. Raises ValueError if `source` has no address.
     """
     config = {"bootstrap.servers": source} if isinstance(source, str) else source
     return BlockingAdmin(

@@ -71,16 +71,17 @@ class ClockedCluster(Protocol):
 
 
 class ClockControl:
-    """The control `Cluster.clock`. `note` is called with a sentence about each advance."""
+    """The object `Cluster.clock`. It calls `note` with a sentence about each advance."""
 
     def __init__(self, cluster: ClockedCluster, note: Callable[[str], None] | None = None) -> None:
         self._cluster = cluster
         self._note = note or (lambda _: None)
 
     def show(self) -> ClockStatus:
-        """Return the time, by the node with the latest data.
+        """Return the latest time of a running node.
 
-        Raises ClockNotControlled or Failure.
+        A node that missed an advance is behind until it gets the advance. Raises
+        ClockNotControlled, or Failure if no node answers.
         """
         known = self._known(self._running())
         if not any(answer["is_controlled"] for answer in known.values()):

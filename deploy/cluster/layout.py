@@ -89,7 +89,7 @@ def node_directory(data: Path, node_id: int) -> Path:
 
 
 def existing(data: Path, hint: str = "") -> ClusterFile:
-    """Return cluster.json, or raise Failure if it is missing."""
+    """Return cluster.json, or raise Failure with `hint` if it is missing."""
     file = read(data)
     if file is None:
         words = f"There is no cluster in {data}. Start one with: oncelog up"
@@ -237,9 +237,10 @@ def peer_directory_for(cluster_id: str) -> Path:
 
 
 def make_peer_directory(path: Path) -> None:
-    """Create the folder, or use our own private folder.
+    """Create the folder of the peers' sockets with mode 0700, unless it exists.
 
-    In a shared folder another user could forge frames.
+    Raises Failure for an existing folder that another user may enter, because that user could forge
+    frames.
     """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)

@@ -1,6 +1,7 @@
-"""Faults on the links between nodes, which the nodes themselves execute, all or none.
+"""Cuts and delays of the links between nodes, injected by the nodes themselves.
 
-A node holds its faults only in memory, so a restarted node has no faults.
+A command affects all of its nodes or none. A node holds its link faults only in memory, so a
+restarted node has no link faults.
 """
 
 from collections.abc import Iterable, Mapping
@@ -66,7 +67,10 @@ def faults_of(cluster: LinkedCluster, node_id: int) -> list[Fault]:
 
 
 def in_words(faults: Iterable[Fault], others: int) -> str:
-    """Return a node's faults as `ps` shows them. `others` is the number of its peers."""
+    """Return a node's link faults as text for `ps`, such as "cut from 2,3".
+
+    others: the number of the node's peers.
+    """
     by_words: dict[str, list[int]] = {}
     by_peer: dict[int, dict[bool, Fault]] = {}
     for fault in faults:
@@ -83,7 +87,10 @@ def in_words(faults: Iterable[Fault], others: int) -> str:
 
 
 def _of_a_peer(links: Mapping[bool, Fault]) -> Iterable[str]:
-    """Yield the words in front of the peer's number."""
+    """Yield text about the faults of the links with one peer, such as "cut from".
+
+    The caller adds the peer's number. The keys of `links` are whether the link is outbound.
+    """
     cuts = [is_outbound for is_outbound, fault in sorted(links.items()) if fault["is_cut"]]
     if len(cuts) == 2:
         yield "cut from"

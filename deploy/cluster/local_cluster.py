@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """A local cluster, in which targets are node numbers or texts of roles."""
+    """A local cluster. A method's target is a node's number or a role, such as "controller"."""
 
     node_type: type[NodeProcess] = NodeProcess
 
@@ -115,7 +115,10 @@ class Cluster:
 
     @property
     def connection(self) -> str:
-        """Return the text by which a process finds the cluster (see secured/connection.py)."""
+        """Return a bootstrap line or the path of a client file, for a process that connects.
+
+        See secured/connection.py.
+        """
         if not self.file.is_secured:
             return self.bootstrap
         return str(client_file(self.data, USERS[0], CLIENT_KINDS[0]))
@@ -131,7 +134,7 @@ class Cluster:
 
     @property
     def peer_directory(self) -> Path:
-        """Return the directory of the nodes' sockets for one another, and for their owner."""
+        """Return the directory with the nodes' Unix sockets, for peers and for admin requests."""
         return Path(self.file.peer_directory)
 
     def client_config(self, **settings: Any) -> dict[str, Any]:
@@ -144,7 +147,7 @@ class Cluster:
         return self._nodes[node_id]
 
     def status(self) -> list[NodeStatus]:
-        """Return the processes as the operating system sees them."""
+        """Return state, memory and CPU of each node's process, from the operating system."""
         return [self._nodes[i].status() for i in self.node_ids]
 
     def ask(self, work: Callable[[Any], Awaitable[T]]) -> T:
@@ -274,7 +277,7 @@ class Cluster:
         return node_id
 
     def stop(self, target: int | str) -> int:
-        """Send SIGTERM. Return when the node has moved its leaders away and ended."""
+        """Send SIGTERM. Return when the node has moved its leaderships to other nodes and ended."""
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).terminate()
         return node_id
@@ -379,7 +382,10 @@ class Cluster:
 
     @contextlib.contextmanager
     def _guarded_where_it_is(self) -> Iterator[None]:
-        """Let a temporary directory end with this process, from before its creation."""
+        """Register a temporary directory with the guardian before the block creates the directory.
+
+        The registration is cancelled if the directory does not exist after the block.
+        """
         if self.is_temporary:
             guardian.keep("directory", self.data)
         try:

@@ -1,4 +1,4 @@
-"""The requested cluster, by its directory, a bootstrap line, the environment or a profile."""
+"""The cluster that a command uses, by a directory, an address, a variable or a profile."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -40,10 +40,11 @@ def bootstrap_line(data: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChoice:
-    """The choice of a cluster and its connection, by default the cluster in `data`.
+    """A command's options for its cluster, by default the cluster in the directory `data`.
 
-    If the default directory has no cluster, the environment or the current profile names a cluster.
-    command_config: a client.properties. profile: the name of a profile, which has precedence.
+    If there is no cluster in the default directory, an environment variable or the current profile
+    names the cluster. command_config: a client.properties. profile: the name of a profile, used
+    instead of the directory.
     """
 
     data: Path
@@ -68,19 +69,23 @@ class ClusterChoice:
         return config
 
     def registry(self) -> str | None:
-        """Return the Schema Registry's address from the environment or a profile."""
+        """Return the Schema Registry's URL from a profile or the environment, or None."""
         if self.profile is None and (named := os.environ.get("SCHEMA_REGISTRY_URL")):
             return named
         profile = self._profile(self.profile)
         return profile and profile.registry
 
     def _here(self) -> dict[str, str]:
-        """Return the login for the cluster of the directory, or raise Failure if it is missing."""
+        """Return address and login of the cluster in `data`, or raise Failure without a cluster."""
         servers = bootstrap_line(self.data)
         return {**admin_values(self.data.resolve()), "bootstrap.servers": servers}
 
     def _elsewhere(self) -> dict[str, Any] | None:
-        """Return and print the connection, without a local cluster and without options."""
+        """Return the connection from an environment variable or the current profile, and print it.
+
+        Returns None if `data` was given, if the default directory has a cluster, or if neither the
+        environment nor a profile has an address.
+        """
         if self.data != DEFAULT_DATA or layout.read(self.data.resolve()) is not None:
             return None
         for name in VARIABLES:
@@ -110,7 +115,10 @@ class ClusterChoice:
         return profiles.named(chosen) if chosen else None
 
     def named_config(self) -> dict[str, Any] | None:
-        """Return the configuration for commands that may start a cluster, or None."""
+        """Return the connection in the options, or None if they have no connection.
+
+        Commands that start their own cluster without such options use this method.
+        """
         config = self._file_config()
         if config.get("bootstrap.servers"):
             return config
@@ -143,7 +151,10 @@ class ClusterChoice:
 
     @contextmanager
     def as_failures(self) -> Iterator[None]:
-        """Raise Failure for invalid values in the file, since the user has to correct them."""
+        """Raise a ValueError of the block as Failure, if --command-config was given.
+
+        The user has to correct the value in this file.
+        """
         try:
             yield
         except ValueError as problem:
@@ -165,7 +176,7 @@ class ClusterChoice:
 
 
 def _config_of(profile: "Profile", *, has_file: bool = True) -> dict[str, Any]:
-    """Return the connection of a profile. With `has_file` its own command_config counts."""
+    """Return the connection of a profile. Its command_config is read only if `has_file`."""
     file = profile.command_config if has_file else None
     config = _read_file(Path(file)) if file else {}
     if profile.bootstrap:

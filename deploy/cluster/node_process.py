@@ -1,11 +1,4 @@
-"""A node as an operating system process, which is found, started and signalled with proof.
-
-This file follows some rules. A process is this node if its command line ends in `--config` and this
-node's own file. A number in a pid file proves nothing, because another process may have the number
-now. Every signal is sent by psutil, which compares the process's start time first. A fault is
-reported only when its effect is seen. A dead process has disappeared and its port refuses, and a
-paused process is in state T.
-"""
+"""A node as an operating system process, with its start, its search, and signals."""
 
 import contextlib
 import os
@@ -72,10 +65,10 @@ class NodeProcess:
         self._child: subprocess.Popen[bytes] | None = None
 
     def find(self, *, thorough: bool = False) -> psutil.Process | None:
-        """Return the live process, or None.
+        """Return the node's live process, or None if the node does not run.
 
-        `thorough` also looks through all processes, and finds a node if its starter was killed
-        before it could write the pid.
+        thorough: also search all processes, because a starter that was killed may not have written
+        the pid file.
         """
         if self._child is not None and self._child.poll() is None:
             with contextlib.suppress(psutil.Error):

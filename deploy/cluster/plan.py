@@ -16,7 +16,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """The options of a cluster, where None stands for a default for this size.
+    """The options of a cluster. None stands for a default that depends on the number of nodes.
 
     Raises Failure if the options are invalid.
     """
@@ -152,7 +152,7 @@ class ClusterPlan:
 
     @property
     def _asked_for(self) -> dict[str, str]:
-        """Return the settings that an existing cluster adopts, too."""
+        """Return the settings of --clock and --config, which also apply to an existing cluster."""
         return properties.CLOCKS.get(self.clock or "", {}) | dict(self.overrides)
 
     @property

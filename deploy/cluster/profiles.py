@@ -67,7 +67,7 @@ def read_profiles() -> Profiles:
 
 
 def _require_texts(profiles: Profiles) -> None:
-    """Raise TypeError for values that only an editor can have written."""
+    """Raise TypeError if a value in a profile is not a string, as after a manual edit."""
     texts = [text for each in profiles.profiles.values() for text in asdict(each).values()]
     if not all(text is None or isinstance(text, str) for text in [profiles.current, *texts]):
         raise TypeError

@@ -101,7 +101,7 @@ def _security(data: Path) -> "Security | None":
 
 
 async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str:
-    """Ask the listener. Return a sentence about a missing condition, empty when ready."""
+    """Ask a node for its metadata. Return "" if the node is ready, else text with the reason."""
     entry = node.entry
     connection = await BrokerConnection.open(
         entry.host,

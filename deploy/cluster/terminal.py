@@ -62,10 +62,10 @@ def fitted(
     width: int | None,
     optional: Sequence[str] = (),
 ) -> dict[str, int] | None:
-    """Return the widths of the columns that fit in a terminal, or None if they do not fit.
+    """Return the width of each column that a table shows, or None if it cannot fit in `width`.
 
-    Only sentences and headings are wrapped, between words. Without a width, everything is on one
-    line.
+    Optional columns are left out in their order until the rest fits. Only texts of several words
+    are wrapped, between words. Without a width, everything is on one line.
     """
     texts = {key: [headings[key], *(row[key] for row in cells)] for key in headings}
     whole = {key: max(map(_width, each)) for key, each in texts.items()}
@@ -98,7 +98,7 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
 
 
 def tell(*lines: str, end: str = "\n", is_wrapped: bool = True) -> None:
-    """Print lines of a result. A line end inside a line is escaped like other control characters.
+    """Print lines of a result to stdout. A newline within a line is escaped as a control character.
 
     is_wrapped: false for text that users paste unchanged.
     """
@@ -107,7 +107,7 @@ def tell(*lines: str, end: str = "\n", is_wrapped: bool = True) -> None:
 
 
 def say(*lines: str) -> None:
-    """Print lines about progress for the waiting person."""
+    """Print lines about progress to stderr."""
     width = terminal_width(sys.stderr)
     text = "\n".join(wrapped(printable(line), width) for line in lines)
     print(text, file=sys.stderr, flush=True)
@@ -115,7 +115,7 @@ def say(*lines: str) -> None:
 
 @contextmanager
 def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
-    """Return a `say` for long work, which repeats its last message during silence."""
+    """Yield a function like `say`. During the block, its last message is repeated."""
     spoke, over = threading.Event(), threading.Event()
     words, since_s = "at work", time.monotonic()
 
@@ -174,7 +174,7 @@ def terminal_width(stream: TextIO) -> int | None:
 
 
 def cell(value: Any) -> str:
-    """Return a value as a table shows it."""
+    """Return a value as text for a table, with "-" for None and "yes" or "no" for a bool."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -187,7 +187,11 @@ def cell(value: Any) -> str:
 
 
 def _least_width(heading: str, *cells: str) -> int:
-    """Return the width that breaks no word of a column, and leaves a sentence some room."""
+    """Return the least width of a column.
+
+    It is the longest word. If cells have several words, it is at least the longest cell or
+    TEXT_WIDTH, whichever is smaller.
+    """
     words = [word for text in (heading, *cells) for word in text.split()]
     longest = max(map(_width, words), default=0)
     if not any(" " in text for text in cells):

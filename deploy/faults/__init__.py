@@ -1,4 +1,5 @@
-"""Faults of nodes, links, clients and processes, each with proof of its effect.
+"""Faults of nodes, links, clients and processes. A fault counts only if its effect was seen.
 
-The schedule is pure. faulty_node.py is a node with faults inside the process.
+schedule.py draws the faults without I/O. faulty_node.py is the program of a node into which faults
+can be injected.
 """

@@ -26,7 +26,7 @@ TURNS = 5
 
 
 class ClientProxies:
-    """Proxies of some brokers, by the brokers' ports. Any thread may call the methods."""
+    """One proxy for each broker, named by the broker's port. Any thread may call the methods."""
 
     def __init__(self, broker_ports: Iterable[int], *, is_encrypted: bool = False) -> None:
         self._is_encrypted = is_encrypted
@@ -44,26 +44,26 @@ class ClientProxies:
             self._run(self._listen(port))
 
     def close(self) -> None:
-        """End all connections, and the thread."""
+        """Close all connections and end the event loop's thread."""
         try:
             self._run(self._end())
         finally:
             self._thread.close()
 
     def cut(self, broker_port: int) -> None:
-        """Block all bytes to and from this broker."""
+        """Block all bytes between clients and this broker until `heal`."""
         self._call(self._is_whole.clear, partial(self._cut.add, broker_port))
 
     def delay(self, broker_port: int, delay_ms: int) -> None:
-        """Delay each request."""
+        """Delay each request to this broker until `heal`."""
         self._call(partial(self._delay_ms.update, {broker_port: delay_ms}))
 
     def hold(self, api_key: int) -> None:
-        """Hold the next request of this API, and all behind it on its connection."""
+        """Hold the next request of this API, and all later ones on its connection, until `heal`."""
         self._call(self._is_whole.clear, partial(self._held.add, api_key))
 
     def heal(self) -> None:
-        """Release everything and reset cut connections."""
+        """End all cuts, delays and holds. A connection that was cut is reset."""
         all_ends = (self._held.clear, self._delay_ms.clear, self._cut.clear, self._is_whole.set)
         self._call(*all_ends)
 
@@ -131,7 +131,7 @@ class ClientProxies:
         writer.close()
 
     async def _was_cut(self, port: int) -> bool:
-        """Return whether this connection was cut, once the cut has ended."""
+        """Return False if the broker is not cut off, else wait for `heal` and return True."""
         if port not in self._cut:
             return False
         self.counts["dropped"] += 1
@@ -159,7 +159,7 @@ class ClientProxies:
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
-    """Return the next request with its length, empty for an invalid length."""
+    """Return the next request with its length field, or b"" if the length is invalid."""
     length = await reader.readexactly(4)
     (size,) = struct.unpack(">i", length)
     if not 2 <= size <= FRAME_BYTES_MAX:

@@ -1,8 +1,9 @@
 """The fault that changes one byte of a replica's log or index files.
 
-The byte is changed while the node runs or before a start. All other replicas must have everything,
-and only one machine at a time is damaged, since a loss on all replicas breaks no promise. If the
-byte was never read, it is restored at the end, so that another machine may be next.
+The byte is changed while the node runs or before a start. Before the change, every partition must
+have all of its replicas in sync. Only one node at a time is damaged, because a cluster may lose a
+record that is damaged on all replicas. If no broker has read the byte, it is restored at the end,
+so that another node may be damaged next.
 """
 
 from pathlib import Path
@@ -42,9 +43,10 @@ class DamagedByte(NamedTuple):
 
 
 def damage(directory: Path, fault: Fault) -> DamagedByte:
-    """Change a byte of a file in a node's directory, by three numbers.
+    """Change one bit of a log or index file in a node's directory.
 
-    Raises Failure without a file.
+    The fault's random numbers choose the file, the byte and the bit. Raises Failure if there is no
+    such file.
     """
     files = sorted(
         path
@@ -67,7 +69,10 @@ def damage(directory: Path, fault: Fault) -> DamagedByte:
 
 
 def damage_a_replica(context: NodeContext, fault: Fault) -> None:
-    """Damage a replica, which must be whole and in sync again within a minute."""
+    """Damage a file of a random node. Within a minute all replicas must be in sync again.
+
+    Otherwise the run records a broken node.
+    """
     cluster: FaultyCluster = context.cluster
     node_id = fault.pick(0, cluster.node_ids)
     is_before_a_start = fault.numbers[1] * 1_000 % 1 < 0.5

@@ -1,8 +1,8 @@
-"""The fault engine, in which schedulers inject faults one by one, and a context has the results.
+"""Schedulers, which inject faults one by one, and their shared context with the results.
 
-A fault counts when its effect was seen, and then `hit` is called. For example, the pid is gone,
-messages were lost, or the configuration is read back. A fault without a seen effect is a miss,
-which is reported with the reason and does not count.
+An action calls `hit` when it has seen its fault's effect. For example, the pid is gone, messages
+were lost, or the configuration is read back. A fault without a seen effect is a miss, which is
+reported with the reason and does not count.
 """
 
 import threading
@@ -46,19 +46,21 @@ class FaultContext(Generic[ClusterT]):
 
     @property
     def session_s(self) -> float:
-        """Return the silence after which a node is declared dead."""
+        """Return the broker session timeout, after which a silent node is fenced, in seconds."""
         return int(self.cluster.file.settings.get("broker.session.timeout.ms", "9000")) / 1000
 
     def sleep(self, seconds: float) -> None:
-        """Let a fault last, for a shorter time when the schedules end."""
+        """Wait while a fault lasts, or until all schedules are stopped."""
         self.stopping.wait(seconds)
 
     def until(
         self, is_seen: Callable[[], bool], timeout_s: float, what: str, *, mends: bool = False
     ) -> None:
-        """Wait until an effect is seen, or raise EffectNotSeen at the timeout.
+        """Wait until `is_seen` returns True.
 
-        mends: wait even if the schedules end meanwhile.
+        Raises EffectNotSeen at the timeout, or when the run ends. what: the name of the effect for
+        the error. mends: the effect is the end of a fault, so the wait continues after the end of
+        the run.
         """
         deadline = time.monotonic() + timeout_s
         while not is_seen():
@@ -69,7 +71,10 @@ class FaultContext(Generic[ClusterT]):
             time.sleep(POLL_S)
 
     def hit(self, fault: Fault, target: str, lasts_s: float = 0.0) -> None:
-        """Count a proved fault, and let it last. Only the first call for a fault counts."""
+        """Count a fault with a seen effect, and wait for `lasts_s`.
+
+        A second call for the same fault does not count.
+        """
         with self.changed:
             if not fault.target:
                 fault.target = target
@@ -83,7 +88,7 @@ class FaultContext(Generic[ClusterT]):
                 self.misses.append(f"{kind}: {why}")
 
     def make(self, fault: Fault, actions: Mapping[str, "Action"]) -> None:
-        """Inject one fault, from its beginning to its end."""
+        """Inject one fault and end it, by the action for its kind. A tolerated error is a miss."""
         try:
             actions[fault.kind](self, fault)
         except self.tolerated as why:
@@ -93,7 +98,7 @@ class FaultContext(Generic[ClusterT]):
             self.changed.notify_all()
 
     def fail(self, problem: BaseException) -> None:
-        """End all schedules."""
+        """End all schedules because of an unexpected error, which the run raises."""
         with self.changed:
             self.problem = problem
             self.stopping.set()
@@ -104,7 +109,7 @@ Action = Callable[[ContextT, Fault], None]
 
 
 class Scheduler(threading.Thread):
-    """A thread that injects a schedule's faults one by one, each after `wait_for_turn`."""
+    """A thread that injects the faults of one schedule, each after `wait_for_turn` has returned."""
 
     def __init__(
         self,

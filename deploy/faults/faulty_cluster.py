@@ -13,18 +13,18 @@ KEPT_OF_A_WIPED_NODE = frozenset({"node.log", "server.properties"})
 
 
 class FaultyNode(NodeProcess):
-    """The process of a node that can be broken inside."""
+    """The process of a node that runs the program faulty_node.py."""
 
     module = "oncelog.deploy.faults.faulty_node"
 
 
 class FaultyCluster(Cluster):
-    """A cluster of such nodes."""
+    """A local cluster of nodes that accept requests for faults of their disk, clock and process."""
 
     node_type = FaultyNode
 
     def ask_faults(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request to the faults inside a node.
+        """Send a request to a node's socket for faults (node_faults.py) and return the answer.
 
         Raises Failure when the node does not answer.
         """

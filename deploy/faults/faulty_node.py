@@ -14,7 +14,7 @@ from .node_faults import DOOR, NodeFaults, serve_faults
 
 
 def faulty_broker(config: BrokerConfig) -> Broker:
-    """Create a broker with a disk, a clock and a process that a schedule can break."""
+    """Create a broker with a disk, a clock and a process that fail on request (node_faults.py)."""
     faults = NodeFaults()
     surroundings = Surroundings(clock=faults.clock)
     broker = Broker(config, fault_point=faults.point, surroundings=surroundings)

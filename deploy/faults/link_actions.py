@@ -26,7 +26,11 @@ Cut = tuple[int, int, bool, bool]
 
 
 class Break(NamedTuple):
-    """A fault of links, with requests to nodes, the counted effect, and the target in words."""
+    """A planned fault of links, with the requests to send, as (node, request).
+
+    effect: the nodes' counter that shows the effect. target: a description. lasts_s: None for a
+    random time.
+    """
 
     requests: list[tuple[int, dict[str, Any]]]
     effect: str
@@ -84,7 +88,11 @@ def _hold(nodes: list[int], fault: Fault) -> Break:
 
 
 def _keep_frames(nodes: list[int], fault: Fault) -> Break:
-    """Hold frames of all messages or of one kind, in some cases until they are repeated."""
+    """Plan to hold some messages from a node to each peer, while later messages are sent.
+
+    They are messages of any kind or of one random kind. Half of the plans for one kind last long
+    enough for the sender to repeat the held messages.
+    """
     node_id, *peers = fault.turned(0, nodes)
     count, kind = int(fault.between(2, 1, 6)), fault.pick(3, KEPT_KINDS)
     lasts_s = fault.between(1, *KEPT_LONG_S) if kind and fault.numbers[2] < 1 / 2 else None
@@ -112,7 +120,10 @@ def _cut(cuts: list[Cut], target: str) -> Break:
 
 
 def _make(plan: Callable[[list[int], Fault], Break], context: FaultContext, fault: Fault) -> None:
-    """Request the fault at all nodes, see its effect, let it last, and end it."""
+    """Inject the planned fault of links, and end it after a time.
+
+    Raises EffectNotSeen if no message was affected.
+    """
     chosen = plan(_nodes(context), fault)
     asked = sorted({node for node, _ in chosen.requests})
     before = {node: _links(context, node)[chosen.effect] for node in asked}
@@ -142,7 +153,7 @@ def _heal(context: FaultContext, nodes: list[int]) -> None:
 
 
 def heal_links(context: FaultContext) -> None:
-    """End the faults of all links, since a paused node may have missed the end of its fault."""
+    """End all link faults of the running nodes, since a paused node may have missed the request."""
     _heal(context, [s.node_id for s in context.cluster.status() if s.state == "running"])
 
 
@@ -151,7 +162,7 @@ def _links(context: FaultContext, node_id: int) -> dict[str, int]:
 
 
 def _nodes(context: FaultContext) -> list[int]:
-    """Return all nodes when all of them answer, since a starting node has no links yet."""
+    """Wait until all nodes answer, and return them. A node that is starting has no links yet."""
 
     def all_answer() -> bool:
         try:

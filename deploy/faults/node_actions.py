@@ -32,8 +32,8 @@ HOUR_MS = 3_600_000
 class NodeContext(FaultContext[FaultyCluster]):
     """The context of node faults.
 
-    victims: the target of each kind of kill, a number or a role. broken: nodes that ended by
-    themselves.
+    victims: functions that return the node or role to kill, by the kind of the fault. broken:
+    sentences about nodes that ended by themselves or were not repaired.
     """
 
     victims: Mapping[str, Callable[[Fault], str]]

@@ -32,7 +32,7 @@ class JumpingClock(SystemClock):
     offset_ms = 0
 
     def wall_ms(self) -> int:  # type: ignore[override]  # a method there needs no instance
-        """Return milliseconds since 1970 by this node's clock."""
+        """Return the node's wall-clock time, in ms since 1970."""
         return SystemClock.wall_ms() + self.offset_ms
 
 
@@ -46,7 +46,10 @@ class NodeFaults:
         self._die_at: str | None = None
 
     def point(self, name: str) -> None:
-        """Act as the fault point that the broker calls around steps that may fail."""
+        """Kill the process or raise OSError, if that was requested for the fault point `name`.
+
+        The broker calls this method before steps that may fail.
+        """
         if self._die_at is not None and name == self._die_at:
             os.kill(os.getpid(), signal.SIGKILL)
         disk = self._disk
@@ -55,7 +58,10 @@ class NodeFaults:
             raise OSError(disk[1], f"{os.strerror(disk[1])} (made by chaos)")
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Execute one line, or raise KeyError, TypeError, ValueError."""
+        """Execute a request of the socket and return the answer.
+
+        Raises KeyError, TypeError or ValueError for an invalid request.
+        """
         match asked["op"]:
             case "disk":
                 self._disk = str(asked["point"]), int(asked["errno"])
@@ -92,5 +98,5 @@ def serve_faults(path: Path, faults: NodeFaults) -> None:
 
 
 def offset_of(counts: dict[str, Any]) -> int:
-    """Return the difference of a node's wall clock from ours, in ms."""
+    """Return by how many ms a node's wall clock is ahead of ours, from the answer to "counts"."""
     return int(counts["wall_ms"]) - time.time_ns() // 1_000_000

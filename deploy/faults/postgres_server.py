@@ -26,7 +26,7 @@ SETTINGS = ("shared_buffers=16MB", "max_connections=20", "unix_socket_directorie
 
 
 def tool(name: str) -> str | None:
-    """Return a program of the newest installed PostgreSQL."""
+    """Return the path of a program of the newest installed PostgreSQL, or None."""
     places = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
     newest = max(places, key=lambda place: _version(place.parts[-3]), default=None)
     return str(newest) if newest is not None else shutil.which(name)
@@ -48,9 +48,9 @@ def _serves(process: psutil.Process) -> bool:
 
 
 class PostgresServer:
-    """A server.
+    """A PostgreSQL server process with an empty database in `folder`, on a free port.
 
-    user: the account of the server, None for ours. run: the server's name for the guardian.
+    user: the system account of the server, None for ours. run: the server's name for the guardian.
     """
 
     def __init__(self, folder: Path, user: str | None, run: str) -> None:
@@ -177,7 +177,7 @@ def why_there_is_none() -> str:
 
 
 def _user() -> str | None:
-    """Return the user for root's servers."""
+    """Return the account postgres, under which root runs a server, or None without it."""
     return next((each.pw_name for each in pwd.getpwall() if each.pw_name == "postgres"), None)
 
 

@@ -83,23 +83,27 @@ NUMBERS = 4
 
 @dataclass(slots=True)
 class Fault:
-    """A fault. `numbers` are in [0, 1), and `target` is text, once its effect was seen."""
+    """A fault of a schedule.
+
+    numbers: random numbers in [0, 1), which decide the details. target: text, set once the fault's
+    effect was seen.
+    """
 
     kind: str
     numbers: tuple[float, ...]
     target: str = ""
 
     def pick(self, which: int, of: Sequence[T]) -> T:
-        """Return the item of a sequence that one of the random numbers selects."""
+        """Return an item of a sequence, selected by the random number at index `which`."""
         return of[int(self.numbers[which] * len(of))]
 
     def turned(self, which: int, of: Sequence[T]) -> list[T]:
-        """Return all items of a sequence, beginning with the item that a random number selects."""
+        """Rotate a sequence to begin with the item selected by a random number."""
         at = self.pick(which, range(len(of)))
         return [*of[at:], *of[:at]]
 
     def between(self, which: int, least: float, most: float) -> float:
-        """Return a value of this range, by a number."""
+        """Return a value between `least` and `most`, by the random number at index `which`."""
         return least + self.numbers[which] * (most - least)
 
 
@@ -115,7 +119,10 @@ def schedule(seed: str, kinds: Sequence[str]) -> Iterator[Fault]:
 def chaos_schedule(
     seed: int, target: str, *, nodes: int, kinds: Sequence[str] = KINDS
 ) -> Iterator[Fault]:
-    """Yield the faults of one target, of these kinds, or none when no kind is left."""
+    """Yield the faults of one target ("nodes", "links" or "clients"), of the allowed kinds.
+
+    It yields nothing if none of these kinds is possible for the target.
+    """
     possible = [
         kind
         for kind in KINDS_BY_TARGET[target]

@@ -34,7 +34,7 @@ POLL_S = 0.005
 
 @dataclass(slots=True)
 class ChildProcess:
-    """One process of a child. With `is_wanted` it is restarted when it ends."""
+    """One process of a child. If it ends while `is_wanted`, the child is started again."""
 
     process: subprocess.Popen[bytes]
     incarnation: int
@@ -80,10 +80,16 @@ class Supervisor:
         return None
 
     def on_event(self, name: str, event: str, *arguments: Any) -> None:
-        """Handle a report, with the lock held."""
+        """Handle a report from a child.
+
+        Subclasses override this, and are called with the lock held.
+        """
 
     def on_exit(self, name: str, code: int) -> None:
-        """Record that a child ended by itself and is restarted, with the lock held."""
+        """Record that a child ended by itself and is started again.
+
+        Subclasses override this, and are called with the lock held.
+        """
 
     # --- what is done to them
 
@@ -138,9 +144,9 @@ class Supervisor:
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=False)
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
-        """Send SIGTERM to all children, and let them finish.
+        """Send SIGTERM to the named children, by default all, and let them finish.
 
-        Returns their exit codes, with None for a child that did not end.
+        Returns their exit codes, with None for a child that did not end and was killed.
         """
         ending = {
             name: self.unwanted(name) for name in self.names if names is None or name in names
@@ -161,7 +167,7 @@ class Supervisor:
         process.terminate()
 
     def close(self) -> None:
-        """End all children and their descendants, in any case."""
+        """Kill all children and their descendants."""
         with contextlib.ExitStack() as each:  # one that does not end keeps none of the others
             each.callback(guardian.forget, "run", self.run)
             each.callback(end_run, self.run)  # those that left their sessions, or were just begun
@@ -169,9 +175,9 @@ class Supervisor:
                 each.callback(self._end_for_good, self.unwanted(name).process)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the condition holds.
+        """Wait until the condition holds, or return False at the timeout.
 
-        Returns False at the timeout, and raise on a failed child.
+        Raises the reason if a child stays down permanently.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.failed is not None or condition(), timeout_s)
@@ -181,7 +187,7 @@ class Supervisor:
             return False
 
     def check(self) -> None:
-        """Raise the reason why a child stays down permanently."""
+        """Raise the error of a child that stays down permanently, if there is one."""
         if self.failed is not None:
             raise self.failed
 
@@ -198,7 +204,7 @@ class Supervisor:
         raise Failure(f"{name} has ended; {self.last_words(name)}")
 
     def unwanted(self, name: str) -> ChildProcess:
-        """Return the child, which is not started again when it ends."""
+        """Mark a child as not to be started again when it ends, and return it."""
         with self._changed:
             child = self._children[name]
             child.is_wanted = False

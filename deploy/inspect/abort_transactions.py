@@ -70,11 +70,11 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
 
 
 async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:
-    """Write an abort marker for a producer's transaction in a partition. Return its first offset.
+    """Abort a producer's hanging transaction in a partition. Return its first offset.
 
-    Raises Failure when no transaction is open, or when its coordinator will end it. A second look
-    at the partition finds a transaction that had ended when the coordinator was asked, as in
-    `hanging`. The next transaction of this producer must not be aborted.
+    Raises Failure when no transaction is open, or when its coordinator will end it. The partition's
+    producers are requested again after the coordinator's answer, because the transaction may have
+    ended in between. Otherwise the producer's next transaction could be aborted.
     """
     suspects: set[int] = set()
     for holder in (await holders(admin, [key]))[key]:

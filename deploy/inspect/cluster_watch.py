@@ -1,4 +1,4 @@
-"""A local cluster under the probe, with the nodes' own records of the same time.
+"""A watch of a local cluster, by the probe and the nodes' own logs.
 
 The watch reports late answers, live brokers that the controller fenced (its log names each
 FenceBroker command), and the findings of the watchdogs of their event loops.
@@ -24,10 +24,10 @@ FENCED = re.compile(r"FenceBroker\(node_id=(\d+)[^)]*\): done")
 
 @dataclass(frozen=True, slots=True)
 class WatchResult:
-    """The observations of each node.
+    """The observations of each node, by its id.
 
-    fences: how often a live node was fenced. stalls: the lines of its watchdog. loops: the counters
-    of its watchdog, None without an answer.
+    fences: how often a live node was fenced. stalls: the findings of its event loop's watchdog.
+    loops: the counters of its watchdog, None if the node did not answer.
     """
 
     probe: ProbeResult
@@ -37,7 +37,7 @@ class WatchResult:
 
 
 class ClusterWatch:
-    """Watches a running cluster from `start` to `stop`."""
+    """A watch of a running cluster, which ends with `stop` and its result."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
@@ -57,9 +57,9 @@ class ClusterWatch:
         self._probe.close()
 
     def kill(self, node_id: int) -> None:
-        """Send SIGKILL.
+        """Send SIGKILL to a node.
 
-        The node's silence and fence are not findings until the node serves again.
+        Until the node serves again, its silence and fencing are not findings.
         """
         self._read_logs()
         self._away.add(node_id)
@@ -67,9 +67,9 @@ class ClusterWatch:
         self._cluster.kill(node_id)
 
     def start(self, *node_ids: int) -> None:
-        """Start nodes again and return when all serve.
+        """Start killed nodes again, and return when all of them serve.
 
-        They are probed when their ports are open.
+        The probe begins with a node as soon as its port is open.
         """
         with ThreadPoolExecutor(1) as executor:
             starting = executor.submit(self._cluster.start_all, node_ids)

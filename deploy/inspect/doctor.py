@@ -1,4 +1,4 @@
-"""`oncelog doctor` reports present and coming problems of this machine and this cluster."""
+"""`oncelog doctor` reports present and possible problems of this machine and this cluster."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """The result of one check. `state` is ok, note or bad."""
+    """The result of one check. `state` is "ok", "note" or "bad"."""
 
     check: str
     state: str
@@ -50,7 +50,7 @@ def examine(data: Path) -> list[HealthCheck]:
 
 
 def _unless(is_good: bool, name: str, found: str, state: str, advice: str) -> HealthCheck:
-    """Return `ok`, else another state with an advice."""
+    """Return a result with the state "ok" if `is_good`, else with `state` and `advice`."""
     return HealthCheck(name, "ok", found) if is_good else HealthCheck(name, state, found, advice)
 
 
@@ -156,7 +156,7 @@ def _cluster(data: Path) -> list[HealthCheck]:
 
 
 def _event_loop(node_id: int, metrics: dict[str, Any] | None) -> HealthCheck:
-    """Check the node's watchdog since its start."""
+    """Report how often, and for how long, a node's event loop was stalled since its start."""
     name = f"event loop of node {node_id}"
     if metrics is None:
         return HealthCheck(name, "bad", "it does not answer", shell_command("logs", node_id))
@@ -188,7 +188,7 @@ def _disks(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 
 def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
-    """List the clients with requests that brokers do not serve."""
+    """List the clients that sent requests of APIs or versions that the brokers do not support."""
     advice = "they may wait for ever: use the APIs and versions in docs/protocol.md"
     return [
         HealthCheck(f"client of node {node_id}", "note", sentence, advice)

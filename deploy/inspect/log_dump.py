@@ -19,7 +19,7 @@ CODECS = (*CODEC_NAMES, "?", "?", "?")  # by three bits
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """A batch and its place."""
+    """A batch, with its file and position. `marker` and `problem` are text, or ""."""
 
     file: str
     position: int

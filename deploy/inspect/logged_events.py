@@ -20,7 +20,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEvent:
-    """An event. `line` is the text in the log of a node."""
+    """An event of a node. `line` is the line in its log, and `terms` are the values by name."""
 
     at_ms: int
     kind: str
@@ -30,7 +30,7 @@ class LoggedEvent:
     line: str
 
     def term(self, name: str) -> str:
-        """Return a term as text, or "" if missing."""
+        """Return a value of the event that is a string, or "" if it is missing."""
         value = self.terms.get(name)
         return value if isinstance(value, str) else ""
 
@@ -99,9 +99,10 @@ class EventLogs:
         self._tails = [_Tail(node, path) for node, path in sorted(self.logs.items())]
 
     def new(self) -> list[LoggedEvent]:
-        """Return the events written since the last call, oldest first, which blocks.
+        """Return the events written since the last call, oldest first.
 
-        The first call returns the events in the newest part of each log.
+        The first call returns the events in the newest part of each log. The call reads files, so
+        it blocks.
         """
         found = [event for tail in self._tails for event in tail.read()]
         return sorted(found, key=lambda event: event.at_ms)

@@ -1,7 +1,7 @@
-"""The findings of the nodes' watchdogs about turns of the event loop that were too long.
+"""The findings of the nodes' watchdogs about callbacks that blocked the event loop for too long.
 
 The findings of an ended process are in node.log. A running process is asked through its admin
-socket. node/loop_watchdog.py writes both.
+socket. node/loop_watchdog.py produces the findings.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def stalls_in_log(
     log: Path, *, from_byte: int = 0, above_ms: float = FINDING_S * 1000
 ) -> list[str]:
-    """Return the watchdog's lines in a node.log, of turns longer than `above_ms`."""
+    """Return the watchdog's lines in a node.log about stalls longer than `above_ms`."""
     try:
         with log.open("rb") as file:
             file.seek(from_byte)

@@ -39,10 +39,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class NodeLateness:
-    """The lateness of one node, counted from the time at which a request was due.
+    """How late one node answered, counted from the time at which each request was due.
 
-    max_less_wait_ms: the latest answer without the time in which node or probe waited for a
-    processor. silent_ms: the time without an answer at the end. stalls: the longest stalls.
+    max_less_wait_ms: the latest answer, without the time for which the node or the probe waited for
+    a processor. silent_ms: for how long the node had not answered at the end. stalls: the longest
+    stalls.
     """
 
     node: int
@@ -61,7 +62,7 @@ class NodeLateness:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The results of all nodes. `waited_ms` is the probe's wait for a processor."""
+    """The results of all nodes. `waited_ms` is how long the probe waited for a processor."""
 
     seconds: float
     waited_ms: float
@@ -73,11 +74,11 @@ class ProbeResult:
 
     @property
     def max_less_wait_ms(self) -> float:
-        """Return the latest answer of all nodes, without waits for a processor."""
+        """Return the latest answer of any node in ms, without the time waited for a processor."""
         return max(node.max_less_wait_ms for node in self.nodes)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a table with a line for each node."""
+        """Return a table row for each node."""
         return [
             {
                 "node": node.node,
@@ -98,7 +99,7 @@ class ProbeResult:
 
 
 class Probe:
-    """The process that asks, for its owner."""
+    """The probe's process, as its starter controls it."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Probe:
         return self
 
     def close(self, *_: object) -> None:
-        """End the process in any case."""
+        """Kill the process, without a result."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -145,11 +146,11 @@ class Probe:
             )
 
     def leave(self, node_id: int) -> None:
-        """Stop asking a node, which will be killed."""
+        """Stop sending requests to a node, before the node is killed."""
         self._send({"node": node_id, "pid": None})
 
     def begin(self, node_id: int, pid: int) -> None:
-        """Ask a restarted node again, with its new pid, when its port accepts a connection."""
+        """Send requests to a restarted node again, once its port accepts a connection."""
         self._send({"node": node_id, "pid": pid})
 
     def stop(self) -> ProbeResult:

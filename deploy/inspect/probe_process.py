@@ -1,4 +1,4 @@
-"""The probe's process, which sends ApiVersions to each node at fixed times, with the lateness.
+"""The probe's process, which sends ApiVersions to each node at fixed times and measures the delay.
 
 This file follows some rules. A request is due every interval, even if the last request is not
 answered, and its lateness counts from that time. Therefore a stall of a second is two hundred late
@@ -103,7 +103,7 @@ class Answers:
         self._note(due_ns, now_ns, waited_ns - waited_before_ns)
 
     def end(self, now_ns: int, waited_ns: int) -> float:
-        """Count the unanswered requests. Return for how many ms the node was silent."""
+        """Count unanswered requests as answered now. Return the time without an answer in ms."""
         oldest_ns = self.waiting[0][0] if self.waiting else now_ns
         for due_ns, waited_before_ns in self.waiting:
             self._note(due_ns, now_ns, waited_ns - waited_before_ns)
@@ -128,7 +128,11 @@ class Answers:
         self._wait_ns.append(min(wait_ns, now_ns - due_ns) if now_ns - due_ns > LATE_NS else 0)
 
     def _stalls(self, began_ns: int) -> list[dict[str, float]]:
-        """Return the first late answer of each silence. Later answers are of the same stall."""
+        """Return the longest stalls.
+
+        A stall begins with a late answer. Answers to requests that were due before its end belong
+        to it.
+        """
         stalls: list[dict[str, float]] = []
         ended_ns = 0
         for due_ns, late_ns, wait_ns in zip(
@@ -167,7 +171,7 @@ class Watched:
         self._received = bytearray()
 
     def due(self, due_ns: int, waited_before_ns: int) -> None:
-        """Add a request, which counts from the first connection on."""
+        """Add a request that is due now. Requests before the first connection do not count."""
         if not self._is_watched:
             return
         if self._socket is None:
@@ -192,9 +196,9 @@ class Watched:
         self.answers.sent += written // len(REQUEST)
 
     def ready(self, own_wait_ns: Callable[[], int]) -> None:
-        """Handle an event of the socket, which is data, a finished connection, or a refused one.
+        """Handle an event of the socket, which has received data, is connected, or was refused.
 
-        own_wait_ns: for how long this process has just waited for a processor.
+        own_wait_ns: returns for how long this process has just waited for a processor.
         """
         if self._socket is None:
             return
@@ -235,14 +239,14 @@ class Watched:
         self.rss_max_bytes = max(self.rss_max_bytes, self.process.rss_bytes())
 
     def leave(self) -> None:
-        """Stop before the node is killed, and drop its unanswered requests."""
+        """Stop sending requests before the node is killed, and drop its unanswered requests."""
         self._take_figures()
         self._close()
         self.answers.waiting.clear()
         self._is_watched = self._has_served = False
 
     def begin(self, pid: int) -> None:
-        """Watch a new process as soon as its port takes a connection."""
+        """Send requests to a new process of the node, once its port accepts a connection."""
         self.process = ProcessFiles(pid)
         self._is_watched = True
 
@@ -261,7 +265,7 @@ class Watched:
         }
 
     def _take_figures(self) -> None:
-        """Add the resources of its process so far, since the next process begins at zero."""
+        """Add the CPU time and waits of the node's process, before another process replaces it."""
         self._cpu_s += max(0.0, self.process.cpu_s() - self._cpu_before_s)
         self._waited_ns += max(0, self.process.waited_ns() - self._waited_before_ns)
         self._cpu_before_s, self._waited_before_ns = 0.0, 0
@@ -280,7 +284,10 @@ class Watched:
             self._close()
 
     def _take_secured(self, connect: "Callable[[], Future[socket.socket]]") -> None:
-        """Take the connection, when its thread has one, or raise LoginRefused."""
+        """Use the connection that a thread has opened, if the thread is done.
+
+        Raises LoginRefused if a retry would not help.
+        """
         from .secured_socket import LoginRefused
 
         if self._opening is None:

@@ -1,6 +1,6 @@
-"""A blocking socket with TLS and SASL that is logged in before the probe begins to measure.
+"""A blocking socket with TLS or SASL that is logged in before the probe begins to measure.
 
-The protocol steps are the client's own cores, and only the transport differs. Sessions are not
+The steps of the login are those of the client, and only the transport differs. Sessions are not
 renewed (KIP-368). When a session ends, the broker closes the connection, which the probe counts as
 lost.
 """
@@ -81,7 +81,7 @@ class SecuredConnector:
 
 
 class _Conversation:
-    """The requests and answers of a login, one after another."""
+    """A connection on which the login's requests are sent, each after the last answer."""
 
     timeout_ms = int(TIMEOUT_S * 1000)
 

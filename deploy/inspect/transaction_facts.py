@@ -1,9 +1,9 @@
-"""The facts for explain.py, gathered by the Kafka protocol alone, from any cluster.
+"""The facts for explain.py, which are read from any cluster by Kafka's protocol alone.
 
-The order of requests matters, first the partition's producers, then their coordinators. A
-coordinator knows a transaction before the transaction is open in a partition. If the coordinator
-does not know the transaction, it has ended meanwhile, or it hangs. A second look at the partition
-tells which.
+The order of requests matters. The partition's producers are read first, and then their
+coordinators, because a coordinator knows a transaction before it is open in a partition. If the
+coordinator does not know the transaction, the transaction has ended in between, or it hangs. The
+partition's producers are read again to distinguish the two.
 """
 
 import time
@@ -35,9 +35,10 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 async def of_partition(
     admin: "Admin", topic: str, index: int, group: str | None = None
 ) -> PartitionFacts:
-    """Return all facts about a partition's readers.
+    """Return the facts that explain why readers of a partition wait.
 
-    Raises Failure without a partition or an answer.
+    group: also return the facts about this group. Raises an error or Failure if the partition does
+    not exist or a request is not answered.
     """
     start = stable = high = None
     held: tuple[PartitionTransaction, ...] = ()
@@ -74,7 +75,7 @@ async def of_partition(
 async def holders(
     admin: "Admin", partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-    """Return the partitions' open transactions, oldest first, with the coordinators' views."""
+    """Return each partition's open transactions, oldest first, with their coordinator's state."""
     found = await admin.transactions.producers(partitions)
     opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
     ids = {p.producer_id for producers in opened.values() for p in producers}
@@ -93,10 +94,7 @@ async def holders(
 async def hanging(
     admin: "Admin", topics: Iterable[str] | None
 ) -> list[tuple[TopicPartition, PartitionTransaction]]:
-    """Return open transactions that their coordinator does not have.
-
-    None stands for all topics.
-    """
+    """Return open transactions in these topics, by default all, that no coordinator knows."""
     described = await admin.describe_topics(topics)
     keys = [(p.topic, p.partition) for p in described if p.leader >= 0]
     found = await without_ended(admin, await holders(admin, keys))
@@ -106,7 +104,10 @@ async def hanging(
 async def without_ended(
     admin: "Admin", found: Mapping[TopicPartition, tuple[PartitionTransaction, ...]]
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-    """Drop the transactions that ended before their coordinator was asked. Real hangs stay."""
+    """Drop the transactions that ended before their coordinator was asked.
+
+    Hanging transactions stay, because they are still open in the partition.
+    """
     suspects = {key for key, held in found.items() if any(not h.is_known(key) for h in held)}
     still = await admin.transactions.producers(suspects) if suspects else {}
     opened = {(key, p.producer_id, p.first_offset) for key, ps in still.items() for p in ps}
@@ -181,7 +182,7 @@ async def _of_group(admin: "Admin", name: str, key: TopicPartition) -> GroupFact
 
 
 async def _is_unstable(admin: "Admin", group: str, key: TopicPartition) -> bool:
-    """Return whether a reader of stable offsets would be asked to retry."""
+    """Return whether OffsetFetch with require_stable gets UNSTABLE_OFFSET_COMMIT."""
     patient, admin.groups.timeout_ms = admin.groups.timeout_ms, UNSTABLE_TIMEOUT_MS
     try:
         await admin.groups.committed(group, [key], stable=True)

@@ -32,14 +32,14 @@ UNDECIDED = "not decided yet"
 
 @dataclass(frozen=True, slots=True)
 class ShardLog:
-    """One copy of the shard, and the state of the other copies at its last entries."""
+    """The journal of a shard on one node, and those of all nodes to find committed entries."""
 
     chosen: ShardJournal
     copies: Sequence[ShardJournal]
     voters: int
 
     def is_decided(self, entry: ShardEntry) -> bool:
-        """Return whether a majority of nodes has the entry."""
+        """Return whether an entry is committed, because a majority of nodes has it."""
         having = sum(copy.has(entry.index, entry.term) for copy in self.copies)
         return entry.index <= self.chosen.snapshot_index or having > self.voters // 2
 
@@ -48,7 +48,7 @@ class ShardLog:
 
     @property
     def summary(self) -> str:
-        """Describe the copy by its node and its end."""
+        """Return text with the node of the journal and its last entry."""
         copy = self.chosen
         older = f", snapshot up to {copy.snapshot_index}" if copy.snapshot_index else ""
         return f"node {copy.node_id}'s copy: up to entry {copy.end[1]}{older}"
@@ -80,7 +80,10 @@ class ShardLog:
 
 
 def shard_log(data: Path, shard: int, node_id: int | None) -> ShardLog:
-    """Read every node's copy, or raise Failure if the shard, node or cluster does not exist."""
+    """Read the journals of a shard, and choose the longest, or that of `node_id`.
+
+    Raises Failure if the shard, the node or the cluster does not exist.
+    """
     file = layout.existing(data)
     count = int(file.settings.get(SHARDS_KEY, SHARDS_DEFAULT))
     if not 0 <= shard < count:

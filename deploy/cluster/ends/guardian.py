@@ -3,10 +3,10 @@
     with guardian.kept("directory", path):
         ...
 
-A guardian is a separate process (guardian_process.py). Each cluster, directory or run of children
-is registered with the guardian before its creation, and removed from it afterwards. The guardian
-waits for this process to end, and then ends the registered items. It runs only while something is
-registered.
+A guardian is a separate process (guardian_process.py). An item is a cluster, a directory, or a run
+(the child processes with the same name in their environment). Each item is registered with the
+guardian before its creation, and forgotten after its removal. The guardian waits for this process
+to end, and then ends the registered items. It runs only while something is registered.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ KEEP, PURGE = "keep", "purge"  # the data of a cluster; the owner in its file is
 
 
 class Guardian:
-    """The guardian of one process, which several threads may use."""
+    """The client of this process's guardian. Any thread may call its methods."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -36,7 +36,10 @@ class Guardian:
         self._kept: dict[tuple[Kind, str], str] = {}
 
     def keep(self, kind: Kind, name: str | Path, how: str = "") -> None:
-        """Register an item before its creation. The guardian ends the item after this process."""
+        """Register an item, which the guardian removes if this process ends before `forget`.
+
+        how: for a cluster, whether to keep or purge its data, and its owner.
+        """
         with self._lock:
             if self._owner != os.getpid():  # after a fork, the guardian belongs to the parent
                 self.__init__()
@@ -47,7 +50,10 @@ class Guardian:
                 self._start()  # it was just killed
 
     def forget(self, kind: Kind, name: str | Path) -> None:
-        """Forget an ended or a permanent item. The last item ends the guardian."""
+        """Cancel the registration of an item that was removed, or that shall stay.
+
+        The guardian process ends when no item is registered.
+        """
         with self._lock:
             if self._owner != os.getpid() or self._kept.pop((kind, str(name)), None) is None:
                 return
@@ -58,7 +64,7 @@ class Guardian:
 
     @contextlib.contextmanager
     def kept(self, kind: Kind, name: str | Path, how: str = "") -> Iterator[None]:
-        """Keep an item for a block that ends the item by itself."""
+        """Keep an item registered during a block that creates the item and removes it."""
         self.keep(kind, name, how)
         try:
             yield
@@ -79,7 +85,7 @@ class Guardian:
             self._tell("keep", kind, name, how)
 
     def _tell(self, *words: str) -> bool:
-        """Send a line to the guardian. Return whether a guardian may read it."""
+        """Send a line to the guardian. Return False if the guardian has ended."""
         if self._process is None or self._process.stdin is None:
             return False
         with contextlib.suppress(BrokenPipeError):
@@ -92,10 +98,10 @@ guardian = Guardian()
 
 
 def new_run() -> str:
-    """Return a name for children that end together, which is in their environment."""
+    """Return a new name of a run. The guardian kills the child processes of a run together."""
     return f"{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def environment_of(run: str, others: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child of this run, or None for our own environment."""
+    """Return the environment for a child of this run, with `others` instead of ours if given."""
     return {**(os.environ if others is None else others), RUN: run}

@@ -1,9 +1,10 @@
-"""The process `guardian_process.py OWNER`, which ends everything that its owner left.
+"""The process `guardian_process.py OWNER`, which removes everything that its owner left at its end.
 
-guardian.py starts it. Its standard input is a pipe from its owner. Each line is a JSON list.
-["keep", KIND, NAME, HOW] comes before an item is created, ["forget", KIND, NAME] after its end.
-When the pipe closes, or the owner is gone, the process ends the registered items. It is started as
-a file, without site-packages, and imports almost nothing until then.
+guardian.py starts it. Its standard input is a pipe from its owner. Each line is a JSON list. The
+owner sends ["keep", KIND, NAME, HOW] before it creates an item, and ["forget", KIND, NAME] after it
+has removed the item. When the pipe closes, or the owner is gone, the process kills or removes the
+registered items. It is started as a file, without site-packages, and imports almost nothing until
+then.
 """
 
 import json
@@ -58,9 +59,9 @@ def _death_of(owner: int) -> int | None:
 
 
 def main() -> None:
-    """Wait in a small process.
+    """Wait for the owner's end, and then replace this process by one that cleans up.
 
-    A new process, which can import the whole package, does the cleanup.
+    The second process imports the whole package, which would take too much memory during the wait.
     """
     if sys.argv[1] == END:
         from .leftovers import end_all

@@ -1,4 +1,4 @@
-"""Signals that end a program like Ctrl-C, and that wait while something begins or ends."""
+"""Delays of signals in blocks that must not be interrupted, and SIGTERM and SIGHUP as Ctrl-C."""
 
 import signal
 import threading
@@ -11,9 +11,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay signals until the end of the block, in the main thread.
+    """In the main thread, delay SIGINT, SIGTERM and SIGHUP until the end of the block.
 
-    Python raises signals only in the main thread.
+    Other threads need no delay, because Python runs signal handlers only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,8 +1,8 @@
-"""The nodes, clusters and orphaned children of this user on this machine, found and ended.
+"""Search for this user's nodes, clusters and orphaned child processes, to end them.
 
-No list of clusters is needed. A node is found by its command line, which names its file in the
-directory of its cluster. A child is found by its environment. A stopped cluster is found only in
-the temporary directory.
+No list of clusters is needed. The command line of a node's process names the node's file in the
+directory of its cluster. A child process has the name of its run in its environment (guardian.py).
+A cluster without a running node is found only in the temporary directory.
 """
 
 import contextlib
@@ -60,9 +60,9 @@ def clusters_of_user() -> list[FoundCluster]:
 
 
 def _is_plain_and_ours(file: Path) -> bool:
-    """Return whether a path is a plain file in a directory of ours.
+    """Return whether a path is a regular file of this user in a directory of this user.
 
-    A read of a pipe would never end.
+    A read from a named pipe would never end.
     """
     folder, status = file.parent.lstat(), file.lstat()
     is_plain = stat.S_ISDIR(folder.st_mode) and stat.S_ISREG(status.st_mode)
@@ -87,9 +87,9 @@ def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
 
 
 def end_all(left: Iterable[tuple[str, str, str]]) -> None:
-    """End a process's leftovers, given as kind, name, and the fate of a cluster's data.
+    """Kill and remove the items that a process left, each as (kind, name, how) of `Guardian.keep`.
 
-    If another `up` has started a cluster again, the temporary directory of the cluster stays.
+    The temporary directory of a cluster stays if another `up` has started the cluster again.
     """
     spared: set[str] = set()
     for kind, name, how in sorted(left, key=lambda one: ORDER.index(one[0])):
@@ -142,7 +142,7 @@ def _end_nodes_in(data: Path) -> None:
 
 
 def end_run(run: str) -> None:
-    """Send SIGKILL to all processes of a run's children and their descendants.
+    """Send SIGKILL to all child processes of a run, and to their descendants.
 
     Raises Failure if a process does not end.
     """
@@ -150,7 +150,7 @@ def end_run(run: str) -> None:
 
 
 def end_orphans() -> int:
-    """End the children of dead starters. Return their number."""
+    """Kill the child processes that an ended starter has left. Return their number."""
     runs = {run for run, child in _children() if _is_orphan(run, child)}
     orphans = [process for run, process in _children() if run in runs]
     for run in runs:
@@ -159,9 +159,9 @@ def end_orphans() -> int:
 
 
 def _is_orphan(run: str, child: psutil.Process) -> bool:
-    """Return whether the owner of the run has ended.
+    """Return whether the process that started the run has ended.
 
-    A process younger than the child is not the owner.
+    A process with its pid that began after the child is another process.
     """
     owner = run.partition("-")[0]
     if not owner.isdigit():
@@ -176,7 +176,10 @@ def _is_orphan(run: str, child: psutil.Process) -> bool:
 
 
 def _end_processes(find: Callable[[], Iterator[psutil.Process]]) -> None:
-    """End processes repeatedly until none is left, since a live one may start another."""
+    """Kill the processes that `find` yields, again and again until it yields none.
+
+    A process may start another one before it is killed. Raises Failure at a timeout.
+    """
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while found := list(find()):
         if time.monotonic() > deadline:
@@ -197,7 +200,7 @@ def _nodes() -> Iterator[tuple[Path, psutil.Process]]:
 
 
 def _children() -> Iterator[tuple[str, psutil.Process]]:
-    """Yield the live children of runs, and their descendants, with the run."""
+    """Yield each live child process of a run, and its descendants, with the name of the run."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if (run := process.environ().get(RUN)) and _counts(process):
@@ -205,5 +208,8 @@ def _children() -> Iterator[tuple[str, psutil.Process]]:
 
 
 def _counts(process: psutil.Process) -> bool:
-    """Return whether a process lives and shares our container, so that paths and pids agree."""
+    """Return whether a process is alive and in the namespaces of this process.
+
+    In another container, paths and pids mean other files and processes.
+    """
     return process.status() != psutil.STATUS_ZOMBIE and shares_our_namespaces(process.pid)

@@ -1,7 +1,7 @@
-"""A text by which a process that we start finds a cluster and logs in, without a secret.
+"""The connection text, which a process gets as an argument to find a cluster and to log in.
 
-Every user may see the arguments of a process. Therefore the text is a bootstrap line or, for a
-secured cluster, the path of the admin's client file, which has the password.
+The text has no secret, because every user may see the arguments of a process. It is a bootstrap
+line or, for a secured cluster, the path of the admin's client file, which has the password.
 """
 
 from pathlib import Path
@@ -11,17 +11,17 @@ from ....client.security.properties_file import parse_properties
 
 
 def client_config(connection: str) -> dict[str, Any]:
-    """Return the configuration of a client, for ours and for confluent-kafka."""
+    """Return the configuration for a connection text, for our clients and confluent-kafka."""
     if not is_file(connection):
         return {"bootstrap.servers": connection}
     return dict(parse_properties(Path(connection).read_text(encoding="utf-8")))
 
 
 def connection_options(connection: str) -> list[str]:
-    """Return the options of a command that connects to the cluster."""
+    """Return the option --bootstrap or --command-config for a command, from a connection text."""
     return ["--command-config" if is_file(connection) else "--bootstrap", connection]
 
 
 def is_file(connection: str) -> bool:
-    """Return whether a text is the path of a client file, which is absolute."""
+    """Return whether a connection text is the absolute path of a client file."""
     return connection.startswith("/")

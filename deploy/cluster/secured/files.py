@@ -42,7 +42,7 @@ def prepare(data: Path, bootstrap: str) -> None:
 
 
 def passwords_of(data: Path) -> dict[str, str]:
-    """Return the passwords by user, none before the first start."""
+    """Return the passwords by user, or {} before the first start of the cluster."""
     try:
         return json.loads(_passwords_file(data).read_text())
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def node_settings(data: Path, host: str, port: int) -> dict[str, str]:
 def client_values(
     data: Path, kind: str, user: str, password: str, bootstrap: str
 ) -> dict[str, str]:
-    """Return the configuration of a client that logs in as a user."""
+    """Return the configuration of a client (`kind` "java" or another) that logs in as a user."""
     common = {
         "bootstrap.servers": bootstrap,
         "security.protocol": LISTENER,
@@ -128,7 +128,7 @@ def _write_certificates(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file that is complete after a power failure, or missing and created again."""
+    """Write a file in one step, so that a power failure never leaves a part of it."""
     part = path.with_name(f"{path.name}.part")
     write_private(part, text)
     with part.open("rb") as file:

@@ -1,6 +1,6 @@
-"""Decoding of frames to bodies, with our codecs for Produce and Fetch, else with kio's.
+"""Decoding of requests and answers, with this project's codecs for Produce and Fetch, else kio's.
 
-The records of Produce and Fetch are views.
+The records of Produce and Fetch are views of the frame, not decoded.
 """
 
 from typing import Any
@@ -70,7 +70,10 @@ def answer_version(api_key: int, version: int, frame: memoryview) -> int:
 
 
 def answer_body_offset(api_key: int, version: int, frame: memoryview) -> int:
-    """Return the end of the header, of version 0 or 1, for ApiVersions always of version 0."""
+    """Return the offset of the body in an answer's frame, which is the length of the header.
+
+    Flexible versions have the header version 1, with tags. ApiVersions always has version 0.
+    """
     if api_key == API_VERSIONS or not is_flexible(api_key, version):
         return CORRELATION_ID_BYTES
     reader = Reader(frame, CORRELATION_ID_BYTES)

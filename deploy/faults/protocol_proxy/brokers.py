@@ -1,7 +1,7 @@
-"""The brokers, and our ports at which the clients of an instance find each of them.
+"""The brokers of a cluster, and the proxy's listener for each instance and broker.
 
 This is a core without I/O. A broker is known by its id, so a restarted broker keeps its port, even
-with a new address. Later brokers get a port when an answer names them.
+with a new address. A broker gets a port when an answer first names it.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ BOOTSTRAP = None  # instead of a broker's id, for any broker
 
 
 class Brokers:
-    """Addresses of brokers, as they advertise themselves."""
+    """The advertised address of each known broker, and the bootstrap addresses."""
 
     def __init__(self, bootstrap: Iterable[Address]) -> None:
         self.addresses: dict[int, Address] = {}
@@ -21,9 +21,9 @@ class Brokers:
         self._turn = 0
 
     def targets(self, broker_id: int | None) -> list[Address]:
-        """Return the addresses of a broker, or of any broker, in the order of attempts.
+        """Return a broker's address in a list, or for None all known addresses in the order to try.
 
-        For any broker, each call begins with another address.
+        For None, each call begins with another address.
         """
         if broker_id is not None:
             return [self.addresses[broker_id]]
@@ -33,12 +33,12 @@ class Brokers:
         return known[first:] + known[:first]
 
     def id_of(self, address: Address) -> int | None:
-        """Return the broker at an address, or None if unknown."""
+        """Return the id of the broker at an address, or None if unknown."""
         return next((one for one, where in self.addresses.items() if where == address), None)
 
 
 class Ports:
-    """Our ports, one for each instance and broker, and one for each instance's bootstrap."""
+    """The proxy's ports, one for each instance and broker, and one for an instance's bootstrap."""
 
     def __init__(self, brokers: Brokers, listen: Callable[[str, int | None], int]) -> None:
         """Create the table. `listen(instance, broker id)` opens a listener and returns its port."""
@@ -47,7 +47,10 @@ class Ports:
         self._ports: dict[tuple[str, int | None], int] = {}
 
     def port_of(self, instance: str, broker_id: int | None) -> int:
-        """Return the port, which never changes, or raise OverflowError when there are too many."""
+        """Return the port of an instance for a broker, or for bootstrap if `broker_id` is None.
+
+        A port never changes. Raises OverflowError when there are too many.
+        """
         key = (instance, broker_id)
         if key not in self._ports:
             if len(self._ports) >= LISTENERS_MAX:
@@ -56,6 +59,6 @@ class Ports:
         return self._ports[key]
 
     def proxied(self, instance: str, broker_id: int, host: str, port: int) -> Address:
-        """Return the address that the instance gets instead of a broker's."""
+        """Record a broker's advertised address, and return the proxy's address to send instead."""
         self._brokers.addresses[broker_id] = (host, port)
         return LOOPBACK, self.port_of(instance, broker_id)

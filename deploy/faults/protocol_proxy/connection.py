@@ -1,4 +1,7 @@
-"""A client's connection through the proxy to one broker, a shell whose actions the rules decide."""
+"""A client's connection through the proxy to one broker. Rules may act on its requests.
+
+This is the shell. Its actions are decided by the rules.
+"""
 
 import asyncio
 import contextlib
@@ -37,7 +40,7 @@ HELD = "a rule holds it"
 
 
 class ProxiedConnection(TwoEnds):
-    """A connection, which forwards requests and answers, and executes the actions of rules."""
+    """A connection that forwards requests and answers, and executes rules' actions on them."""
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class ProxiedConnection(TwoEnds):
     def _act(
         self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview, before: str
     ) -> Coroutine[Any, Any, None] | None:
-        """Execute a rule. `before` are earlier actions on the request."""
+        """Execute a rule's action on a request. `before` describes actions executed before."""
         match action:
             case AnswerError(error):
                 self._made(rule, request, f"answered {error.name}; the broker did not see it")
@@ -139,7 +142,7 @@ class ProxiedConnection(TwoEnds):
             self.close("a rule closed it")
 
     def _answer(self, request: Request, made: bytes) -> None:
-        """Send an answer from the proxy, after the answers to earlier requests."""
+        """Send the frame `made` as the answer, after the answers to earlier requests."""
         answer = Answer(request, memoryview(made), self._services.now_s(), False, "delivered")
         self._in_flight.add(Exchange(request, made=answer, made_frame=made))
         if self.broker.is_idle:
@@ -183,7 +186,7 @@ class ProxiedConnection(TwoEnds):
         return self._answer_later(rule, action, answer, frame)
 
     def _is_refused(self, rule: Rule, action: Action, answer: Answer) -> bool:
-        """Return whether the rule forwards this answer because it has an error."""
+        """Return whether the answer has an error, so that the rule must forward it and not act."""
         if not isinstance(action, LoseAnswer | Hold) or action.also_errors:
             return False
         try:

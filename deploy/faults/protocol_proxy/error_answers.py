@@ -33,7 +33,7 @@ Make = Callable[[Any, int, ErrorCode], Values]  # of the request's body, version
 
 
 def check_error_can_be_said(api_key: int, error: ErrorCode) -> None:
-    """Raise Failure if an answer of this API has no field for the error."""
+    """Raise Failure if no answer of this API with this error can be created."""
     if error is ErrorCode.NONE:
         raise Failure("NONE is no error.", exit_code=2)
     if api_key not in _MADE and api_key not in (PRODUCE, FETCH):
@@ -103,9 +103,10 @@ def _partitions(
     others: Values | None = None,
     index: str = "partition_index",
 ) -> list[Values]:
-    """Return topics by name and by id, and their partitions, each with the error.
+    """Return the answer's entry for each requested topic, with the error in each partition.
 
-    Names are left out if a version has none. index: the answer's field of a partition's number.
+    An entry has all fields by which a version may name the topic. index: the name of the answer's
+    field for the partition's number.
     """
     return [
         {
@@ -206,7 +207,10 @@ def _offset_for_leader_epoch(body: Any, version: int, error: ErrorCode) -> Value
 
 
 def _named(field: str, requested: str) -> Make:
-    """Return answers for APIs that name topics one by one."""
+    """Return a function that creates an answer with the error for each requested topic.
+
+    field: the answer's list of topics. requested: the request's list.
+    """
 
     def make(body: Any, version: int, error: ErrorCode) -> Values:
         topics = getattr(body, requested) if hasattr(body, requested) else body.topic_names

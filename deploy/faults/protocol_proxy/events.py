@@ -118,7 +118,7 @@ class Answer:
     """The answer to a request, before it is sent to the client.
 
     is_from_broker: False if a rule created the answer without a broker. fate: "delivered", or
-    "lost".
+    "lost" if the client does not get it.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Answer:
 class FaultMade:
     """A rule has acted on a request.
 
-    what: a sentence. rule: the object that was added.
+    what: text about the action. rule: the Rule, as it was added.
     """
 
     rule: Any

@@ -50,7 +50,7 @@ class Hub:
         self._is_closing = False
 
     async def close(self) -> None:
-        """End everything, including waits for a rule."""
+        """Close all listeners and connections, and end calls of `wait`."""
         self._is_closing = True
         await asyncio.gather(*self._starting, return_exceptions=True)
         for server in self._servers:
@@ -80,7 +80,10 @@ class Hub:
             return self._rules.made(rule)
 
     def wait(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until a condition holds that changes when a rule has acted."""
+        """Wait until `holds` returns True, which is called after each action of a rule.
+
+        Returns False at the timeout, or when the proxy is closed.
+        """
         with self._lock:
             return self._lock.wait_for(lambda: holds() or self._is_closing, timeout_s) and holds()
 
@@ -127,7 +130,10 @@ class Hub:
         self.connections.pop(connection.info.id, None)
 
     async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
-        """Hold a frame. Return the decision of the rule's function, and the duration as text."""
+        """Hold a frame until the rule's `act` returns, or until the deadline.
+
+        Returns the result of `act`, and text with the duration.
+        """
         if self._holds >= HOLDS_MAX:
             self._met(RuntimeError(f"more than {HOLDS_MAX} frames are held at once"))
             return None, "not held"

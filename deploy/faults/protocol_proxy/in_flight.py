@@ -16,7 +16,7 @@ from .rules import Action, Rule
 class Exchange:
     """A request in flight.
 
-    action: the action of a rule on its answer. made: an answer without a broker.
+    rule, action: a rule that acts on the answer. made: the answer, if the proxy created it.
     """
 
     request: Request
@@ -27,7 +27,7 @@ class Exchange:
 
 
 class InFlight:
-    """The order of answers."""
+    """The unanswered requests of one connection, in the order of their answers."""
 
     def __init__(self) -> None:
         self._waiting: deque[Exchange] = deque()
@@ -36,7 +36,7 @@ class InFlight:
         return len(self._waiting)
 
     def add(self, exchange: Exchange) -> None:
-        """Add a request that was sent to the broker, or has an answer from the proxy."""
+        """Add a request that was sent to the broker, or that has an answer from the proxy."""
         self._waiting.append(exchange)
 
     def answered(self, correlation_id: int) -> Exchange:

@@ -50,8 +50,8 @@ class LoseRequest:
 class AnswerError:
     """The broker never sees the request, and the client gets this error.
 
-    The error is set for all requested items. The constructor raises Failure for an API without a
-    field for an error in its answer.
+    The error is set for all requested partitions, keys or groups. The constructor raises Failure
+    for an API without a field for an error in its answer.
     """
 
     error: ErrorCode
@@ -119,9 +119,9 @@ Action = LoseAnswer | LoseRequest | AnswerError | Delay | Disconnect | Hold
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The requests to which a rule applies. None matches all.
+    """The requests to which a rule applies. A field of None matches all requests.
 
-    `where` examines the request itself (its body), and is called in the proxy's loop.
+    where: a function of the request, which may read its body. It is called in the proxy's loop.
     """
 
     apis: frozenset[str] | set[str] | None = None  # names of APIs: {"EndTxn"}
@@ -229,7 +229,7 @@ class RuleBook:
         self._counts.pop(rule, None)
 
     def decide(self, request: Request) -> Rule | None:
-        """Return the rule for this request. It counts as one of its `times` until `give_back`."""
+        """Return the rule that acts on this request, or None. This counts until `give_back`."""
         for rule, count in tuple(self._counts.items()):  # a `where` may add one
             if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
                 request
@@ -242,9 +242,9 @@ class RuleBook:
         return None
 
     def give_back(self, rule: Rule) -> None:
-        """Undo the count of a rule that has not acted.
+        """Undo the count of an action that `decide` allowed and that did not happen.
 
-        Its answer was an error, or never came.
+        The request's answer was an error, or never came.
         """
         if (count := self._counts.get(rule)) is not None:
             count.taken -= 1

@@ -22,11 +22,11 @@ BUSY, FULL = "a frame is being handled", "the other end does not take more"
 
 
 class Side(asyncio.BufferedProtocol):
-    """One end of a connection, with the handlers of its owner.
+    """One end of a connection, which passes frames to the handlers of its owner.
 
-    There are four handlers. One is for a frame (a coroutine if it takes time), one for a malformed
-    frame, one for a change of whether bytes may be written. One is for the end, when the connection
-    is closed and all its frames are handled.
+    handle: called with each frame, and returns a coroutine if it takes time. on_made: called when
+    connected. on_malformed: called with the reason. on_full: called when writes must pause or may
+    continue. on_drained: called when the connection is closed and all its frames are handled.
     """
 
     def __init__(
@@ -165,5 +165,5 @@ class Side(asyncio.BufferedProtocol):
 
 
 def is_tls(start: bytes) -> bool:
-    """Return whether bytes begin a TLS handshake, or the refusal of one."""
+    """Return whether the first bytes are those of a TLS handshake or of a TLS alert."""
     return start in (TLS_HANDSHAKE, TLS_ALERT)

@@ -1,4 +1,4 @@
-"""The two ends of a proxied connection, with their start, and the end of one by the other."""
+"""The two ends of a proxied connection, from connecting the broker to closing both."""
 
 import asyncio
 import ssl
@@ -33,14 +33,14 @@ TLS_OF_BROKER = "the broker speaks TLS, which is not understood here: name a pla
 
 @dataclass(frozen=True, slots=True)
 class ProxyTls:
-    """TLS on both sides of a proxy, with its certificate for clients, and its trust in brokers."""
+    """The TLS contexts of a proxy, as a server for clients and as a client of brokers."""
 
     to_clients: ssl.SSLContext
     to_brokers: ssl.SSLContext
 
 
 class Services(Protocol):
-    """The services of a proxy for its connections."""
+    """The methods of the proxy that its connections call."""
 
     tls: ProxyTls | None
 
@@ -62,7 +62,7 @@ class Services(Protocol):
 
 
 class TwoEnds:
-    """A base class that connects both ends. Subclasses handle the frames in between."""
+    """A base class with the client's and the broker's end. Subclasses handle the frames."""
 
     def __init__(
         self, services: Services, connection_id: int, instance: str, broker_id: int | None
@@ -149,7 +149,7 @@ class TwoEnds:
         self._services.emit(ConnectionOpened(self.info, self._services.now_s()))
 
     def _client_is_gone(self) -> None:
-        """End after everything that the client sent was forwarded."""
+        """Close both ends. Everything that the client sent was forwarded before."""
         self._reason = self._reason or "the client closed it"
         if self._connecting is not None:
             self._connecting.cancel()
@@ -158,7 +158,7 @@ class TwoEnds:
         self._end_when_both_are_gone()
 
     def _broker_is_gone(self) -> None:
-        """End after everything that the broker answered was forwarded."""
+        """Close both ends. Everything that the broker sent was forwarded before."""
         if self._is_silent and not self.client.is_lost:
             return
         self._reason = self._reason or "the broker closed it"
