@@ -1,11 +1,12 @@
-"""Spark on any Kafka-compatible cluster, exactly once, on floor 3 above client and wire.
+"""A source and an exactly-once sink for Spark, on any Kafka-compatible cluster.
 
-The folder contains `spark_session`, which finds a Java, the source `format("oncelog")`, the sink
+The folder contains `spark_session` (which finds a Java), the source `format("oncelog")`, the sink
 `exactly_once`, jobs on the flights data, and the audit of raw logs. All of them use the Kafka
-protocol, and therefore also run against Apache Kafka. The folder is imported only with the extra
-`spark`, and by no other folder. The command line starts it as a separate process. Begin with
-session.py, then pipeline/source/offsets.py (the ranges of a batch). docs/spark.md is for users.
-Public names are imported at their first use, since importing pyspark is slow.
+protocol, and therefore also run against Apache Kafka. The folder imports only client and wire, and
+needs the extra `spark`. Other folders do not import it. The command line starts it as a separate
+process. Begin with session.py, then pipeline/source/offsets.py (the ranges of a batch).
+docs/spark.md is for users. Public names are imported at their first use, since importing pyspark is
+slow.
 """
 
 from importlib import import_module

@@ -11,7 +11,7 @@ from ..wire.security.secret import Secret
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Parse NAME=VALUE as an argparse type. `dict` makes a mapping of the collected pairs."""
+    """Parse NAME=VALUE into a pair, as the `type` of an argparse option."""
     name, separator, value = text.partition("=")
     if not separator:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -19,7 +19,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def add_pairs(parser: argparse.ArgumentParser, option: str, help_text: str | None = None) -> None:
-    """Add an option that may be given more than once, and collects a list of pairs."""
+    """Add an option NAME=VALUE that may be repeated. Its value is the list of pairs."""
     parser.add_argument(
         option, action="append", default=[], type=pair, metavar="NAME=VALUE", help=help_text
     )
@@ -43,7 +43,10 @@ def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = Tr
 
 
 def login_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return a client's configuration by dotted names, or raise ValueError with a sentence."""
+    """Return the client configuration of --command-config and --bootstrap, by dotted names.
+
+    Raises ValueError without an address.
+    """
     config: dict[str, Any] = {}
     if options.command_config is not None:
         config, unused = read_client_file(options.command_config)

@@ -1,4 +1,4 @@
-"""A single sentence for a failure that came through Spark, with its traces of Python and of Java.
+"""One sentence for an error from Spark, from a text with stack traces of Python and Java.
 
 py4j and Spark include the text of `traceback.format_exc()` in their own messages, so the first line
 says only that there was an error. The last Python error in the text is the most useful one, since a
@@ -27,7 +27,7 @@ def sentence_of(problem: BaseException) -> str:
 
 
 def _raised(lines: Sequence[str]) -> list[str]:
-    """Return the first line of each error below a Python trace."""
+    """Return the line with type and text of each Python error, which follows its stack trace."""
     found: list[str] = []
     is_within = False
     for line in lines:

@@ -124,7 +124,10 @@ def _with_a_face(home: Path, cache: Path | None) -> Path:
 
 
 def make_face(home: Path, cache: Path | None = None) -> Path:
-    """Create, once, a JAVA_HOME with a bin/java that drops the argument and runs the real one."""
+    """Create a JAVA_HOME with a wrapper bin/java, unless it exists, and return its path.
+
+    The wrapper drops the argument for jdk.incubator.vector and runs the Java of `home`.
+    """
     text = FACE.format(module=VECTOR, java=shlex.quote(str(home / "bin" / "java")))
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = _cache_folder(cache) / f"java-{mark}"

@@ -74,7 +74,7 @@ def spark_session(app_name: str, **confs: Any) -> "SparkSession":
 
 @contextmanager
 def said_meanwhile(words: str, every_s: float = 5.0) -> Iterator[None]:
-    """Print on stderr that the block is running, and for how long, until the block ends."""
+    """Print `words` and the seconds so far on stderr, every few seconds while the block runs."""
     over, began_s = threading.Event(), time.monotonic()
 
     def tick() -> None:
@@ -105,7 +105,7 @@ def conf_name(name: str) -> str:
 
 
 def conf_value(value: Any) -> str:
-    """Return a value as in a properties file."""
+    """Return a value as Spark's text, with true and false for a bool."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -141,7 +141,11 @@ def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
 
 
 def _set_elsewhere(is_submitted: bool) -> dict[str, str]:
-    """Return the confs set outside of this program, which under spark-submit the JVM knows."""
+    """Return the confs that were set outside of this program.
+
+    Under spark-submit they are read from the JVM, else from PYSPARK_SUBMIT_ARGS and the defaults
+    file.
+    """
     from pyspark import SparkConf, SparkContext
 
     if is_submitted:

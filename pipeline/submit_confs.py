@@ -1,8 +1,8 @@
 """The Spark confs set outside of a program that is started by `python` without spark-submit.
 
 pyspark then calls spark-submit itself, which reads the usual places, PYSPARK_SUBMIT_ARGS before
-`conf/spark-defaults.conf`. A program's confs override both, so our defaults must not be set if
-these places have a value.
+`conf/spark-defaults.conf`. The confs that a program sets override both places, so our defaults must
+be set only if neither place has a value.
 """
 
 import argparse

@@ -88,7 +88,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def airlines(file: Path | None) -> dict[str, str]:
-    """Return the airlines' names by carrier, or nothing without a file."""
+    """Return the airlines' names by carrier code, or {} without a file."""
     if file is None:
         return {}
     with file.open(newline="") as lines:
@@ -109,7 +109,7 @@ def source(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
 
 
 def of_sinks(login: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the login for sinks, without settings such as client.id that a sink chooses."""
+    """Return only the security settings of a login, because sinks set the others themselves."""
     return {name: value for name, value in login.items() if name in SECURITY_NAMES}
 
 
@@ -149,7 +149,10 @@ class ProgressReporter:
         self._reported = dict.fromkeys(queries, -1)
 
     def look(self) -> bool:
-        """Report new batches. Return False when a query has stopped with an error."""
+        """Report the last micro-batch of each query if it is new.
+
+        Returns False, and reports the error, if a query has failed.
+        """
         for name, query in self._queries.items():
             if progress := query.lastProgress:  # checked far more often than a batch takes
                 self._batch(name, progress)
@@ -208,9 +211,9 @@ def main() -> int:
 
 
 def stop(spark: "SparkSession", queries: Mapping[str, "StreamingQuery"]) -> None:
-    """Stop queries and Spark, and kill them if they do not stop.
+    """Stop the queries and Spark, and kill both processes if that takes longer than STOP_S_MAX.
 
-    The kill loses and doubles no row.
+    No row is lost or doubled by the kill, because the next run resumes the queries.
     """
     java = getattr(spark.sparkContext._gateway, "proc", None)  # None under spark-submit
 

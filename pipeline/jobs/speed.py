@@ -39,7 +39,7 @@ CONNECTOR = "connector"
 
 
 class Contest:
-    """One size of records and one way to connect, read and written by all candidates."""
+    """A measurement of all candidates with one size of records and one login."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Contest:
         self._seconds: dict[str, list[float]] = {}
 
     def run(self) -> dict[str, float]:
-        """Return the median seconds of each candidate."""
+        """Read and write with each candidate. Return the median seconds by candidate."""
         self._make_input(self._input, self._settings.records)
         self._make_input(self._few, self._settings.partitions)
         with BlockingAdmin(self._login) as admin:
@@ -136,7 +136,7 @@ class Contest:
 
 
 def logins_of(settings: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the ways to connect, in the order of their measurement, or raise ValueError."""
+    """Return the client configurations to measure, or raise ValueError without an address."""
     found: list[dict[str, Any]] = []
     if settings.bootstrap:
         found.append({"bootstrap.servers": settings.bootstrap})
@@ -200,7 +200,7 @@ def main() -> None:
 
 
 def modes(text: str) -> tuple[str, ...]:
-    """Parse the modes, as an argparse type."""
+    """Parse the sink's modes, separated by commas, as the `type` of an argparse option."""
     names = tuple(text.split(","))
     if wrong := [name for name in names if name not in MODE_NAMES]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(MODE_NAMES)}")
@@ -208,13 +208,16 @@ def modes(text: str) -> tuple[str, ...]:
 
 
 def said(login: Mapping[str, Any]) -> str:
-    """Describe how clients connect to the brokers."""
+    """Return the security protocol and the SASL mechanism of a login as text."""
     protocol = str(login.get("security.protocol", "PLAINTEXT"))
     return f"{protocol} {login.get('sasl.mechanism', '')}".strip()
 
 
 def show(records: int, value_bytes: int, medians: dict[str, float]) -> None:
-    """Print a line for each candidate, beside the connector's."""
+    """Print each candidate's median seconds and rates.
+
+    The last column is the speed as a multiple of the connector's.
+    """
     print(f"  {'':22} {'seconds':>8} {'few':>6} {'records/s':>11} {'MB/s':>7} {'to connector':>13}")
     for name, seconds in medians.items():
         if name.endswith(", few"):

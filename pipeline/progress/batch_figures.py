@@ -29,8 +29,8 @@ class BatchFigures:
 def figures_of(progress: Mapping[str, Any], rows_written: int | None) -> BatchFigures:
     """Create the figures of a batch from Spark's progress.
 
-    rows_written: the sink's own count. Without it Spark's count is used, which only Spark's own
-    sinks have.
+    rows_written: the count of an exactly-once sink. If None, Spark's count is used, which only
+    Spark's own sinks have.
     """
     if rows_written is None:
         counted = progress["sink"]["numOutputRows"]  # -1 of sinks that do not count

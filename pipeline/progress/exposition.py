@@ -20,7 +20,7 @@ PREFIX = "oncelog_spark"
 
 @dataclass(slots=True)
 class QueryFigures:
-    """The sums of a query since this program began, and its last batch."""
+    """The totals of a query since this program began, and the figures of its last batch."""
 
     is_running: bool = True
     batches: int = 0
@@ -31,7 +31,7 @@ class QueryFigures:
 
 
 class Exposition:
-    """The figures of all queries, by the name of the query or else its id."""
+    """The figures of all queries, by the query's name, or by its id if it has no name."""
 
     def __init__(self) -> None:
         self._queries: dict[str, QueryFigures] = {}
@@ -40,7 +40,7 @@ class Exposition:
         self._queries.setdefault(query, QueryFigures()).is_running = True
 
     def took(self, figures: BatchFigures) -> None:
-        """Add the figures of a batch."""
+        """Add a finished batch's figures to the totals of its query."""
         query = self._queries.setdefault(figures.query, QueryFigures())
         query.batches += 1
         query.rows_read += figures.rows_read
@@ -57,7 +57,7 @@ class Exposition:
         return "".join(f"{line}\n" for line in self._lines())
 
     def write(self, path: Path) -> None:
-        """Replace the file, or raise OSError."""
+        """Replace the metrics file, or raise OSError."""
         made = path.with_name(f".{path.name}.{os.getpid()}")
         made.write_text(self.text(), encoding="utf-8")
         made.chmod(0o644)  # other users read it

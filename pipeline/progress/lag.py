@@ -43,7 +43,7 @@ class Lag:
 
 
 def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
-    """Return the lag in a `lastProgress`, or None before a source of ours has reported.
+    """Return the lag in a query's `lastProgress`, or None without offsets of our source.
 
     If two sources of the query read a partition, its lag is that of the slower source.
     """
@@ -59,7 +59,7 @@ def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
 
 
 def _position(said: Any) -> Position | None:
-    """Return the offsets of our source, or None for any other source."""
+    """Parse an offset in Spark's progress report. Returns None for another source's offset."""
     try:
         value = json.loads(said) if isinstance(said, str) else said
         return Position.from_json(value) if isinstance(value, dict) else None

@@ -15,7 +15,10 @@ _rows: dict[Batch, int] = {}
 
 
 def note_written(query_id: str, batch_id: int, row_count: int) -> None:
-    """Record a sink's rows at the end of its part of a batch. Several sinks add up."""
+    """Add a sink's number of written rows to the count of a batch.
+
+    A batch may be written by several sinks.
+    """
     with _lock:
         _rows[query_id, batch_id] = _rows.pop((query_id, batch_id), 0) + row_count
         while len(_rows) > KEPT:

@@ -23,7 +23,7 @@ class BatchAction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The user's consent to irregular batches.
+    """The user's options that allow a batch which the check would otherwise refuse.
 
     replaces_query: the id of an older query that this query replaces. first_batch: the first batch
     that this sink writes.
@@ -36,7 +36,7 @@ class Terms:
 def check_batch(
     sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms
 ) -> BatchAction:
-    """Compare a batch with the decision, or raise SinkStopped."""
+    """Return whether to write a batch, by the sink's last decision, or raise SinkStopped."""
     batch = given.batch_id
     if decision is not None and decision.lost and not _goes_on(decision, given, terms):
         raise rows_missing(sink_id, decision, "it was found at an earlier start")
@@ -84,10 +84,10 @@ def check_batch(
 
 
 def _goes_on(decision: Decision, given: BatchGiven, terms: Terms) -> bool:
-    """Return whether the user has answered the alarm, by the batch number in the alarm.
+    """Return whether the user accepts lost rows, by the option first_batch that the alarm names.
 
-    A query that replaces the alarmed query restarts its batch numbers, so the alarmed query must be
-    named.
+    A query that replaces the one with the alarm restarts its batch numbers, so replaces_query must
+    name the older query as well.
     """
     if terms.first_batch != decision.batch_id + 1:
         return False

@@ -1,8 +1,9 @@
 """The digest of a batch's entry in Spark's checkpoint.
 
-Spark writes `offsets/N` before it passes batch N to the sink, and never again. A different entry
-under that number means that the checkpoint was set back to before the batch. The batch may then
-have other rows than the written batch. Therefore without the file no batch is written.
+Spark writes `offsets/N` before it passes batch N to the sink, and never again. If a batch has
+another entry than when it was written, then the checkpoint was restored from an older copy. The
+batch may then have other rows than the written batch. Therefore no batch is written without its
+entry.
 """
 
 import hashlib
@@ -43,8 +44,8 @@ def plan_digest(spark: "SparkSession", query_id: str, batch_id: int, given: str 
 def _of_running_query(spark: "SparkSession", query_id: str) -> str | None:
     """Return the checkpoint of a running query, or None if this Spark stores it in another place.
 
-    The query is looked up in the list that all sessions share, since a batch has its own session
-    without queries.
+    The query is searched in the list that all sessions share, because the session of a batch has no
+    queries.
     """
     session: Any = spark._jsparkSession
     jvm: Any = spark._jvm

@@ -58,9 +58,10 @@ APPEARS_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenMode:
-    """The chosen mode. `task_timeout_ms` is None for prepared transactions.
+    """The mode that a sink uses, and its transaction timeouts.
 
-    task_timeout_ms: the timeout of tasks' ordinary transactions.
+    control_timeout_ms: for the transactions of decisions. task_timeout_ms: for the transactions of
+    tasks, or None for prepared transactions, which have no timeout. in_words: text for the log.
     """
 
     mode: Mode
@@ -113,9 +114,9 @@ async def _is_missing(admin: Admin, topic: str) -> bool:
 async def settle_mode(
     admin: Admin, sink_id: str, wanted: Mode | None, given_ms: int | None
 ) -> ChosenMode:
-    """Choose the mode by the brokers' answers. `given_ms` is the user's transaction_timeout_ms.
+    """Choose the mode by the brokers' settings. `given_ms` is the user's transaction_timeout_ms.
 
-    Raises SinkStopped when the brokers do not support the wanted mode.
+    Raises SinkStopped when the brokers do not support the mode `wanted`, which is None for "auto".
     """
     control_ms, task_ms = given_ms or CONTROL_TIMEOUT_MS, None
     least_ms = given_ms or 0 if wanted is Mode.TRANSACTIONAL else control_ms
@@ -176,8 +177,9 @@ async def check_brokers(
 async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers) -> int:
     """Return the longest transaction timeout that every broker accepts.
 
-    If configurations are hidden, a coordinator is asked with new sessions of an id for this use
-    only. The first session asks for Kafka's default, and the next sessions proceed by bisection.
+    If a broker's configuration may not be read, the limit is found by InitProducerId requests of an
+    id for this use only. The first request has Kafka's default as its timeout, and further requests
+    bisect.
     """
     if not answers.unseen and answers.timeout_max_ms:
         return min(answers.timeout_max_ms.values())

@@ -48,7 +48,7 @@ PRUNE = """DELETE FROM ids WHERE rowid IN
 
 
 class IdTable(Protocol):
-    """Ids by name, each with its sink, its generation and its last batch."""
+    """A table of transactional ids for reuse, with the sink, generation and last batch of each."""
 
     def take_out(
         self, names: Iterable[str], sink_id: str, generation: int, batch_id: int
@@ -60,7 +60,7 @@ class IdTable(Protocol):
 
 
 class OwnTable:
-    """A table in the memory of one process."""
+    """A table of ids in the memory of one process."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[str, int, int]] = {}
@@ -88,7 +88,7 @@ class OwnTable:
 
 
 class SharedTable:
-    """A table in a file, for the processes that open the file.
+    """A table of ids in a file, shared by all processes that open the file.
 
     Raises sqlite3.Error, or ImportError without sqlite.
     """
@@ -127,10 +127,10 @@ class SharedTable:
 
 
 class ChildIds:
-    """The ids of one executor, as one of its processes uses them.
+    """The transactional ids of a process for its task attempts.
 
-    file: the table, or None if only this process has the ids. word: hexadecimal, drawn by the
-    process.
+    file: a table that the processes of an executor share, or None for a table of this process only.
+    word: hexadecimal digits in this process's new ids, by default random.
     """
 
     def __init__(self, file: Path | None = None, word: str | None = None) -> None:
@@ -152,7 +152,7 @@ class ChildIds:
     def take(
         self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
     ) -> str:
-        """Take an id for one attempt. `committed` are ids that the driver returns for reuse."""
+        """Return an unused id for one attempt. The driver allows the reuse of `committed` ids."""
         try:
             name = self._table.take_out(committed, sink_id, generation, batch_id)
         except Exception as problem:

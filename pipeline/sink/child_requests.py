@@ -33,16 +33,16 @@ ENDED_OTHERWISE = FENCED | {ErrorCode.INVALID_TXN_STATE}
 
 
 class ChildRequests:
-    """The requests of one sink."""
+    """The requests of one sink about its children."""
 
     def __init__(self, admin: Admin, sink_id: str) -> None:
         self._admin, self._sink_id = admin, sink_id
 
     async def list_open(self) -> steps.OpenListed:
-        """List open children, without those of a broker that does not answer for a while.
+        """List the children with an open transaction.
 
-        The transactions of that broker are at another coordinator by then, or are found at the next
-        batch.
+        A broker that does not answer for a while is skipped. Its transactions move to another
+        coordinator, or are found at the next batch.
         """
         wanted: dict[str, Any] = {"prefix": child_prefix(self._sink_id), "states": ["Ongoing"]}
         try:
@@ -58,7 +58,7 @@ class ChildRequests:
         return steps.OpenListed(tuple(each.transactional_id for each in found))
 
     async def describe(self, children: Collection[PreparedTransaction]) -> steps.ChildrenDescribed:
-        """Ask each child's coordinator, for as long as necessary."""
+        """Request the state of each child from its coordinator, with retries until it answers."""
         found: dict[str, str] = {}
 
         async def look(child: PreparedTransaction) -> None:
@@ -94,9 +94,10 @@ class ChildRequests:
     async def commit(
         self, children: Iterable[PreparedTransaction], *, times_out: bool = False
     ) -> steps.Event:
-        """Commit all children that can be committed, for as long as necessary.
+        """Commit the transactions of all children, with retries until each has an outcome.
 
-        An expired id belonged to a committed transaction, unless the transaction could time out.
+        times_out: the transactions have a timeout, so an expired id may belong to an aborted one.
+        Otherwise an expired id belonged to a committed transaction.
         """
         refused = await self._end(children, commit=True)
         if not times_out:
@@ -104,7 +105,10 @@ class ChildRequests:
         return _outcome(refused) or steps.ChildrenCommitted()
 
     async def roll_back(self, children: Iterable[PreparedTransaction]) -> steps.Event:
-        """Abort all uncommitted children, for as long as necessary."""
+        """Abort the transactions of all children, with retries until each has an outcome.
+
+        The event has the names of children that were already committed.
+        """
         names = tuple(child.transactional_id for child in children)
         log.warning(
             "sink %s: transactions of a decided batch timed out before one was "
@@ -125,7 +129,7 @@ class ChildRequests:
     async def _end(
         self, children: Iterable[PreparedTransaction], *, commit: bool
     ) -> dict[str, KafkaError]:
-        """End children. Return the errors of children that could not be ended as requested."""
+        """Send EndTxn for each child. Return the error of each child that ended otherwise."""
         refused: dict[str, KafkaError] = {}
 
         async def end(child: PreparedTransaction) -> None:
@@ -171,7 +175,10 @@ def _in_words(problem: KafkaError) -> str:
 
 
 def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: int) -> str:
-    """Return the state of a child from its coordinator's description. `now_ms` is wall clock."""
+    """Return whether a child can still be committed, from its coordinator's description.
+
+    now_ms: wall-clock time, by which a transaction is EXPIRING.
+    """
     if found.producer_id != child.producer_id:
         return OTHER  # its epochs were used up, by an end of either kind, or the id has expired
     raised = found.producer_epoch - child.producer_epoch
@@ -185,7 +192,7 @@ def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: in
 
 
 async def _for_each(items: Iterable[T], end: Callable[[T], Awaitable[object]]) -> None:
-    """End all items, AT_ONCE at a time. Then raise the first problem."""
+    """Await `end` for all items, AT_ONCE at a time. Then raise the first error, if any."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: T) -> None:

@@ -2,7 +2,7 @@
 
 All requests use Kafka's protocol. This file only translates answers into events. A request is
 retried for as long as its outcome may still be decided. A refused request becomes an event. An
-error is raised only if it leaves nothing in doubt.
+error is raised only if the outcome is certain.
 """
 
 import atexit
@@ -54,14 +54,14 @@ OF_THE_TRANSACTION = {  # errors of the transaction itself; another transaction 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The topic of decisions up to an offset, with the newest committed value of each key."""
+    """The newest committed value of each key in the topic of decisions, up to an offset."""
 
     position: int
     newest: dict[bytes, bytes | None]
 
 
 class SinkCluster:
-    """One sink's use of its cluster, on one event loop. The caller owns the view."""
+    """The requests of one sink to its cluster, on one event loop. The caller closes the view."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class SinkCluster:
             await control.close()
 
     async def perform(self, effect: steps.Effect) -> steps.Event:
-        """Execute an effect that needs no rows. Return the resulting event."""
+        """Execute an effect that needs no rows, with requests. Return the resulting event."""
         match effect:
             case steps.ReadDecision():
                 return await self.read_decision()
@@ -107,7 +107,10 @@ class SinkCluster:
                 raise AssertionError(effect)
 
     async def fence(self) -> steps.Event:
-        """Initialize the control id, or raise when no coordinator was found for a long time."""
+        """Initialize the control id with InitProducerId, which fences older drivers.
+
+        Raises an error when no coordinator answers for a long time.
+        """
         await self.close()
         control = Producer(
             self.view,
@@ -120,9 +123,9 @@ class SinkCluster:
         return steps.Fenced()
 
     async def read_decision(self) -> steps.Event:
-        """Read the current decision, including everything acknowledged before this call.
+        """Read the sink's newest committed decision, up to the current end of the topic.
 
-        A start reads twice, and the second read covers only the newer records.
+        A second call reads only the newer records.
         """
         self._looked = await read_topic(self.admin, self._looked)
         return steps.DecisionRead(decode(self.sink_id, self._looked.newest))
@@ -163,7 +166,7 @@ class SinkCluster:
 
 
 class ClusterThread:
-    """A SinkCluster on an event loop in its own thread, for callers without an event loop."""
+    """A thread with an event loop and a SinkCluster, for callers without an event loop."""
 
     def __init__(self, login: ClusterLogin, sink_id: str, settings: dict[str, Any]) -> None:
         self._thread = LoopThread(THREAD)
@@ -177,7 +180,7 @@ class ClusterThread:
         self._closed = threading.Event()
 
     def run(self, work: Callable[[SinkCluster], Awaitable[T]]) -> T:
-        """Run `work(cluster)` to its end."""
+        """Return the result of `work(cluster)`, which runs on the thread's event loop."""
 
         async def on_loop() -> T:
             if self._cluster is None:
@@ -187,7 +190,7 @@ class ClusterThread:
         return self._thread.run(on_loop())
 
     def start_sweeps(self, leftovers: Leftovers) -> None:
-        """Sweep until the next batch, or the end."""
+        """Abort the transactions of late attempts periodically, until `stop_sweeps` or the end."""
 
         async def start(cluster: SinkCluster) -> None:
             self._sweep = IdleSweep(cluster.children, leftovers)
@@ -196,7 +199,7 @@ class ClusterThread:
         _sweeping.add(self)
 
     def stop_sweeps(self) -> list[str]:
-        """Stop the sweeps. Return the swept ids."""
+        """Stop the sweeps. Return the ids with aborted transactions."""
         sweep, self._sweep = self._sweep, None
         _sweeping.discard(self)
         return [] if sweep is None else self._thread.run(sweep.stop())
@@ -222,9 +225,9 @@ class ClusterThread:
             self._thread.close()
 
     def let_go(self) -> None:
-        """Close in a separate thread, after LINGER_S if sweeps have begun.
+        """Close the connections and the thread, from a separate thread, after LINGER_S of sweeps.
 
-        The garbage collector calls this method in any thread, even in the thread that is to end.
+        The garbage collector calls this method, possibly in the thread that has to end.
         """
         if not self._closed.is_set():
             threading.Thread(target=self._linger, daemon=True).start()
@@ -242,7 +245,10 @@ _sweeping: "weakref.WeakSet[ClusterThread]" = weakref.WeakSet()
 
 @atexit.register
 def _sweep_at_exit() -> None:
-    """Sweep once more, as open transactions would otherwise wait for a next start."""
+    """Sweep once more at the program's end, for every sink that sweeps.
+
+    An open transaction would otherwise block readers until the next start of its query.
+    """
     until_s = time.monotonic() + LAST_SWEEPS_S
     for each in list(_sweeping):
         left_s = until_s - time.monotonic()
@@ -288,7 +294,7 @@ async def read_topic(
 
 
 async def _held_up(admin: Admin, position: int, end: int) -> str:
-    """Return the reason why the topic of decisions is not read to its end yet."""
+    """Return a sentence about the offset to which the topic of decisions can be read, and why."""
     said = f"The topic {TOPIC} is read to offset {position}, and has to be read to {end}"
     stable = (await admin.list_offsets({PLACE: LATEST}, read_committed=True))[PLACE]
     if stable >= end:
@@ -301,7 +307,7 @@ async def _held_up(admin: Admin, position: int, end: int) -> str:
 
 
 async def _commit(control: Producer) -> None:
-    """Repeat the same EndTxn until the transaction is decided."""
+    """Send EndTxn(commit) again until the outcome of the transaction is known."""
     while True:
         try:
             await control.commit_transaction()

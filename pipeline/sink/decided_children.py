@@ -1,18 +1,18 @@
-"""The end of a decision's children, which is a commit, a return to before the batch, or an alarm.
+"""The end of a decision's children, which is a commit, an undone batch, or an alarm.
 
-A part of the generator of protocol.py, without I/O. Prepared transactions are always committed. The
-cluster aborts ordinary transactions (mode "transactional") when an outage was longer than their
-timeout, each at a moment of its own. Therefore ordinary transactions are described before their
-commit, at a start, and also by the driver that has just decided, because its decision may have
+This file is a part of the generator in protocol.py, and does no I/O. Prepared transactions are
+always committed. The cluster aborts ordinary transactions (mode "transactional") when an outage was
+longer than their timeout. Some may time out earlier than others. Therefore ordinary transactions
+are described before their commit, at a start and after each decision, because the decision may have
 taken long.
 
-If one child has timed out and none is committed, the others are aborted too. An abort fails if the
-child was committed meanwhile, by a superseded driver that does not know of its successor. Then the
-decision is taken back, and the batch is written again. If one child has timed out and another is
-committed, the batch is torn.
+If one child has timed out and none is committed, the others are aborted, too. An abort fails if the
+child was committed meanwhile, by a superseded driver that does not know of its successor. If all
+are aborted, the decision is undone, and the batch is written again. If one child has timed out and
+another is committed, the batch is torn, and an alarm is raised.
 
-A refused child is an aborted child. The id of a decided child is used only to end it, so only a
-timeout can have come first. A forgotten id shows nothing.
+A child that refuses EndTxn was aborted. Only a timeout can have aborted it, because the id of a
+decided child is used for nothing else. A child with an expired id shows nothing.
 """
 
 from collections.abc import Generator
@@ -28,7 +28,7 @@ Part = Generator[steps.Effect, Any, T]  # yields effects, and gets the events th
 
 
 class DecidedChildren:
-    """The rules for the children of a decision, for SinkProtocol, which has the state."""
+    """The part of SinkProtocol that ends a decision's children. The state is in SinkProtocol."""
 
     sink_id: str
     phase: Phase
@@ -37,7 +37,7 @@ class DecidedChildren:
     _last_word: SinkStopped | None
 
     def _take_up(self, phase: Phase) -> Part[bool]:
-        """Resume a decision that may be unfinished. Return False if it was taken back.
+        """Commit the children of a decision. Return False if the decision was undone instead.
 
         phase: RECOVERING if the decision was found at a start, COMMITTING for a decision of this
         batch.
@@ -66,7 +66,10 @@ class DecidedChildren:
 
     @property
     def _may_be_undone(self) -> bool:
-        """Return whether Spark will write this batch again, and no row counts as lost yet."""
+        """Return whether Spark writes the batch again, with transactions that can time out.
+
+        A decision with lost rows is never undone.
+        """
         decision, given = self.decision, self._given
         return (
             decision is not None
@@ -85,7 +88,11 @@ class DecidedChildren:
         return False
 
     def _refused(self, refused: steps.ChildrenRefused) -> Part[bool]:
-        """Raise an alarm and record it, because an id that expires no longer shows how it ended."""
+        """Undo the decision if all children were aborted, else raise the alarm.
+
+        The alarm is recorded because an id that has expired no longer shows how its transaction
+        ended.
+        """
         assert self.decision is not None
         is_whole = len(refused.names) == len(self.decision.children) and not refused.forgotten
         if is_whole and self._may_be_undone:

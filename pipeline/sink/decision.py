@@ -32,7 +32,7 @@ Record = tuple[bytes, bytes]
 
 
 class UnreadableDecision(ValueError):
-    """The record in the topic was not written by this sink, or not by this version of the sink."""
+    """The error of a record in the topic that this version of the sink cannot read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +70,10 @@ class Decision:
         return replace(self, generation=generation)
 
     def without(self, names: tuple[str, ...]) -> "Decision":
-        """Return the decision with lost children, an alarm that stays.
+        """Return the decision with these children as lost, which is an alarm that stays.
 
-        The other children are committed. For ordinary transactions this is recorded, since later
-        their ids would not show it.
+        The other children are committed. For ordinary transactions this is recorded, because an id
+        that has expired would not show it.
         """
         return replace(self, lost=(*self.lost, *names), is_done=self.is_done or self.times_out)
 
@@ -81,7 +81,10 @@ class Decision:
         return replace(self, is_done=True)
 
     def undone(self) -> "Decision":
-        """Return the state before the batch, of which no child is or can be committed."""
+        """Return the decision before this batch.
+
+        It is used when no child of this batch is committed or can be committed later.
+        """
         return Decision(
             generation=self.generation,
             query_id=self.query_id,
@@ -163,7 +166,10 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
 def newest_by_key(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[bytes, bytes | None]:
-    """Return the records that compaction would keep. `records` are in the order of offsets."""
+    """Return the newest value of each key, as compaction would keep it.
+
+    The records are in the order of their offsets.
+    """
     return {key: value for key, value in records if key is not None}
 
 

@@ -24,7 +24,7 @@ LAST_SWEEPS_S = 9.0  # the longest of all of them together
 
 
 class IdleSweep:
-    """A task that sweeps until `stop`, on the loop of its cluster."""
+    """A task on the cluster's event loop that aborts leftover transactions until `stop`."""
 
     def __init__(self, children: ChildRequests, leftovers: Leftovers) -> None:
         self._children, self._leftovers = children, leftovers
@@ -44,7 +44,7 @@ class IdleSweep:
             await self.once()
 
     async def once(self) -> None:
-        """Sweep once, without raising. The next sweep retries a refused abort."""
+        """Abort the leftover transactions once. An error is logged, and the next sweep retries."""
         sink = self._leftovers.sink_id
         try:
             names = self._leftovers.among((await self._children.list_open()).names)

@@ -57,7 +57,7 @@ class ClusterLogin:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return a key that is equal for logins with shared connections."""
+        """Return the key of this login's connections. Logins with equal keys may share them."""
         config = self.security()
         if config is None or config.sasl is None or config.sasl.tokens is None:
             return self.bootstrap, config

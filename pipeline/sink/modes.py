@@ -28,7 +28,7 @@ class Mode(Enum):
 
     @classmethod
     def named(cls, name: str | None) -> "Mode | None":
-        """Return a mode by name, None for "auto", or raise ValueError."""
+        """Return the mode of a name, or None for "auto". Raises ValueError for another name."""
         if name in (None, AUTO):
             return None
         if name not in MODE_NAMES:
@@ -41,10 +41,10 @@ MODE_NAMES = (*(mode.value for mode in Mode), AUTO)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAnswers:
-    """The brokers' relevant settings.
+    """The brokers' settings that decide which modes are possible.
 
-    lacking: missing settings, without which brokers do not support prepared transactions, with
-    their node ids. timeout_max_ms: by node. unseen: nodes with hidden configurations.
+    lacking: for each setting that prepared transactions need, the nodes without it. timeout_max_ms:
+    the longest transaction timeout by node. unseen: nodes with configurations that may not be read.
     """
 
     lacking: Mapping[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -53,7 +53,7 @@ class BrokerAnswers:
 
     @property
     def missing(self) -> str:
-        """Describe the lacking settings."""
+        """Return text with the missing settings and their brokers."""
         return "; ".join(
             f"{setting} on broker {', '.join(map(str, nodes))}"
             for setting, nodes in self.lacking.items()

@@ -34,20 +34,23 @@ def control_id(sink_id: str) -> str:
 
 
 def timeout_id(sink_id: str) -> str:
-    """Return the id that asks a coordinator for its longest timeout, without transactions."""
+    """Return the transactional id by which the sink finds the longest accepted timeout.
+
+    No transaction has this id.
+    """
     return f"{PREFIX}{sink_id}.timeout"
 
 
 def child_prefix(sink_id: str) -> str:
-    """Return the prefix of the sink's child ids, which other sinks may share.
+    """Return the prefix of the sink's child ids.
 
-    Only `generation_of` distinguishes the sinks.
+    Ids of other sinks may have the same prefix, and `generation_of` returns None for them.
     """
     return f"{PREFIX}{sink_id}.g"
 
 
 def shown(names: Sequence[str]) -> str:
-    """Join some ids for a sentence or a log, with the number of omitted ids."""
+    """Join the first few ids for a message, with the number of omitted ids."""
     listed = ", ".join(names[:SHOWN_MAX])
     return listed if len(names) <= SHOWN_MAX else f"{listed} and {len(names) - SHOWN_MAX} more"
 
@@ -61,7 +64,7 @@ def generation_of(sink_id: str, transactional_id: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The rule for open children that may be aborted.
+    """The rule that decides which open children may be aborted.
 
     They are of the driver's own or an older generation, and no decision keeps them. Therefore a
     superseded driver that does not know of its successor does not abort the successor's children.

@@ -1,4 +1,4 @@
-"""The driver's side of the exactly-once sink, the next effect for one sink in one driver.
+"""The driver's side of the exactly-once sink, which decides what one driver does next for one sink.
 
 The file does no I/O. A batch is a generator that yields effects and gets events (steps.py). Each
 task attempt has one prepared transaction. One record in the topic of decisions names the attempts
@@ -55,7 +55,7 @@ GIVEN_BACK_MAX = 2_000  # reusable ids in a task's spec; more if a batch has use
 
 
 class SinkProtocol(DecidedChildren):
-    """The protocol of one driver, which stays stopped after SinkStopped."""
+    """The protocol of one sink in one driver. After SinkStopped it stays stopped."""
 
     def __init__(
         self, sink_id: str, *, mode: Mode = Mode.PREPARED, terms: Terms | None = None
@@ -105,12 +105,15 @@ class SinkProtocol(DecidedChildren):
         return self._effect
 
     def swept(self, names: Iterable[str]) -> None:
-        """Exclude these ids from reuse, because their abort may arrive again, much later."""
+        """Exclude swept ids from reuse, because their abort request may arrive again later."""
         for name in names:
             self.reusable_ids.pop(name, None)
 
     def _failed(self) -> steps.Effect:
-        """Start over at the next batch, because the last effect may have happened or not."""
+        """End the batch after a failed effect, so that the next batch starts from the beginning.
+
+        The effect may have been executed or not. Raises SinkStopped if the sink must stop.
+        """
         assert self._batch is not None
         self._batch.close()
         self._batch = self._effect = None
@@ -123,7 +126,7 @@ class SinkProtocol(DecidedChildren):
         self.phase, self.generation = Phase.IDLE, 0
 
     def _run(self) -> Part[bool]:
-        """Yield the effects of one batch. Return whether it was written now."""
+        """Yield the effects of one batch. Return False if the batch was already written."""
         if not self.generation or self._given.is_long_after:
             yield from self._start()
         return (yield from self._check_and_write())
@@ -230,7 +233,10 @@ class SinkProtocol(DecidedChildren):
         )
 
     def _read_again(self, wanted: Decision) -> Part[None]:
-        """Return if the decision in doubt is in the topic."""
+        """Read the topic to find out whether the decision in doubt was committed.
+
+        Returns if it was. Otherwise the sink sweeps and stops.
+        """
         self.phase = Phase.WRITING
         read = yield steps.ReadDecision()
         found: Decision | None = read.decision
@@ -250,11 +256,9 @@ class SinkProtocol(DecidedChildren):
             del self.reusable_ids[name]
 
     def _given_back(self) -> tuple[str, ...]:
-        """Return the reusable ids.
+        """Return the ids that attempts may reuse, except those of the last decision's children.
 
-        Ids of the last decision are reusable only after the next decision.
-
-        A driver that starts after a crash may have to commit the last children again, and must find
+        A driver that starts after a crash may have to commit these children again, and must find
         them unchanged.
         """
         last = {c.transactional_id for c in self.decision.children} if self.decision else set()

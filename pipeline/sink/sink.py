@@ -175,14 +175,14 @@ class ExactlyOnceSink:
         )
 
     def check(self, frame: "DataFrame") -> None:
-        """Raise ValueError when rows of this form cannot be written."""
+        """Raise ValueError if rows with the frame's columns cannot be written."""
         refuse_connect(frame)
         prepare(frame, self.topic)
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Write a batch, or only compute a batch that was already written.
+        """Write a batch, or only compute it if it was already written, to advance Spark's state.
 
-        The computation advances Spark's state. Raises SinkStopped, and the errors of tasks.
+        Raises SinkStopped, and the errors of tasks.
         """
         if not self._is_at_work.acquire(blocking=False):
             raise RuntimeError(
@@ -248,7 +248,10 @@ class ExactlyOnceSink:
             opened.close()
 
     def _let_go(self) -> None:
-        """Close the cluster after a failed batch. Sweeps continue, as its attempts may be alive."""
+        """Close the cluster's connections after a failed batch.
+
+        Sweeps continue, because attempts of the batch may still run.
+        """
         with contextlib.suppress(Exception):
             self._sweep_while_idle()
         opened, self._opened = self._opened, None
@@ -314,10 +317,9 @@ class ExactlyOnceSink:
         return self._opened.run(work)
 
     def _refuse_other_rows(self, of_batch: tuple[str, int, int, int]) -> None:
-        """Refuse other rows for the same batch, and skip the same rows of a retry.
+        """Raise ValueError if the sink was called for this batch before, with other rows.
 
-        A plan identifies its input as an object of the run, so plans of two runs cannot be
-        compared.
+        Plans can be compared only within one run of a query.
         """
         if of_batch[:3] == self._done[:3] and of_batch != self._done:
             raise ValueError(
@@ -362,18 +364,18 @@ class ExactlyOnceSink:
 
 
 def _compute(rows: "DataFrame") -> None:
-    """Run a batch without output, which advances state, commits and the watermark."""
+    """Compute a batch and discard its rows, which advances Spark's state and the watermark."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 def _session_of(frame: "DataFrame") -> int:
-    """Return the identity of a session, which differs for each run of a query."""
+    """Return the hash of the frame's Spark session, which differs for each run of a query."""
     session: Any = frame.sparkSession._jsparkSession
     return int(session.hashCode())
 
 
 def _whole(name: str, value: int | str | None, least: int) -> int | None:
-    """Parse a whole number, which may come from a command line."""
+    """Parse an option that is a whole number, or raise ValueError if it is less than `least`."""
     try:
         number = None if value is None else int(value)
     except ValueError:

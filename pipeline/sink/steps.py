@@ -17,9 +17,9 @@ from .decision import Decision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchGiven:
-    """Spark passes a batch.
+    """Spark passes a batch to the sink.
 
-    `digest` is that of its entry in the checkpoint's log of offsets, or "".
+    digest: the digest of the batch's entry in Spark's checkpoint, or "" if unknown.
 
     is_long_after: the last batch was so long ago that the control id may have expired.
     """
@@ -74,9 +74,9 @@ class ChildrenCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenRefused:
-    """These children ended otherwise, so they cannot be ended as requested. The others are.
+    """Some children had already ended in another way. The others were ended as requested.
 
-    forgotten: children with expired ids, whose end is unknown.
+    forgotten: the names with an expired id, for which it is unknown how they ended.
     """
 
     names: tuple[str, ...]
@@ -86,7 +86,7 @@ class ChildrenRefused:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenAborted:
-    """These children have no open transaction any more."""
+    """None of the requested children has an open transaction any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ChildrenDescribed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """The report of a finished attempt. `child` is None without rows."""
+    """The report of a finished attempt. `child` is None if the attempt had no rows."""
 
     partition_id: int
     record_count: int
@@ -125,7 +125,7 @@ class TasksFailed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The effect could not be executed."""
+    """The effect could not be executed, and decided nothing."""
 
 
 Event = (
@@ -159,7 +159,7 @@ class ReadDecision:
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """List the children of this sink that are Ongoing."""
+    """List the children of this sink with an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +222,10 @@ class WriteBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchOver:
-    """The batch is over. `was_written` is False for a batch that was written before, or has failed.
+    """The batch is over. `was_written` is False if it was already written, or if it has failed.
 
-    The rows of a batch that was written before must still be computed, without output, for Spark's
-    state.
+    The rows of a batch that was already written must still be computed, without output, to advance
+    Spark's state.
     """
 
     was_written: bool

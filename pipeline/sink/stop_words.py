@@ -15,7 +15,7 @@ class SinkStopped(RuntimeError):
 
 
 def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
-    """Return the alarm for a decided transaction that is not and cannot be committed."""
+    """Return the alarm that rows are missing, because a child of a decision was aborted."""
     if decision.times_out:
         return _torn(sink_id, decision, reason)
     return SinkStopped(
@@ -46,7 +46,10 @@ def _how_to_go_on(decision: Decision) -> str:
 
 
 def took_too_long(sink_id: str, batch_id: int, late: int, whole: int) -> SinkStopped:
-    """Return the stop of mode "transactional" for a timeout before the decision."""
+    """Return the error of a batch with transactions that timed out before the decision.
+
+    late: the number of these transactions, of `whole`.
+    """
     return SinkStopped(
         f"Batch {batch_id} of sink {sink_id} was not decided: {late} of the {whole} transactions "
         "of its tasks had timed out or were about to when the last task was done. Nothing of the "

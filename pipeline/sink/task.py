@@ -41,7 +41,7 @@ ID_TRIES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """The driver's specification for every attempt of a batch.
+    """The values that the driver passes to every attempt of a batch.
 
     settings: the settings of the producers. timeout_ms: the timeout of ordinary transactions, or
     None for prepared transactions, which have no timeout.
@@ -58,7 +58,10 @@ class TaskSpec:
 
 
 class SinkWorker:
-    """The state of a worker process, with its table of ids, its loop, and its views of clusters."""
+    """The state that a worker process keeps between tasks.
+
+    It has the table of ids, the event loop, and the connections by cluster and login.
+    """
 
     is_settled = False  # all modules that a task needs are loaded, and frozen
 
@@ -74,7 +77,7 @@ class SinkWorker:
         return self.views[login.key]
 
     def close(self) -> None:
-        """Close connections and the loop. Open transactions in the cluster stay open."""
+        """Close the connections and the event loop. Open transactions stay open."""
         for view in self.views.values():
             self.thread.run(view.close())
         self.thread.close()
@@ -85,10 +88,10 @@ _workers: dict[int, SinkWorker] = {}
 
 
 def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
-    """Return the worker of this process. A forked process has its own worker.
+    """Return this process's SinkWorker. A forked process gets a new one.
 
-    Spark collects garbage after every task of a process. For modules that never change, the
-    collection takes 50 ms. Therefore modules are frozen from the second task on.
+    Spark runs the garbage collector after every task, which takes 50 ms for modules that never
+    change. Therefore the modules are frozen (`gc.freeze`) from the second task on.
     """
     process_id = os.getpid()
     worker = _workers.get(process_id)
@@ -102,7 +105,10 @@ def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
 
 
 def report_type() -> "StructType":
-    """Return the type of `write_attempt`'s row. For a text the JVM would need a hundred calls."""
+    """Return Spark's type of the row that `write_attempt` yields.
+
+    Parsing the type from text would need about a hundred calls to the JVM.
+    """
     from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructType
 
     kinds = {
@@ -122,7 +128,7 @@ def report_type() -> "StructType":
 def write_attempt(
     spec: TaskSpec, batches: "Iterator[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
-    """Write the rows of a partition. Yield one row, the report (report_type).
+    """Write the rows of one partition as one attempt. Yield one row, the report (report_type).
 
     This function is for mapInArrow.
     """
@@ -162,12 +168,12 @@ class Attempt:
         self.record_count = 0
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        """Pass rows to the producer and return when they are in batches, or raise its errors."""
+        """Pass rows to the producer, and return when they are in batches, or raise its errors."""
         self._worker.thread.run(self._write(batch))
         self.record_count += batch.num_rows
 
     def prepare(self) -> Any:
-        """Flush. Return the token of the transaction, or None without rows."""
+        """Flush the rows, and prepare the transaction. Return its token, or None without rows."""
         child = self._worker.thread.run(self._prepare())
         if child is not None:
             spec, ids = self._spec, self._worker.ids

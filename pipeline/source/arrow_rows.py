@@ -30,7 +30,11 @@ Added = Sequence[tuple[RecordColumns, int | None]]
 
 
 class ArrowRows:
-    """A converter of log columns to Arrow, for all records and markers (raw), or plain records."""
+    """A converter of record batches' columns to Arrow.
+
+    is_raw: the rows are for audits, with markers. Otherwise they have the columns of Spark's own
+    source.
+    """
 
     def __init__(self, schema: pa.Schema, *, is_raw: bool) -> None:
         self._schema, self._is_raw = schema, is_raw
@@ -41,7 +45,7 @@ class ArrowRows:
         self._count = self._bytes = 0
 
     def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """Add records and return whether it is time to `take`. A control batch has its marker."""
+        """Add a batch's records, or its marker. Return whether there are enough rows to `take`."""
         if columns.values:
             self._added.append((columns, replica))
             self._count += len(columns.values)
@@ -49,7 +53,7 @@ class ArrowRows:
         return self._count >= ROWS_MAX or self._bytes >= BYTES_MAX
 
     def take(self) -> pa.RecordBatch | None:
-        """Return the records added since the last call, or None without a row."""
+        """Return all rows since the last call as one Arrow batch, or None if there are none."""
         if not self._added:
             return None
         arrays = (_raw if self._is_raw else _plain)(self._added, self._schema)
@@ -58,7 +62,7 @@ class ArrowRows:
 
 
 def _plain(added: Added, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns of Spark's own source, for records of one partition."""
+    """Return the columns of Spark's own source. All records are of one partition."""
     batches = [columns for columns, _ in added]
     counts = [len(c.values) for c in batches]
     first, count = batches[0], sum(counts)
@@ -75,7 +79,7 @@ def _plain(added: Added, schema: pa.Schema) -> list[pa.Array]:
 
 
 def _raw(added: Added, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns for audits, with every record and every marker, and its producer."""
+    """Return the columns for audits, in which every record and marker has its producer."""
     batches = [columns for columns, _ in added]
     heads = [c.header for c in batches]
     counts = [len(c.values) for c in batches]
@@ -121,7 +125,7 @@ def _headers(batches: list[RecordColumns], schema: pa.Schema) -> pa.Array:
 
 
 def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
-    """Return a list of name and value for each record, or null without headers, as in Spark."""
+    """Return each record's headers as a list of name and value, or null for none, as in Spark."""
     if not any(headers):
         return pa.nulls(len(headers), kind)
     offsets: list[int | None] = []
@@ -149,7 +153,7 @@ def _size_bytes(columns: RecordColumns) -> int:
 
 
 def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
-    """Concatenate ranges and lists of numbers."""
+    """Concatenate the offsets or numbers of several batches into one array."""
     return np.concatenate(
         [
             np.arange(c.start, c.stop, dtype=np.int64)
@@ -161,7 +165,7 @@ def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Array:
-    """Return the timestamps. Raises InvalidRecord for one out of Spark's range (raw rows: null)."""
+    """Return the timestamps. One out of Spark's range is null in raw rows, else InvalidRecord."""
     times_ms = _joined([c.timestamps for c in batches])
     beyond = (times_ms > TIME_MS_MAX) | (times_ms < -TIME_MS_MAX)
     if beyond.any() and not is_raw:
@@ -185,7 +189,7 @@ def _sequences(
 
 
 def _marker(columns: RecordColumns) -> tuple[str | None, int | None]:
-    """Return type and coordinator epoch of a control batch, or None for another kind of record."""
+    """Return "commit" or "abort" and the coordinator epoch, or None for other control records."""
     try:
         kind, epoch = marker_of(Record(0, 0, columns.keys[0], columns.values[0]))
     except InvalidRecord:

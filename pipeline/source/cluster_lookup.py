@@ -1,4 +1,4 @@
-"""The readable state of a cluster, with partitions, topic ids, log bounds and offsets by time.
+"""Requests for the partitions, topic ids, log bounds and offsets by time that the source needs.
 
 The lookup runs in the process where Spark plans, for as long as the query lives. Every request is
 retried until it is answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. Requests go
@@ -49,13 +49,13 @@ class ClusterLookup:
     def known(self, *, must_exist: bool = True) -> Known:
         """Return the wanted partitions, with the current bounds of their logs.
 
-        Raises OptionError for a named topic or partition that is missing, unless it may be missing.
-        Raises the errors of `wire.errors` when no broker answers.
+        must_exist: raise OptionError if a named topic or partition is missing. Raises the errors of
+        `wire.errors` when no broker answers.
         """
         return self._run(lambda admin: self._known(admin, must_exist))
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the first offset at or after each time, without partitions that have none."""
+        """Return the first offset at or after each time, for partitions with such a record."""
         found = self._run(
             lambda admin: admin.list_offsets(times_ms, read_committed=self._is_committed)
         )
@@ -70,7 +70,10 @@ class ClusterLookup:
         return self._admin.run(ask)
 
     async def _reach(self, admin: Admin) -> None:
-        """Raise OptionError quickly if no broker answers, before Spark prints its traces."""
+        """Raise OptionError if no broker answers within a few seconds, and print the reason.
+
+        Spark would print only stack traces, much later.
+        """
         why: Exception = TimeoutError(f"no broker answers for {REACH_S:.0f} s")
         try:
             async with asyncio.timeout(REACH_S):

@@ -33,7 +33,7 @@ def schema_of(*, raw: bool, headers: bool) -> str:
 
 
 def refuse_other(given: "StructType", columns: str) -> None:
-    """Raise OptionError for a schema other than these columns."""
+    """Raise OptionError if the user gave a schema with other columns than these."""
     said = columns.replace(": ", ":").replace(", ", ",").replace(" ", ":")
     for written, named in (("long", "bigint"), ("timestamp_ltz", "timestamp")):
         said = said.replace(f":{written}", f":{named}")

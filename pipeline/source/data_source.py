@@ -95,7 +95,7 @@ class Piece(InputPartition):
 
 
 class _Reading:
-    """The common part of batch and stream."""
+    """The base class of the batch reader and the stream reader."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options, self._schema = options, schema
@@ -104,7 +104,7 @@ class _Reading:
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range. Runs in a task."""
+        """Yield the rows of one task's range of offsets or segment file. Runs in the task."""
         what: Any = getattr(partition, "what", None)  # Spark gives None where there is no piece
         batches: Iterator[RecordColumns] = iter(())
         replica: int | None = None
@@ -139,7 +139,10 @@ class _Reading:
         log.warning("data was lost: %s", loss)
 
     def _resolve(self, place: Place, known: Known, side: str) -> Position:
-        """Return the begin (side "starting") or end ("ending") in each partition."""
+        """Return the offset of each partition where a query begins or ends, by its option.
+
+        side: "starting" or "ending".
+        """
         by_time: Mapping[TopicPartition, int] = {}
         name = f"{side}Offsets"
         if isinstance(place, AtTime):
@@ -171,7 +174,7 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """A query with a begin and an end, both determined when the query is planned."""
+    """A query with a fixed begin and end, which are determined when the query is planned."""
 
     def partitions(self) -> list[InputPartition]:
         if self._options.logs:
@@ -191,7 +194,10 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class _Asked:
-    """The cluster's answers during the planning of a micro-batch, with the `end` of that batch."""
+    """The cluster's answer during the planning of a micro-batch, kept for the next request.
+
+    end: the end of the planned batch, or None at the start of the query.
+    """
 
     def __init__(self, known: Known, end: dict[str, Any] | None = None) -> None:
         self.known, self.end, self._at_s = known, end, time.monotonic()
@@ -202,7 +208,7 @@ class _Asked:
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A query without an end, in micro-batches."""
+    """A query without an end, which reads in micro-batches."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -213,7 +219,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._asked: _Asked | None = None  # for the trigger that is being planned
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins, which is the same at each call."""
+        """Return the position where a new query begins. Each call returns the same position."""
         if self._initial is None:
             known = self._lookup.known()
             self._asked = _Asked(known)
@@ -226,7 +232,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable() if count is None else ReadMaxRows(count)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the query end at the current ends of the partitions."""
+        """Let the query end at the partitions' present ends, for the trigger AvailableNow."""
         known = self._lookup.known(must_exist=False)
         self._until = known.at({key: bounds.end for key, bounds in known.bounds.items()})
 
@@ -260,10 +266,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._lookup.close()
 
     def _known_with(self, begin: Position, asked: "_Asked | None") -> Known:
-        """Return the cluster's state, once it includes everything that was read already.
+        """Return the cluster's state, once it includes all offsets that were already read.
 
-        Missing data is reported once, after a while. A query that continues without the data does
-        not wait again. asked: an earlier answer, which is used if it is recent.
+        Offsets that stay missing for METADATA_TIMEOUT_S are reported once. If the query continues,
+        it does not wait for them again. asked: an earlier answer, which is used if it is recent.
         """
         deadline_s = time.monotonic() + METADATA_TIMEOUT_S
         recent = asked.known if asked is not None and asked.is_recent else None

@@ -30,7 +30,7 @@ Key = tuple[Any, ...]
 
 
 def key_of(settings: Settings) -> Key:
-    """Return a key that is equal for settings with shared connections."""
+    """Return the key of a view's connections. Settings with equal keys may share them."""
     return (
         tuple(settings.bootstrap_servers),
         settings.client_id,
@@ -40,7 +40,7 @@ def key_of(settings: Settings) -> Key:
 
 
 class KeptViews:
-    """The waiting views, oldest first, and the thread with their common loop."""
+    """The views that wait for a reader, oldest first, and the thread of their event loop."""
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class KeptViews:
 
     @property
     def thread(self) -> LoopThread:
-        """Return the thread, which the first call starts."""
+        """Return the thread of the views' event loop. The first call starts it."""
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("oncelog-ranges")
             return self._thread
 
     async def take(self, settings: Settings) -> ClusterView:
-        """Return a view for one reader, a waiting view or else a new one.
+        """Return a view for one reader, which is a waiting view with equal settings or a new one.
 
-        On the loop of `thread`.
+        Must be called on the event loop of `thread`.
         """
         key = key_of(settings)
         for place in reversed(range(len(self._waiting))):
@@ -77,7 +77,10 @@ class KeptViews:
         return self._make(settings)
 
     async def give_back(self, settings: Settings, view: ClusterView, *, is_sound: bool) -> None:
-        """Keep a sound view (idle, without a failure), or close it, on the loop of `thread`."""
+        """Keep a view for the next reader, or close it if it failed (not `is_sound`).
+
+        Must be called on the event loop of `thread`.
+        """
         if not is_sound:
             await view.close()
             return
@@ -89,7 +92,7 @@ class KeptViews:
             await oldest.close()
 
     def close(self) -> None:
-        """Close the waiting views and the thread. The object may be used again."""
+        """Close the waiting views and the thread. A later `take` starts them again."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:

@@ -28,7 +28,7 @@ class SegmentFile:
 
 
 def segments_of(options: SourceOptions) -> list[SegmentFile]:
-    """Return the segments of all wanted partitions on all nodes, or raise OptionError for none."""
+    """Return the segment files of all wanted partitions. Raises OptionError if there are none."""
     if options.starting is not Where.EARLIEST or options.ending is not Where.LATEST:
         raise OptionError("log directories are read whole: leave out where to begin and to end")
     found: list[SegmentFile] = []

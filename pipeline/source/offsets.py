@@ -39,7 +39,8 @@ class DataLost(RuntimeError):
 class Position:
     """The next offset of every partition, and the id (hex) of every topic.
 
-    is_initial: the query begins here. since: the begin of the query, at the end of its first batch.
+    is_initial: this is the begin of the query. since: the begin of the query, set only in the
+    position at the end of its first batch.
     """
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
@@ -48,7 +49,7 @@ class Position:
     since: Mapping[TopicPartition, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the position as in the checkpoint. Equal positions give equal texts."""
+        """Return the position for Spark's checkpoint. Equal positions give equal JSON texts."""
         topics: dict[str, Any] = {}
         for (topic, partition), offset in sorted(self.offsets.items()):
             entry = topics.setdefault(
@@ -79,7 +80,11 @@ class Position:
         return cls(offsets, topic_ids, bool(value.get("initial")), since or None)
 
     def before(self, end: "Position") -> "Position":
-        """Return the true begin of a batch with this end, where Spark assumes `self`."""
+        """Return the begin of a batch that ends at `end`.
+
+        It is `self`, except for the first batch, where Spark may ask for the query's begin again
+        and get another one.
+        """
         if not self.is_initial or end.since is None:
             return self
         return Position(end.since, end.topic_ids)
@@ -98,13 +103,13 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The partitions to read, as the cluster described them at a moment."""
+    """The partitions to read, as one answer of the cluster described them."""
 
     bounds: Mapping[TopicPartition, LogBounds]
     topic_ids: Mapping[str, str]
 
     def at(self, offsets: Mapping[TopicPartition, int]) -> Position:
-        """Return these offsets with the ids of their topics."""
+        """Return a position with these offsets and the ids of their topics."""
         topics = {topic for topic, _ in offsets}
         ids = {t: self.topic_ids.get(t, NO_TOPIC_ID) for t in sorted(topics)}
         return Position(dict(sorted(offsets.items())), ids)
@@ -185,7 +190,7 @@ def _by_offset(
 
 
 def check_identity(start: Position, known: Known) -> None:
-    """Raise DataLost for a topic with another id, since its offsets mean other records."""
+    """Raise DataLost if a topic has another id, because its offsets then mean other records."""
     for topic, was in start.topic_ids.items():
         now = known.topic_ids.get(topic, NO_TOPIC_ID)
         if NO_TOPIC_ID not in (was, now) and was != now:
@@ -196,10 +201,10 @@ def check_identity(start: Position, known: Known) -> None:
 
 
 def losses(start: Position, known: Known) -> dict[TopicPartition, str]:
-    """Find partitions that are missing or end too early, each with a sentence.
+    """Return a sentence for each partition that is missing, or ends before the position `start`.
 
-    Both may be temporary without a loss. A broker with old metadata does not know a partition, and
-    a new leader does not know the high watermark yet.
+    Either may happen for a short time without a loss of records. A broker with old metadata does
+    not know a partition, and a new leader does not know the high watermark yet.
     """
     found: dict[TopicPartition, str] = {}
     for key, offset in sorted(start.offsets.items()):
@@ -258,10 +263,10 @@ def latest(
 
 
 def not_before(until: Position, begin: Position, known: Known) -> Position:
-    """Return the end of AvailableNow, raised where it is before offsets that were read.
+    """Return the end of AvailableNow, where it must not be before the batch's begin.
 
-    A broker with an old view reports such an end, or none, and that partition ends at its current
-    offset. Otherwise the run would skip the partition, and finish.
+    A broker with old metadata may have reported too small an end for a partition, or none. Such a
+    partition ends at its current end. Otherwise the run would finish without reading it.
     """
     late = {
         key: bounds.end
@@ -296,7 +301,8 @@ def ranges_between(
 ) -> list[OffsetRange]:
     """Return the ranges that a micro-batch reads, without empty ranges.
 
-    Offsets removed by retention are reported. If the reporting function returns, the rest is read.
+    Offsets removed by retention are passed to `report`, which raises DataLost if the query must
+    fail. Otherwise the remaining offsets are read.
     """
     found: list[OffsetRange] = []
     for (topic, partition), stop in sorted(end.offsets.items()):

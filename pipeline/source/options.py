@@ -65,7 +65,7 @@ class OptionError(ValueError):
 
 
 class Where(Enum):
-    """A place in every partition that is given by a word."""
+    """The begin or the end of every partition, as a word of the options."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -73,7 +73,7 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first records at or after a time, with one time for all partitions or one for each."""
+    """The first record at or after a time, which is the same for all partitions or one for each."""
 
     times_ms: int | Partitioned
 
@@ -93,7 +93,7 @@ class Topics:
     pattern: str = ""
 
     def wants(self, topic: str, partition: int, *, is_internal: bool = False) -> bool:
-        """Return whether to read an existing partition. Internal topics must be named."""
+        """Return whether to read a partition. An internal topic is read only by its name."""
         if self.pattern:
             return not is_internal and re.fullmatch(self.pattern, topic) is not None
         return topic in self._names or (topic, partition) in self._partitions
@@ -107,13 +107,13 @@ class Topics:
         return frozenset(self.partitions)
 
     def named(self) -> frozenset[str]:
-        """Return the topics that must exist, none of them with a pattern."""
+        """Return the names of topics that must exist. With a pattern there are none."""
         return frozenset(self.names) | {topic for topic, _ in self.partitions}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Everything that a reader needs, created by `read_options`."""
+    """The checked options of a reader, created by `read_options`."""
 
     client: Mapping[str, Any]  # settings of our client; secret values are Secret
     topics: Topics
@@ -212,7 +212,7 @@ def client_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_client(client: Mapping[str, Any]) -> None:
-    """Check the client's options where the query starts, and not only in its tasks."""
+    """Raise OptionError for invalid settings of the client, before tasks would fail on them."""
     try:
         security_config(consumer_settings(client, {}))
     except ValueError as problem:
@@ -250,7 +250,10 @@ def _topics(options: Mapping[str, str], *, may_be_all: bool) -> Topics:
 
 
 def _place(options: Mapping[str, str], side: str, default: Where) -> Place:
-    """Return the position by the first given option, in Spark's order: time, times, offsets."""
+    """Return where to begin ("starting") or end ("ending"), by the first option that is given.
+
+    The order is Spark's: a time, times by partition, offsets.
+    """
     if time := options.get(f"{side}Timestamp"):
         return AtTime(_number(f"{side}Timestamp", time))
     if times := options.get(f"{side}OffsetsByTimestamp"):

@@ -1,4 +1,4 @@
-"""All batches of a range of offsets, as they are in the log, for Spark's tasks.
+"""A reader of all batches in a range of offsets, as they are in the log, for Spark's tasks.
 
 A range is read to its end, or an error is raised, and is never read in part. The range ends where a
 batch reaches beyond its last offset, or where a compacted log has no more batches below a bound
@@ -87,7 +87,7 @@ class RangeReader:
         self._ask()
 
     async def _check_identity(self) -> None:
-        """Raise DataLost when the topic has been replaced by another."""
+        """Raise DataLost when the topic was deleted and created again."""
         await self._view.retrying(
             lambda: self._view.refresh([self._wanted.topic]),
             timeout_ms=self._settings.default_api_timeout_ms,
@@ -104,7 +104,7 @@ class RangeReader:
             )
 
     def _other_id(self) -> str:
-        """Return the topic's latest known id if it is not the wanted id."""
+        """Return the topic's latest known id if it differs from the range's topic id, else ""."""
         topic, topic_id = self._wanted.topic, self._wanted.topic_id
         now = self._view.snapshot.topic_ids.get(topic, b"").hex()
         return now if topic_id != NO_TOPIC_ID and now.strip("0") and now != topic_id else ""
@@ -119,7 +119,7 @@ class RangeReader:
             self._fetcher.start([self._state])
 
     async def _next(self) -> list[RawBatch]:
-        """Return the batches of the next answer, or none at the end of the range."""
+        """Return the batches of the next answer, or [] at the end of the range."""
         state, end, fetcher = self._state, self._wanted.end, self._fetcher
         begun_ms = _now_ms()
         empty_answers, policy = 0, ""
@@ -170,7 +170,7 @@ class RangeReader:
         return found
 
     def _bound(self) -> int:
-        """Return the end of the readable offsets in the last answer, or -1 without one."""
+        """Return the end of the readable offsets in the last answer, or -1 if there is none."""
         state = self._state
         return state.last_stable_offset if self._is_committed else state.high_watermark
 
@@ -201,7 +201,11 @@ class RangeReader:
         )
 
     async def _jump(self) -> None:
-        """Handle an offset that is not in the log, because it was removed or is not known yet."""
+        """Handle OFFSET_OUT_OF_RANGE. Removed offsets are reported and skipped.
+
+        If the offset is not removed, a new leader may not know it yet, and the caller fetches it
+        again.
+        """
         self._fetcher.out_of_range.clear()
         await self._check_identity()
         state, wanted = self._state, self._wanted

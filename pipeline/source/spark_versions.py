@@ -1,10 +1,10 @@
-"""The limits of older Spark, where 4.0 and 4.1 cannot stream from this source.
+"""The checks of the Spark version. Spark 4.0 and 4.1 cannot read a stream with this source.
 
-Spark 4.0 cannot stream to the source either. The Python sources of these versions do not know the
-current offsets of a query. If a broker has old metadata when the query starts again, a partition
+Spark 4.0 cannot write a stream with it either. In 4.0 and 4.1, a Python source does not know the
+current offsets of its query. If a broker has old metadata when the query starts again, a partition
 may be missing in the checkpoint from then on, and would later be read again from its beginning.
-Therefore streaming is refused. Such a source can also not limit a batch. In 4.0 a written stream
-comes in rows, and not in Arrow.
+Therefore reading streams is refused. A Python source of these versions can also not limit a batch.
+In 4.0, a stream is written as rows, and not as Arrow batches.
 """
 
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def check_reads_streams() -> None:
-    """Raise OptionError, with a workaround, where Spark cannot read streams by this source."""
+    """Raise OptionError, with a workaround, if this Spark cannot read streams with this source."""
     if not READS_STREAMS:
         raise OptionError(
             'format("oncelog") is read as a stream from Spark 4.2 on: before, Spark does not tell '
@@ -59,7 +59,7 @@ def check_reads_streams() -> None:
 
 
 def check_writes_streams() -> None:
-    """Raise OptionError, with a workaround, where Spark cannot write streams by this source."""
+    """Raise OptionError, with a workaround, if this Spark cannot write streams with it."""
     if not WRITES_STREAMS:
         raise OptionError(
             'format("oncelog") is written as a stream from Spark 4.1 on; exactly_once, or '

@@ -1,4 +1,4 @@
-"""The writer without exactly once, for `format("oncelog")` in `df.write` and `df.writeStream`.
+"""The at-least-once writer of `format("oncelog")`, for `df.write` and `df.writeStream`.
 
 The writer writes at least once, like Spark's own Kafka sink. Each task writes as an idempotent
 producer and its rows are visible immediately. If a task fails later, or the driver dies before the
@@ -27,13 +27,13 @@ IN_FLIGHT = 64  # Arrow batches with deliveries that are not checked yet
 
 @dataclass
 class Written(WriterCommitMessage):
-    """A task's message to the driver."""
+    """A task's message to the driver, with the number of written records."""
 
     record_count: int
 
 
 class _Writing:
-    """The common part of batch and stream."""
+    """The base class of the batch writer and the stream writer."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         given = named_options(options)
@@ -57,7 +57,7 @@ class _Writing:
         check_columns(types, self._topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of a task. Return when brokers have the rows.
+        """Write the rows of a task. Return when brokers have acknowledged them.
 
         Raises the errors of a producer.
         """
