@@ -1,7 +1,7 @@
 """oncelog: a replicated, exactly-once log cluster that speaks the Kafka protocol.
 
-The checkout is the package. This file stays thin: pytest imports it under the folder's
-name, and whatever it imported would be loaded twice.
+The root of the checkout is the package. This file imports only the version, because pytest imports
+the file a second time, under the folder's name, and all of its imports would be loaded twice.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from .version import __version__ as __version__
 
 
 def __getattr__(name: str) -> Any:
-    """Hand on `Cluster` and `prove` lazily: importing a part of the house loads only that part."""
+    """Import `Cluster` or `prove` at its first use, since `import oncelog` must stay fast."""
     if name == "Cluster":
         from .deploy.cluster.local_cluster import Cluster
 

@@ -1,6 +1,6 @@
-"""Spark looks for top-level modules named pyspark_*, and takes their `DefaultSource`.
+"""The module by which Spark finds `format("oncelog")`, without registration by the program.
 
-So `format("oncelog")` is known wherever oncelog is installed, without a word in the program.
+Spark imports top-level modules named pyspark_*, and registers their `DefaultSource`.
 """
 
 from oncelog.pipeline.source.data_source import OncelogSource as DefaultSource

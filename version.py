@@ -1,3 +1,3 @@
-"""The version of this release; a file of its own, so that any module may import it."""
+"""The version of this release. It has its own file, so that any module may import it."""
 
 __version__ = "0.2.0"
