@@ -1,12 +1,13 @@
 """A source and an exactly-once sink for Spark, on any Kafka-compatible cluster.
 
 The folder contains `spark_session` (which finds a Java), the source `format("oncelog")`, the sink
-`exactly_once`, jobs on the flights data, and the audit of raw logs. All of them use the Kafka
-protocol, and therefore also run against Apache Kafka. The folder imports only client and wire, and
-needs the extra `spark`. Other folders do not import it. The command line starts it as a separate
-process. Begin with session.py, then pipeline/source/offsets.py (the ranges of a batch).
-docs/spark.md is for users. Public names are imported at their first use, since importing pyspark is
-slow.
+`exactly_once`, and jobs on the flights data. All of them use the Kafka protocol, and therefore also
+run against Apache Kafka. The folder needs the extra `spark`. Only the audit on Spark (proof/audit)
+imports it, and other programs start it as a separate process. Public names are imported at their
+first use, since importing pyspark is slow.
+
+Begin with session.py, then pipeline/source/offsets.py (the ranges of a batch). docs/spark.md is for
+users.
 """
 
 from importlib import import_module
