@@ -152,7 +152,7 @@ def feature_levels(texts: list[str] | None) -> dict[str, int]:
     from ..wire.features import FEATURES
 
     levels = {
-        name: range(feature.highest if feature.is_fixed else feature.lowest, feature.highest + 1)
+        name: range(feature.default if feature.is_fixed else feature.lowest, feature.highest + 1)
         for name, feature in FEATURES.items()
     }
     found = pairs(texts)

@@ -195,7 +195,7 @@ class ClusterTables:
         """Return the level of a feature, or 0 for an unknown feature."""
         if (found := self.features.get(name)) is not None:
             return found.level
-        return FEATURES[name].highest if name in FEATURES else 0
+        return FEATURES[name].default if name in FEATURES else 0
 
     @property
     def features_epoch(self) -> int:

@@ -18,7 +18,6 @@ _APIS = {
 _FEATURES = {
     NO_SHARE: ("share.version",),
     NO_STREAMS: ("streams.version",),
-    FIXED_VOTERS: ("kraft.version",),
 }
 _BROKER_KEYS = {
     NO_SHARE: ("group.share.*", "share.*", "errors.deadletterqueue.*"),

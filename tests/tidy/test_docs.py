@@ -50,10 +50,12 @@ REMARKS = {
     34: "a broker has one directory",
     **dict.fromkeys(range(38, 42), "not allowed on a plain text listener, as on Kafka's"),
     36: "another request during a login closes the connection; Kafka first answers with an error",
-    57: "levels of `transaction.version` and `group.version` only",
+    57: "levels of `transaction.version`, `group.version` and `kraft.version`",
     64: "only for a stopped broker; Kafka also unregisters live brokers, whose processes go on",
-    80: "voters never change: UNSUPPORTED_VERSION, as in Kafka with kraft.version 0",
-    81: "voters never change: UNSUPPORTED_VERSION, as in Kafka with kraft.version 0",
+    **dict.fromkeys(
+        (80, 81),
+        "UNSUPPORTED_VERSION, as in Kafka with `kraft.version` 0; with 1, too: voters never change",
+    ),
     94: "always NONE: a voter has no data that could be removed",
     31: "SECURITY_DISABLED where no `authorizer.class.name` is given",
 }

@@ -2,7 +2,7 @@
 
 AlterReplicaLogDirs 1-2  KIP-113; there is one directory, so a replica in it needs no move.
 Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48; not allowed on a plain text listener.
-AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853; answered as by a cluster with kraft.version 0.
+AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853; with kraft.version 0 answered as by Kafka.
 UnregisterController 0  a voter has no registration that could be removed.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 from ....runtime.steps import StepCounter, Steps
 from ....wire.acls import AclOperation
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError, error_for
+from ....wire.features import KRAFT_VERSION
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
@@ -90,9 +91,13 @@ def _voter_change(what: str) -> Callable[[RequestContext, RequestHeader, Any], A
                 "Add voter request didn't include the endpoint (Endpoints(endpoints={})) for the "
                 "default listener ListenerName(CONTROLLER)"
             )
+        reason = (
+            "its voters never change"
+            if context.broker.state.feature_level(KRAFT_VERSION)
+            else "the kraft.version feature is 0"
+        )
         raise error_for(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"Cluster doesn't support {what} voter because the kraft.version feature is 0",
+            ErrorCode.UNSUPPORTED_VERSION, f"Cluster doesn't support {what} voter because {reason}"
         )
 
     return refuse

@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 from oncelog.proof.conformance.reasons import FIXED_VOTERS, NO_SHARE, NO_STREAMS, OWN_KEYS, REASONS
 
-NO_SUCH_GROUPS = "share and streams groups are not served, and there is no KRaft"
+NO_SUCH_GROUPS = "share and streams groups are not served"
 
 CALLS = {
     "*ShareGroup*": NO_SHARE,
     "describeStreamsGroups *": NO_STREAMS,
     "describeFeatures": NO_SUCH_GROUPS,
-    "updateFeatures kraft.version *": FIXED_VOTERS,
 }
 # Share groups are deleted by a request that is served, of which they are no part.
 SAME_CALLS = ("deleteShareGroups",)
@@ -22,7 +21,6 @@ COMMANDS = {
     "streams-groups describe": NO_STREAMS,
     "formatter TransactionLog": "transactions are kept by Raft groups: oncelog txn log",
     "features upgrade dry": NO_SUCH_GROUPS,
-    "features kraft.version": FIXED_VOTERS,
 }
 FORMS = {"configs broker loggers": "loggers are Python's: their form is compared, not their names"}
 

@@ -85,13 +85,18 @@ def update_features(peer: RawPeer, version: int) -> Scenario:
     yield "unknown", update(("no.such.feature", 1))
     yield "one good, one bad", update(("group.version", 1), ("no.such.feature", 1))
     if version == 0:
-        return
+        return  # it cannot only validate, and kraft.version never falls again
+    yield "kraft.version", update(("kraft.version", 1))
+    yield "kraft.version, too high", update(("kraft.version", 2))
     yield "of no type", update(("group.version", 0), upgrade_type=0)
     yield "of an unknown type", update(("group.version", 0), upgrade_type=9)
     for upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         case = f"type {upgrade_type}"
         yield f"{case}, as it is", update(("group.version", 1), upgrade_type=upgrade_type)
         yield f"{case}, lower", update(("transaction.version", 0), upgrade_type=upgrade_type)
+        for level in (0, 1):
+            row = "kraft.version", level
+            yield f"{case}, {row}", update(row, upgrade_type=upgrade_type)
     lower = ("group.version", 0), ("transaction.version", 0)
     yield "down", update(*lower, validate_only=False, upgrade_type=SAFE_DOWNGRADE)
     member = {"group_id": "g", "member_id": "m", "member_epoch": 0}

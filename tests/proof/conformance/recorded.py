@@ -48,7 +48,7 @@ def ours() -> Survey:
         for api in served_apis(log)
     }
     features = {
-        name: SurveyedFeature(feature.lowest, feature.highest, feature.highest)
+        name: SurveyedFeature(feature.lowest, feature.highest, feature.default or None)
         for name, feature in FEATURES.items()
     }
     topic_keys = (name for name, row in TOPIC_CONFIGS.items() if not row.is_internal)

@@ -61,6 +61,7 @@ def test_api_versions_shows_feature_levels_as_apache_kafka_does(
     from_zero = {
         "eligible.leader.replicas.version": (0, 1),
         "group.version": (0, 1),
+        "kraft.version": (0, 1),
         "transaction.version": (0, 2),
     }
     assert supported == expected | (from_zero if version >= 4 else {})
@@ -81,6 +82,10 @@ def test_api_versions_shows_feature_levels_as_apache_kafka_does(
         ("transaction.version", -1, SAFE, "A feature version cannot be less than 0."),
         ("transaction.version", 1, 0, "The controller does not support the given upgrade type."),
         ("metadata.version", 32, SAFE, "Level 33 holds for the life of this cluster."),
+        ("kraft.version", 1, UPGRADE, None),
+        ("kraft.version", 0, SAFE, None),
+        ("kraft.version", 1, SAFE, "Can't downgrade to a newer version."),
+        ("kraft.version", 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
         ("share.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
     ],
 )
@@ -128,6 +133,26 @@ def test_update_features_with_a_downgrade_type_does_not_raise_a_level(broker: Fa
     levels, epoch = finalized(broker)
     assert levels["transaction.version"] == 2
     assert epoch == broker.controller.index, "clients must take this for newer than level 0"
+
+
+@pytest.mark.parametrize(("api", "verb"), [(80, "adding"), (81, "removing")])
+def test_update_features_raises_kraft_version_for_good_and_voters_never_change(
+    broker: FakeBroker, api: int, verb: str
+) -> None:
+    listener = {"name": "CONTROLLER", "host": "h", "port": 1}
+    voter = {"cluster_id": None, "voter_id": 9, "voter_directory_id": bytes(16)}
+    more = {"timeout": 1_000, "listeners": [listener]} if api == 80 else {}
+    for level, reason in ((0, "the kraft.version feature is 0"), (1, "its voters never change")):
+        answer = broker.ask(api, 0, voter | more)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert answer.error_message == f"Cluster doesn't support {verb} voter because {reason}"
+        assert finalized(broker)[0].get("kraft.version", 0) == level
+        assert update(broker, ("kraft.version", 1, UPGRADE)).error_code == 0
+    for upgrade_type in (SAFE, UNSAFE):
+        answer = update(broker, ("kraft.version", 0, upgrade_type))
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert answer.error_message.endswith("Can't downgrade the version of this feature.")
+    assert finalized(broker)[0]["kraft.version"] == 1
 
 
 def test_update_features_of_version_0_downgrades_with_its_own_field(broker: FakeBroker) -> None:
