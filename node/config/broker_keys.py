@@ -52,6 +52,7 @@ class BrokerSettings(CoordinatorSettings):
         STRING,
         "",
         "The id of the cluster of this node. If empty, a new cluster generates one.",
+        is_shown=False,  # Kafka has no such key; DescribeCluster and Metadata show the id
     )
     listeners: tuple[str, ...] = setting(
         "listeners",

@@ -78,7 +78,7 @@ class BrokerKey:
     (KIP-226). `topic_config` is the topic config that takes its default from the key.
 
     `shown_unset` says how DescribeConfigs shows a key that is not set: as null, as empty text, or
-    not at all.
+    not at all. A key that is not `is_shown` is also left out when it is set.
     """
 
     name: str
@@ -91,6 +91,7 @@ class BrokerKey:
     is_dynamic: bool = False
     topic_config: str | None = None
     shown_unset: Literal["null", "empty", "hidden"] = "null"
+    is_shown: bool = True
 
     def parse(self, text: str) -> Any:
         """Return the typed value, or raise InvalidConfig with Kafka's message."""

@@ -280,8 +280,9 @@ def configuration_page() -> str:
 
 This page lists all settings of brokers, topics and groups. It is made from the tables of
 `node/config/broker_keys.py` and `storage/topic_configs.py`, and checked by
-`tests/tidy/test_docs.py`. Names are Kafka's; only names that begin with `oncelog.` are our own. An
-unknown name, and a value that is not supported, is refused with an error.
+`tests/tidy/test_docs.py`. Names are Kafka's. Only `cluster.id` and names that begin with `oncelog.`
+are our own, and `kafka-configs --describe --all` lists the latter, too. An unknown name, and a
+value that is not supported, is refused with an error.
 
 ## Broker
 

@@ -80,6 +80,8 @@ def broker_entries(broker: BrokerServices) -> list[Entry]:
     """Return all configs of this broker, by name."""
     entries = []
     for name, key in sorted(BROKER_KEYS.items()):
+        if not key.is_shown:
+            continue
         synonyms = _broker_synonyms(broker, name)
         if key.shown_unset == "hidden" and not any(each.source != DEFAULT for each in synonyms):
             continue

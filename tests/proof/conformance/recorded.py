@@ -55,7 +55,9 @@ def ours() -> Survey:
     configs = {
         "topic": frozenset(topic_keys),
         "broker": frozenset(
-            name for name, key in BROKER_KEYS.items() if key.shown_unset != "hidden"
+            name
+            for name, key in BROKER_KEYS.items()
+            if key.is_shown and key.shown_unset != "hidden"
         ),
         "client-metrics": frozenset(CLIENT_METRICS_KEYS),
         "group": frozenset(GROUP_KEYS),
