@@ -16,7 +16,7 @@ class TransactionSettings:
     timeout_scan_interval_ms: int = 1_000
     id_expiration_ms: int = 604_800_000
     id_scan_interval_ms: int = 3_600_000
-    two_phase_commit_enabled: bool = True
+    two_phase_commit_enabled: bool = False
     hold_ms: int = 500
     has_connection_fence: bool = True
     stale_request_ms: int = 5_000

@@ -55,6 +55,8 @@ def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> 
         "log.dirs": str(directory),
         "oncelog.voters": ",".join(map(str, cluster.node_ids)),
         "oncelog.peer.directory": cluster.peer_directory,
+        # Kafka's default is false, but dual writes and the Spark sink need it.
+        "transaction.two.phase.commit.enable": "true",
     }
     if entry.metrics_port:
         own["oncelog.metrics.port"] = str(entry.metrics_port)

@@ -202,12 +202,10 @@ class CoordinatorSettings(AuthorizerSettings):
         "How often expired transactional ids are removed.", at_least(1),
     )  # fmt: skip
     transaction_two_phase_commit_enable: bool = setting(
-        "transaction.two.phase.commit.enable",
-        BOOLEAN,
-        "true",
-        "Whether producers may begin transactions without a timeout (KIP-939).",
-        kafka_default="false",
-    )
+        "transaction.two.phase.commit.enable", BOOLEAN, "false",
+        "Whether producers may begin transactions without a timeout (KIP-939). Dual writes "
+        "and the prepared mode of the Spark sink need it.",
+    )  # fmt: skip
     transactional_ids_max: int = setting(
         "oncelog.transactional.ids.max",
         INT,

@@ -288,7 +288,8 @@ value that is not supported, is refused with an error.
 
 Set broker keys with `oncelog up --config KEY=VALUE`, or in a `server.properties`. The fourth column
 has Kafka's default if it differs. `oncelog up` changes six of these defaults for one machine with a
-fast fail-over; `oncelog up --profile kafka` changes none.
+fast fail-over; `oncelog up --profile kafka` changes none of them. With each profile it sets
+`transaction.two.phase.commit.enable` to `true`.
 
 Some keys can also be changed while brokers run, by any admin client: defaults of topics, limits of
 connections, rates of throttled replication, and some of the keys without effect. They are set for

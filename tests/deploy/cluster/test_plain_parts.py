@@ -18,6 +18,8 @@ from oncelog.deploy.cluster.plan import ClusterPlan
 from oncelog.node.cluster_id import new_cluster_id
 from oncelog.node.config.keys import parse_properties
 
+TWO_PHASE = "transaction.two.phase.commit.enable"
+
 
 def test_fault_target_is_parsed_as_a_node_number_or_role():
     assert targets.parse("2") == ("node", "", 2)
@@ -47,6 +49,17 @@ def test_broker_settings_given_by_the_user_override_the_profile():
     assert plan.settings["transaction.state.log.num.partitions"] == "2"
     assert plan.settings["min.insync.replicas"] == "2"
     assert ClusterPlan(nodes=1).settings["min.insync.replicas"] == "1"
+
+
+@pytest.mark.parametrize("profile", ["local", "kafka"])
+@pytest.mark.parametrize(("given", "written"), [({}, "true"), ({TWO_PHASE: "false"}, "false")])
+def test_broker_properties_enable_two_phase_commit_unless_the_user_sets_it(
+    profile: str, given: dict[str, str], written: str
+) -> None:
+    """Also a data directory of an older version, whose file has no such setting, gets the key."""
+    file = ClusterPlan(nodes=1, profile=profile, overrides=given).new_file()
+    assert file.settings.get(TWO_PHASE) == given.get(TWO_PHASE)
+    assert properties.node_properties(file.nodes[0], file, Path("/d"))[TWO_PHASE] == written
 
 
 @pytest.mark.parametrize(

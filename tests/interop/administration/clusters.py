@@ -13,4 +13,5 @@ ALL_SETTINGS = SETTINGS | {
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "3",
+    "transaction.two.phase.commit.enable": "true",  # `oncelog up` sets it, too
 }

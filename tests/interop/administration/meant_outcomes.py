@@ -46,13 +46,7 @@ LINES = (
     *_by_conformance("config", "configs broker all", "{}=*"),
     MeantLine("configs broker all", "sasl.enabled.mechanisms=*", "there is no Kerberos"),
     MeantLine("configs broker all", "ssl.*store.type=*", "keystores are PEM, not Java's"),
-    MeantLine(
-        "configs broker all",
-        "transaction.two.phase.commit.enable=*",
-        "prepared transactions are enabled by default",
-    ),
     MeantLine("configs broker all", f"{OWN_KEYS}*", "keys that only oncelog has are shown, too"),
-    MeantLine("configs broker all", "cluster.id=*", "keys that only oncelog has are shown, too"),
     *_by_conformance("feature", "features describe", "Feature: {} *"),
     *_by_conformance("api", "broker-api-versions", "{}(*"),
     *_by_conformance("versions", "broker-api-versions", "{}(*"),

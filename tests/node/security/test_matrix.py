@@ -135,6 +135,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
         settings = {
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "offsets.topic.num.partitions": "1",
+            "transaction.two.phase.commit.enable": "true",
         }
         async with running(root, settings=settings) as broker:
             await broker.create(TOPIC)

@@ -318,7 +318,7 @@ async def test_wall_clock_set_back_does_not_prolong_open_transactions() -> None:
 
 
 async def test_prepared_transaction_does_not_time_out_and_may_be_ended_on_any_connection() -> None:
-    node = OneNode(timeout_scan_interval_ms=5)
+    node = OneNode(timeout_scan_interval_ms=5, two_phase_commit_enabled=True)
     node.connection_ids.newest = 5
     who = await node.init(timeout_ms=1, enables_two_phase_commit=True)
     await node.add(who)
@@ -420,7 +420,7 @@ async def test_list_transactions_does_not_read_the_partitions_of_transactions(
 
 
 async def test_transaction_timeouts_and_ids_are_validated() -> None:
-    node = OneNode(timeout_max_ms=1_000, two_phase_commit_enabled=False)
+    node = OneNode(timeout_max_ms=1_000)
     for timeout_ms in (0, -1, 1_001):
         assert (await node.init(timeout_ms=timeout_ms)).error == E.INVALID_TRANSACTION_TIMEOUT
     assert (await node.init("")).error == E.INVALID_REQUEST

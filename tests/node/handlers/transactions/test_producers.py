@@ -20,7 +20,7 @@ class World:
     """A broker with a topic `t`, and a coordinator with markers that are written immediately."""
 
     def __init__(self, **settings: Any) -> None:
-        self.node = OneNode(hold_ms=20, **settings)
+        self.node = OneNode(hold_ms=20, two_phase_commit_enabled=True, **settings)
         self.broker = FakeBroker()
         self.broker.services.transactions = self.node.coordinators
 
