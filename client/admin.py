@@ -49,7 +49,7 @@ CONFIG_SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A registered broker. Fenced means that it is registered but does not serve."""
+    """A registered broker. A fenced broker is registered but does not serve clients."""
 
     node_id: int
     host: str
@@ -71,7 +71,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One configuration value and where it comes from."""
+    """One configuration value and its source."""
 
     name: str
     value: str | None
@@ -274,7 +274,7 @@ class Admin:
         return ClusterDescription(answer.cluster_id, int(answer.controller_id), brokers)
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
-        """Raise or lower the levels of features of the cluster, either all or none (KIP-584)."""
+        """Set feature levels of the cluster (KIP-584). If one level is refused, none is changed."""
 
         async def attempt() -> None:
             connection = await self.view.any_broker()
@@ -396,9 +396,9 @@ class Admin:
         results: Callable[[Any], Iterable[Any]],
         operation: str,
     ) -> Any:
-        """Repeat a request until no part of the answer has a retriable error.
+        """Send a request until no part of the answer has a retriable error, and return the answer.
 
-        Raises any other error.
+        An error that is not retriable is raised.
 
         operation: the ACL operation that the named resource requires.
         """

@@ -40,7 +40,10 @@ class BlockingConsumer(BlockingClient[Consumer]):
         self._left = self._settled = 0
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
-        """Run `work(consumer)`. First take back the records of an interrupted poll."""
+        """Run `work(consumer)` and return its result.
+
+        If the last poll was interrupted before it returned its records, the next poll returns them.
+        """
         left = self._left  # this call may be interrupted, too, before the loop begins it
 
         async def in_turn(consumer: Consumer) -> T:
@@ -107,17 +110,20 @@ class BlockingConsumer(BlockingClient[Consumer]):
     offsets_for_times = waiting(Consumer.offsets_for_times)
 
     def poll(self, timeout_ms: int = 500, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Poll as `Consumer.poll` does. The next poll returns the records of an interrupted one."""
+        """Poll as `Consumer.poll` does.
+
+        If a poll is interrupted, the next poll returns its records.
+        """
         return self._poll(Consumer.poll, timeout_ms, max_records)
 
     def poll_columns(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[RecordColumns]:
-        """Poll as `Consumer.poll_columns` does. Interruptions lose nothing, as with `poll`."""
+        """Poll as `Consumer.poll_columns` does. An interrupted call loses no records."""
         return self._poll(Consumer.poll_columns, timeout_ms, max_records)
 
     def poll_batches(self, timeout_ms: int = 500, max_records: int | None = None) -> list[RawBatch]:
-        """Poll as `Consumer.poll_batches` does. Interruptions lose nothing, as with `poll`."""
+        """Poll as `Consumer.poll_batches` does. An interrupted call loses no records."""
         return self._poll(Consumer.poll_batches, timeout_ms, max_records)
 
     @property

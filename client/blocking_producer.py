@@ -69,7 +69,7 @@ class HandedDelivery:
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Wait for the record's place in the log, and return it.
 
-        Raises its error or TimeoutError.
+        Raises the record's error, or TimeoutError after `timeout_s`.
         """
         if not self.done():
             try:
@@ -91,7 +91,10 @@ class HandedDelivery:
         self._problem, self.record = problem, TAKEN
 
     async def until_decided(self) -> None:
-        """Wait, on the event loop, for the delivery of a record that was taken or refused."""
+        """Wait on the event loop until the record was written or has failed.
+
+        `taken` or `refused` must have been called before.
+        """
         if self._delivery is not None and not self._delivery.done():
             await self._delivery.settled()
 
@@ -314,7 +317,7 @@ class BlockingProducer(BlockingClient[Producer]):
             raise
 
     def commit_transaction(self) -> None:
-        """Commit as `Producer.commit_transaction` does, or raise the error of a missing record."""
+        """Commit as `Producer.commit_transaction` does, or raise the error of a failed record."""
         self.run(lambda _: self._whole().commit_transaction())
 
     def abort_transaction(self) -> None:
@@ -323,7 +326,7 @@ class BlockingProducer(BlockingClient[Producer]):
         self._problem = None
 
     def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
-        """Prepare as `Producer.prepare` does, or raise the error of a missing record."""
+        """Prepare as `Producer.prepare` does, or raise the error of a failed record."""
         return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
 
     def _whole(self) -> Producer:

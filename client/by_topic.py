@@ -26,9 +26,9 @@ def committed_by_topic(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[TopicPartition, bytes] | None = None,
 ) -> list[dict[str, Any]]:
-    """List offsets for OffsetCommit and TxnOffsetCommit.
+    """Return the topics of an OffsetCommit or TxnOffsetCommit request with these offsets.
 
-    `topic_ids` replace the names of topics.
+    With `topic_ids` the topics have ids instead of names.
     """
     entries: Iterable[tuple[Any, Any]] = (
         (

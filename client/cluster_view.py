@@ -77,7 +77,10 @@ class ClusterSnapshot:
     _numbered: int = field(default=0, init=False)  # partitions when they were sorted
 
     def keep_newer(self, known: "ClusterSnapshot") -> None:
-        """Keep known leaders of a later epoch, since the broker may be behind (KIP-320)."""
+        """Replace leaders by those of `known` that have a higher leader epoch (KIP-320).
+
+        The broker that sent this snapshot may be behind.
+        """
         for key, old in known.partitions.items():
             new = self.partitions.get(key)
             if new is None or new.leader_epoch >= old.leader_epoch:
@@ -89,8 +92,8 @@ class ClusterSnapshot:
     def partitions_of(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic in order.
 
-        The numbers are sorted once for all topics, and again after more partitions are known,
-        because callers request many topics.
+        The partition numbers of all topics are sorted at once, and sorted again after the number of
+        known partitions has changed, because callers ask for many topics.
         """
         if self._numbered != len(self.partitions):
             self._numbers, self._numbered = {}, len(self.partitions)
@@ -129,11 +132,11 @@ class ClusterView:
 
     @property
     def has_connected(self) -> bool:
-        """Whether a connection was ever requested."""
+        """Whether this view has ever been asked for a connection."""
         return bool(self._opening)
 
     def forked(self) -> None:
-        """Make a forked child raise from now on, if the parent may have connections."""
+        """Make later calls fail in a forked child, if the parent may have connections."""
         self.is_forked = self.has_connected
 
     async def close(self) -> None:
@@ -187,7 +190,7 @@ class ClusterView:
             raise ClientClosed(CLOSED)
 
     def open_connections(self) -> dict[tuple[str, int], BrokerConnection]:
-        """Return the open connections without a channel, by address."""
+        """Return the open connections by address, without those of a named channel."""
         return {
             (host, port): each
             for (host, port, channel), each in self._connections.items()
@@ -215,7 +218,10 @@ class ClusterView:
         return made
 
     def _meant(self, host: str, port: int) -> ClusterAndNode | None:
-        """Return the expected broker of an address, if ApiVersions can check it (KIP-1242)."""
+        """Return the cluster id and the node id that are expected at an address (KIP-1242).
+
+        Return None if they are unknown, or if brokers cannot check them in ApiVersions.
+        """
         cluster_id = self.snapshot.cluster_id
         nodes = [
             each.node_id
@@ -252,9 +258,9 @@ class ClusterView:
         raise NetworkException("no broker answers: " + "; ".join(problems))
 
     async def refresh(self, topics: Iterable[str] | None = None) -> ClusterSnapshot:
-        """Request the brokers and these topics, or all topics if None.
+        """Request metadata of the brokers and `topics` (all topics if None), and return it.
 
-        Keep and return the answer.
+        The view keeps the metadata.
         """
         connection = await self.any_broker()
         wanted = None if topics is None else [{"name": name} for name in topics]
@@ -287,7 +293,10 @@ class ClusterView:
         return fresh
 
     async def refresh_by_id(self, topic_ids: Iterable[bytes]) -> None:
-        """Request topics by their ids. Leave out topics that the broker does not know (KIP-516)."""
+        """Request metadata of topics by their ids (KIP-516), and keep it in the view.
+
+        Topics that the broker does not know are left out.
+        """
         connection = await self.any_broker()
         wanted = [{"topic_id": topic_id, "name": None} for topic_id in topic_ids]
         values = {"topics": wanted, "allow_auto_topic_creation": False}
@@ -317,7 +326,11 @@ class ClusterView:
             self.snapshot.partitions[(topic, partition)] = news
 
     async def leader_of(self, topic: str, partition: int) -> BrokerConnection:
-        """Return the connection to a partition's known leader, after which `refresh` asks again."""
+        """Return the connection to a partition's leader as the view knows it.
+
+        Metadata is requested only if the partition is unknown. Raises UnknownTopicOrPartition, or
+        LeaderNotAvailable.
+        """
         known = self.snapshot.partitions.get((topic, partition))
         if known is None:
             snapshot = await self.refresh([topic])
@@ -334,7 +347,10 @@ class ClusterView:
     async def ask_all(
         self, api_key: int, values: dict[str, Any], skipped: tuple[type[KafkaError], ...] = ()
     ) -> list[tuple[int, Any]]:
-        """Ask all live brokers. Return (node, answer) of those without a `skipped` error."""
+        """Send a request to each live broker, and return pairs (node id, answer).
+
+        A broker whose call raises an error of a class in `skipped` is left out.
+        """
         await self.refresh([])
         answers: list[tuple[int, Any]] = []
         for node_id in list(self.snapshot.brokers):
@@ -398,7 +414,7 @@ def read_metadata(answer: Any) -> ClusterSnapshot:
 
 
 def topic_error(topic: str, code: int) -> KafkaError:
-    """Return the error of a code, with the topic's name before its sentence."""
+    """Return the error of a code. Its message begins with the topic's name."""
     return error_about(code, topic, "Describe", f"topic {topic}: {error_for(code)}")
 
 

@@ -125,7 +125,7 @@ class Consumer:
         self._positions.states = {key: FetchState(*key, offset) for key, offset in given.items()}
 
     def unassign(self, topic: str, partition: int) -> None:
-        """Stop reading a partition."""
+        """Stop reading a partition that was passed to `assign`."""
         self._positions.states.pop((topic, partition), None)
 
     @property
@@ -304,7 +304,7 @@ class Consumer:
     # --- the group
 
     def watch_heartbeats(self, watcher: HeartbeatWatcher) -> None:
-        """Report heartbeats of group.protocol=consumer to a watcher, for judges."""
+        """Report heartbeats to `watcher`, for tests. Only group.protocol=consumer has an effect."""
         if isinstance(self._member, ConsumerGroupMember):
             self._member.watcher = watcher
 
@@ -320,7 +320,10 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit offsets, or all positions, or raise CommitFailed after a rebalance."""
+        """Commit `offsets`, or the positions of all partitions if None.
+
+        Raises CommitFailed if the group has rebalanced since the last poll.
+        """
         member = self._require_group()
         is_another = offsets is not None and self.group_metadata() != member.requests.metadata
         asked = offsets if offsets is not None else self._positions.given_last
@@ -376,7 +379,7 @@ class Consumer:
             self._committing.begin(self._commit_settled)
 
     async def _commit_settled(self) -> None:
-        """Commit the records that the application has finished, at revocations and intervals.
+        """Commit the positions after the records that the application has finished.
 
         Errors of automatic commits are not raised, because uncommitted records are read again.
         """
@@ -385,14 +388,14 @@ class Consumer:
                 await self._commit(self._positions.settled(), by_itself=True)
 
     async def _before_revoking(self) -> None:
-        """Commit before the next join, because no other member has these partitions until then."""
+        """Commit before partitions are revoked, while no other member has these partitions."""
         assert self._member is not None
         self._membership = self._member.requests.metadata
         await self._committing.stop()
         await self._commit_settled()
 
     async def close(self) -> None:
-        """Commit (with enable.auto.commit), leave the group, and end.
+        """Commit (with enable.auto.commit), leave the group, and close the consumer.
 
         Raises RuntimeError in a callback.
         """

@@ -11,7 +11,7 @@ GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 
 
 async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -> int:
-    """Return the coordinator's node id, asking once, or raise the broker's error."""
+    """Return the coordinator's node id after one request without a retry, or raise its error."""
     connection = await view.any_broker()
     values = {"key_type": key_type, "coordinator_keys": [key]}
     (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators

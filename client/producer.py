@@ -149,7 +149,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery | None:
-        """Send without waiting. Return None if a wait is needed.
+        """Send a record as `send` does, but return None where `send` would wait.
 
         Call this method on the loop's thread only.
         """
@@ -261,7 +261,7 @@ class Producer:
             await asyncio.sleep(0)  # full batches are sent meanwhile
 
     async def until_sendable(self, topic: str) -> None:
-        """Wait for the topic or the room in the buffer that `try_send` lacks."""
+        """Wait for the topic's metadata or the buffer memory for which `try_send` returned None."""
         if not self._view.snapshot.partitions_of(topic):
             await self._lookup.until_known(topic)
             return
@@ -282,7 +282,7 @@ class Producer:
 
     @property
     def obstacle(self) -> KafkaError | None:
-        """The reason for which records are being retried now, or None."""
+        """The error that causes the current retries of a batch, or None without retries."""
         return self._batches.obstacle
 
     async def flush(self) -> None:
@@ -301,7 +301,7 @@ class Producer:
             raise problem
 
     async def close(self) -> None:
-        """Flush and end. Abort an open transaction unless it is prepared.
+        """Flush and close the producer. An open transaction is aborted unless it is prepared.
 
         Without transactions the close raises as `flush` does. With transactions the commit raises.
         """

@@ -3,7 +3,8 @@
     Producer({"bootstrap.servers": "127.0.0.1:9092", "linger.ms": 20}, compression_type="zstd")
 
 The file does no I/O. Values may be text, as in a properties file. An unknown name or an invalid
-value is refused with a message. Rows with another default than Kafka's name Kafka's.
+value is refused with a message. A setting whose default differs from Kafka's also shows Kafka's
+default.
 """
 
 import difflib
@@ -253,7 +254,7 @@ class Settings(SimpleNamespace):
     """Values by keyword name, as attributes."""
 
     def but(self, **values: Any) -> "Settings":
-        """Return a copy with some other values."""
+        """Return a copy in which these values are replaced."""
         return Settings(**{**vars(self), **values})
 
 

@@ -33,7 +33,7 @@ TAKEOVER_TIMEOUT_MS = 1_000  # for a session without transactions; every broker 
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id as its coordinator lists it."""
+    """A transactional id in its coordinator's answer to ListTransactions."""
 
     transactional_id: str
     coordinator: int

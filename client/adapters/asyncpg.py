@@ -79,7 +79,7 @@ class AsyncpgConnection:
                 raise DualWriteError(f"PostgreSQL has answered {status} to COMMIT: nothing counts")
 
     async def rollback(self) -> None:
-        """Roll back.
+        """Roll the transaction back.
 
         A rollback is also allowed before BEGIN, because BEGIN may have been cancelled, or the
         connection may have been lost.

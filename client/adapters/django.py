@@ -29,7 +29,7 @@ Work_co = TypeVar("Work_co", bound=BlockingDatabaseWork, covariant=True)
 
 
 class Writer(Protocol[Work_co]):
-    """The interface of a writer or of a pool of writers."""
+    """A dual writer, an outbox writer or a pool of writers, as `transaction` uses it."""
 
     def transaction(self) -> AbstractContextManager[Work_co]:
         """Open a block."""
@@ -37,7 +37,10 @@ class Writer(Protocol[Work_co]):
 
 
 def connect(using: str = "default") -> Any:
-    """Open a connection of these settings for a writer, without autocommit and outside of pools."""
+    """Return a new database connection with the settings of the alias `using`, for a writer.
+
+    Autocommit is off, and the connection is not taken from a pool.
+    """
     wrapper = needed("django.db").connections[using].copy()
     wrapper.settings_dict["AUTOCOMMIT"] = False
     wrapper.settings_dict["OPTIONS"].pop("pool", None)

@@ -1,4 +1,4 @@
-"""Import of an adapter's framework, with an error that says how to install a missing one."""
+"""Import of an adapter's framework, with an error that says how to install a missing framework."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,10 @@ from ...wire.errors import InvalidConfig
 
 
 def needed(module: str, package: str | None = None) -> Any:
-    """Import a module. `package` is the module's name for pip, if different."""
+    """Import and return a module, or raise InvalidConfig if it is not installed.
+
+    `package` is the name of the module's package for pip, if it differs from the module's name.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as problem:

@@ -103,7 +103,10 @@ def _pool() -> dict[str, Any]:
 
 
 def _tamed(engine: Any) -> Any:
-    """Turn the engine's transactions into savepoints of the writer's. Return the engine."""
+    """Make the engine use savepoints instead of database transactions, and return the engine.
+
+    The writer begins and ends the database transaction.
+    """
     inner, dialect = _Inner(), engine.dialect
     dialect.do_begin, dialect.do_commit = inner.begin, inner.commit
     dialect.do_rollback, dialect.do_close = inner.rollback, inner.close
@@ -126,7 +129,7 @@ class _Inner:
         self._end(raw, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}", f"RELEASE SAVEPOINT {SAVEPOINT}")
 
     def close(self, raw: Any) -> None:
-        """Leave the connection open."""
+        """Leave the connection open, because the writer closes it."""
 
     def _end(self, raw: Any, *statements: str) -> None:
         is_open, self._is_open = self._is_open, False

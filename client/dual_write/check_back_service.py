@@ -34,7 +34,11 @@ AT_ONCE_MAX = 16  # questions, so that one that hangs does not delay the others
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result for one transaction. An unknown outcome is None, with a `reason`."""
+    """The result of a check-back for one transaction.
+
+    `outcome` is None if it is still unknown, and `reason` says why. `is_ours` means that this
+    check-back has ended the transaction.
+    """
 
     key: TransactionKey
     age_ms: int
@@ -59,7 +63,7 @@ class _Postponed:
 
 
 class CheckBack:
-    """A check-back, whose caller closes the view and the resolver."""
+    """A check-back of the cluster of `view`. The caller closes the view and the resolver."""
 
     def __init__(
         self,
@@ -79,7 +83,9 @@ class CheckBack:
         self._postponed: dict[TransactionKey, _Postponed] = {}
 
     async def check(self) -> str:
-        """Ask the resolver and the cluster once. Return a doubt as text, or an empty string.
+        """Send a test request to the resolver and the cluster.
+
+        Return a warning, or an empty string.
 
         Raises InvalidConfig if the resolver cannot answer, and errors of the cluster that are not
         retriable. A cluster that cannot be reached is not an error here, because `run` tries again.

@@ -61,10 +61,11 @@ class CheckBackTask:
         await self.close()
 
     async def start(self) -> None:
-        """Ask the resolver and the cluster once, then begin, or raise as `CheckBack.check` does.
+        """Check the resolver and the cluster as `CheckBack.check` does, then start the task.
 
         A start does nothing while the task runs. It may be repeated after a failed start, or after
-        the task has ended. Raises ClientClosed if it is closed, also if it is meanwhile.
+        the task has ended. Raises the errors of `CheckBack.check`, and ClientClosed if the object
+        was closed before or during the start.
         """
         async with self._starting:
             self._refuse_closed()

@@ -23,7 +23,7 @@ BUSY = (
 
 
 class ConnectionFlow:
-    """A writer's name and its connection, one at a time."""
+    """The name of a writer, and its current database connection."""
 
     def __init__(self, name: str, connection: Any) -> None:
         """Take a connection of the DB-API, or a function or coroutine function that opens one."""
@@ -43,7 +43,10 @@ class ConnectionFlow:
         tell_of_forks(self)
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """Return the object made from this connection under a name. Make it if missing."""
+        """Return the object that is stored under `name` for this connection.
+
+        A missing object is created by `make(connection)`.
+        """
         of, found = self._kept.get(name, (None, None))
         if of is not self.connection:
             of, found = self._kept[name] = self.connection, make(self.connection)

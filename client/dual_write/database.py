@@ -175,7 +175,10 @@ def refuse_unsafe_postgresql() -> Script[None]:
 
 
 def run(script: Script[T], connection: Any, dialect: Dialect) -> Flow[T]:
-    """Run a script, or raise the errors that the script does not catch."""
+    """Run a script on a connection, and return the script's result.
+
+    An error of a statement is raised inside the script, which may catch it.
+    """
     answer: SqlResult | None = None
     problem: Exception | None = None
     while True:

@@ -94,7 +94,10 @@ def find_table() -> Script[None]:
 
 
 def create_missing(tables: Mapping[str, str]) -> Script[None]:
-    """Create the missing ones among these tables. `columns` are given by table name."""
+    """Create those of the tables that are missing.
+
+    `tables` has the columns of each table by name.
+    """
     for table, columns in tables.items():
         try:
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
@@ -117,7 +120,7 @@ def _find_database_id() -> Script[str | None]:
 
 
 def database_id(drawn: str) -> Script[str]:
-    """Return the id of this database. Store the drawn id if there was none."""
+    """Return the id of this database. If it has none yet, store `drawn` as its id."""
     found = yield from _find_database_id()
     yield SqlEnding.ROLLBACK
     if found is not None:

@@ -42,7 +42,7 @@ def own_call(effect: steps.Effect, transactional_id: str) -> str | None:
 
 
 def known_event(effect: steps.Effect, state: ProducerState) -> steps.Event | None:
-    """Return the event of an effect that is done already, or None for an effect to execute.
+    """Return the event of an effect that the producer has executed already, or None.
 
     An abort is done if the transaction had not begun. A commit or an abort is done if it was
     interrupted after its answer.
@@ -107,7 +107,7 @@ def _not_ended(problem: KafkaError, *, is_commit: bool) -> steps.Event:
 
 
 async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
-    """Handle a transaction of another session, or raise KafkaError."""
+    """Execute an effect on a transaction of another session, or raise KafkaError."""
     view, timeout_ms = producer.view, producer.settings.max_block_ms
     match effect:
         case steps.FenceSession(transactional_id):

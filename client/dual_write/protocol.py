@@ -111,7 +111,7 @@ class WriterProtocol:
                 return steps.EndAsDecided(self._key, is_commit=True)
 
     def stop(self, reason: BaseException) -> BaseException:
-        """Stop the writer. The next start ends its open transaction."""
+        """Stop the writer and return `reason`. The next start ends the open transaction."""
         self.phase, self._stopped = WriterPhase.STOPPED, self._stopped or reason
         return reason
 
@@ -247,7 +247,11 @@ class WriterProtocol:
         return self._owed
 
     def _owed_completed(self, event: steps.EndedAsDecided) -> steps.Effect:
-        """Complete this transaction, or before a block the transaction of the last block."""
+        """Go on after EndTxn was answered.
+
+        This ends the current block, or begins the next one if the EndTxn was left over from the
+        last.
+        """
         if self._owed is None:
             return self._completed(event)
         assert self._key is not None

@@ -36,14 +36,14 @@ class Resolver(Protocol):
         ...
 
     async def check(self) -> str:
-        """Ask once before a caller depends on the resolver. Raises InvalidConfig without an answer.
+        """Send one test question, before a caller depends on the resolver.
 
-        Returns a doubt as text, or an empty string.
+        Returns a warning, or an empty string. Raises InvalidConfig if the resolver does not answer.
         """
         ...
 
     async def close(self) -> None:
-        """Close the connection. The next question connects again, as after a failed start."""
+        """Close the connection. The next question opens another connection."""
         ...
 
 
@@ -66,7 +66,7 @@ class DatabaseResolver:
     async def check(self) -> str:
         """Raise InvalidConfig if the database cannot be asked.
 
-        Returns a doubt if the decision table is missing.
+        Returns a warning if the decision table is missing, else an empty string.
         """
         async with self._lock:
             try:

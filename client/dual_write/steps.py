@@ -245,7 +245,10 @@ class EndedAsDecided:
 
 @dataclass(frozen=True, slots=True)
 class EndRefused:
-    """The transaction on the connection has another key, or another outcome was decided."""
+    """The coordinator refused EndTxn.
+
+    The producer has begun another transaction, or this one was ended with another outcome.
+    """
 
     reason: Exception | None = None
     is_overruled: bool = False  # the coordinator reports the other outcome

@@ -50,13 +50,19 @@ class WorkOfWriter:
         self._writer.on_use()
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """Return the object made from the connection under a name. Make it only once."""
+        """Return the object that is stored under `name` for the connection.
+
+        A missing object is created by `make(connection)`.
+        """
         self._used()
         return self._writer.kept(name, make)
 
     @contextlib.contextmanager
     def alone(self, what: str) -> Generator[None]:
-        """Raise IllegalProducerState if the block has such an object open already."""
+        """Reserve `what` (a session, for example) for the context.
+
+        Raises IllegalProducerState if the block already has an open one.
+        """
         if what in self._open:
             raise IllegalProducerState(f"the block has a {what} open: one at a time, pass it on")
         self._open.add(what)

@@ -180,10 +180,10 @@ class WriterFlow(ConnectionFlow):
     def _carry_out(
         self, effect: steps.Effect, undoes: BaseException | None = None
     ) -> Flow[steps.Effect]:
-        """Execute effects until the application has to act. Then raise an interruption.
+        """Execute effects until the application has to act, then raise an interruption, if any.
 
-        Only the first interruption is survived. undoes: the reason to undo a block if its caller
-        has ended.
+        A second interruption is raised immediately. undoes: the reason to undo a block if its
+        caller has ended.
         """
         interruption: BaseException | None = None
         while True:
@@ -280,9 +280,10 @@ class WriterFlow(ConnectionFlow):
         return steps.DatabaseCommitted()
 
     def _resolve(self, asked: steps.ReadOrAbort) -> Flow[steps.Event]:
-        """Ask until the database answers.
+        """Read the outcome of a transaction from the database, or insert `aborted`, with retries.
 
-        A connection that the caller gave is not opened again.
+        Raises DecisionInDoubt after resolve_timeout_ms, or if the connection that the caller gave
+        is lost.
         """
         until, pause_s = time.monotonic() + self._resolve_timeout_ms / 1000, PAUSE_FIRST_S
         yield from self._roll_back()

@@ -52,7 +52,7 @@ class Positions:
         return state
 
     def freeze(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop reading these partitions, which are about to be revoked, and no other partitions."""
+        """Mark exactly these partitions as about to be revoked, so that they are not read."""
         frozen = frozenset(partitions)
         for key, state in self.states.items():
             state.is_frozen = key in frozen
@@ -64,11 +64,11 @@ class Positions:
             state.settle()
 
     def before_taking(self) -> list[tuple[FetchState, Mark]]:
-        """Return the marks of partitions with data before a poll, for `gives`."""
+        """Return the marks of the partitions with fetched data, before a poll, for `gives`."""
         return [(state, state.mark()) for state in self.states.values() if state.has_data]
 
     def gives(self, before: list[tuple[FetchState, Mark]]) -> None:
-        """Save the records that a poll returns, and the positions before them."""
+        """Save which records a poll returns. `before` are the marks from `before_taking`."""
         self._given = [(s, s.position, mark) for s, mark in before if s.position != mark.position]
 
     @property
@@ -153,7 +153,10 @@ class Positions:
         self._lose_position(state)
 
     def truncated(self, state: FetchState, offset: int, end: EpochEnd) -> None:
-        """Move a truncated position, or raise LogTruncated if auto.offset.reset is none."""
+        """Move a position that is beyond the end of the new leader's log.
+
+        Raises LogTruncated if auto.offset.reset is none.
+        """
         if not self._is_at(state, offset):
             return
         if self._settings.auto_offset_reset == "none":

@@ -75,7 +75,10 @@ def read_columns(
 
 
 def _read_dense(data: bytes, columns: RecordColumns) -> RecordColumns:
-    """Read records with consecutive offsets, for which only the length of a varint counts."""
+    """Read the records of a batch with consecutive offsets.
+
+    The offset deltas are skipped, and of their varints only the length matters.
+    """
     header, keys, values = columns.header, columns.keys, columns.values
     base_timestamp, count = header.base_timestamp, header.record_count
     timestamps: list[int] = []

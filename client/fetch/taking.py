@@ -1,4 +1,4 @@
-"""Takes the records of one poll from the partitions, beginning with another one each time."""
+"""Takes the records of one poll from the partitions. Each poll begins with another partition."""
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator
@@ -42,7 +42,7 @@ class Taking:
     def batches(
         self, limit: int, take: Callable[[FetchState], T | None], count: Callable[[T], int]
     ) -> list[T]:
-        """Return whole batches, until they have `limit` records."""
+        """Return batches of `take`, until `count` finds at least `limit` records in them."""
         found: list[T] = []
         left = limit
         with _raised_by_the_next_poll(found):

@@ -22,7 +22,7 @@ class Callbacks:
     async def call(
         self, callback: Callable[[list[TopicPartition]], Any] | None, places: set[TopicPartition]
     ) -> None:
-        """Call a callback.
+        """Call a rebalance callback of the application with these partitions.
 
         An awaited callback runs to its end even if a close cancels the caller.
         """
@@ -58,7 +58,10 @@ class Callbacks:
 
 
 async def _until_done(calling: asyncio.Future[Any]) -> None:
-    """Wait until the call is done, then raise a cancellation. A second one cancels the call."""
+    """Wait until the call is done, then raise the cancellation, if the caller was cancelled.
+
+    A second cancellation of the caller cancels the call.
+    """
     try:
         await asyncio.wait([calling])
     except asyncio.CancelledError:

@@ -46,7 +46,7 @@ class HeartbeatWatcher(Protocol):
         ...
 
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
-        """Observe an answer without an error.
+        """Observe an answer to a heartbeat. Answers with an error are not reported.
 
         is_given: the answer has an assignment. is_settled: the member has its target assignment,
         and has reported it.
@@ -105,7 +105,10 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._due.set()
 
     async def poll(self, deadline_ms: int) -> bool:
-        """Poll as any member does, and begin the heartbeats with the first poll."""
+        """Start heartbeats at the first poll, and do work that is due.
+
+        Return False at the deadline.
+        """
         if self._membership.state is not _S.OUTSIDE:
             self._heartbeats.begin(self._beat)
         return await super().poll(deadline_ms)
@@ -211,7 +214,10 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._names = {place: key for place, key in self._names.items() if key in held}
 
     async def _take(self, wanted: dict[Place, TopicPartition]) -> None:
-        """Take target partitions that are not owned yet and have free names."""
+        """Take the target partitions that the member does not own yet.
+
+        A partition of a recreated topic is taken only after the old topic's partition was released.
+        """
         places = (wanted.keys() & self._membership.target) - self._names.keys()
         held = self.holding.partitions
         added = {place: wanted[place] for place in places if wanted[place] not in held}

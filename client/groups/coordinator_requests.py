@@ -51,7 +51,7 @@ class CoordinatorRequests:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         topic_ids: Mapping[TopicPartition, bytes] = MappingProxyType({}),
     ) -> int:
-        """Commit once. Return the first error, or 0.
+        """Send OffsetCommit once. Return the first error code, or 0.
 
         identity: the member id with the generation or epoch. topic_ids: replace names if all ids
         are known and the broker supports ids.

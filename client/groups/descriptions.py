@@ -20,7 +20,7 @@ _OF_ANOTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it. `type` is "" if the coordinator does not send it."""
+    """A group in its coordinator's answer to ListGroups. `type` is "" if the answer has no type."""
 
     group_id: str
     protocol_type: str

@@ -1,4 +1,4 @@
-"""The partitions of a group member of either protocol, and the calls at their changes."""
+"""The partitions of a group member of either protocol, with calls when the partitions change."""
 
 import itertools
 import logging

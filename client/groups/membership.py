@@ -64,7 +64,7 @@ class MemberHeartbeat:
 
 @dataclass(slots=True)
 class Membership:
-    """A membership. `interval_ms` is the coordinator's heartbeat interval."""
+    """The state of a member. `interval_ms` is the heartbeat interval set by the coordinator."""
 
     member_id: str
     instance_id: str | None = None
@@ -93,7 +93,7 @@ class Membership:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """The id and epoch for offset requests, with defaults before the member has joined."""
+        """The member id and epoch for offset requests, which are "" and -1 outside of the group."""
         return (self.member_id, self.epoch) if self.epoch >= 0 else ("", -1)
 
     @property

@@ -25,7 +25,7 @@ def to_text(
 
 
 def of_text(text: str) -> dict[str, Any]:
-    """Return the arguments of `Producer.send`, without the topic."""
+    """Return the arguments of `Producer.send` that this text contains, all but the topic."""
     fields = json.loads(text)
     return {
         "value": _decoded(fields.get("value")),

@@ -99,7 +99,7 @@ class OutboxRelay(ConnectionFlow):
         await self._start(None)
 
     async def _start(self, latest: int | None) -> None:
-        """Start the relay, or raise if there is a higher generation than `latest`.
+        """Start the relay. If the database has a generation above `latest`, raise RelaySuperseded.
 
         latest: the highest generation of this relay.
         """

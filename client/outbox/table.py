@@ -82,10 +82,10 @@ def insert(outbox: str, row: Row) -> Script[None]:
 
 
 def claim(outbox: str, latest: int | None = None) -> Script[tuple[int, str]]:
-    """Increment the relay's generation, and return the office.
+    """Increment the relay's generation, and return the generation and the outbox's origin.
 
-    No older relay can number rows afterwards. The office is the generation and the outbox's origin.
-    latest: raise RelaySuperseded if the generation is beyond it. Raises ClaimInDoubt.
+    Older relays can number no rows afterwards. latest: raise RelaySuperseded if the current
+    generation is higher. Raises ClaimInDoubt if the answer to COMMIT is lost.
     """
     newest = "" if latest is None else f" AND generation <= {latest:d}"
     for attempt in range(CLAIMS_MAX):
@@ -123,14 +123,14 @@ def read_generation(outbox: str) -> Script[int]:
 
 
 def _office(outbox: str) -> Script[tuple[int, str]]:
-    """Return generation and origin, or NO_OFFICE if the table was created again."""
+    """Return the relay's generation and the outbox's origin, or NO_OFFICE if there is no row."""
     answer = yield Statement(f"SELECT generation, origin FROM {RELAYS} WHERE outbox = ?", (outbox,))
     generation, origin = answer.rows[0] if answer.rows else NO_OFFICE
     return int(generation), str(origin)
 
 
 def delete_sent(outbox: str, batch: int) -> Script[None]:
-    """Delete the rows of batches up to this one, which are sent.
+    """Delete the rows of batches up to `batch`, because these batches were sent.
 
     The script reads the whole outbox, at a start.
     """
@@ -149,10 +149,10 @@ def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
 
 
 def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
-    """Clear the number of batches after this one, which were not sent, or raise RelaySuperseded.
+    """Clear the batch number of rows in batches after `batch`, because those were not sent.
 
-    The check prevents a relay that was suspended during its start from clearing the batch of its
-    successor.
+    Raises RelaySuperseded. Otherwise a relay that was suspended during its start could clear the
+    batch of its successor.
     """
     yield from _hold_office(outbox, generation, batch)
     yield Statement(
@@ -175,7 +175,7 @@ def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
 def next_batch(
     outbox: str, generation: int, batch: int, rows_max: int, bytes_max: int = BATCH_BYTES_MAX
 ) -> Script[list[Row]]:
-    """Number rows without a batch, and return them, or raise RelaySuperseded.
+    """Give rows without a batch this batch number, and return them, or raise RelaySuperseded.
 
     Lengths are read first, because rows_max records of a megabyte each would need too much memory.
     """

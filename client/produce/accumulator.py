@@ -107,7 +107,10 @@ class Accumulator:
         timestamp: int,
         size_bytes: int,
     ) -> Delivery | None:
-        """Add a record of at most this size to the open batch, or None if a new batch is needed."""
+        """Add a record of at most this size to the open batch.
+
+        Return None if a new batch is needed.
+        """
         batch = self._open.get(where)
         if batch is None:
             return None
@@ -138,7 +141,7 @@ class Accumulator:
         return batch.outcome, batch.builder.count - taken, taken
 
     def begin(self, where: TopicPartition, now_ms: int) -> ProducerBatch:
-        """Open a new batch after the open batch is full."""
+        """Open and return a new batch, after the open batch is full."""
         self._begun += 1
         batch = ProducerBatch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
         self._queues.setdefault(where, _PartitionQueue()).waiting.append(batch)
@@ -167,7 +170,7 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> list[ProducerBatch]:
-        """Return the batches to send now, at most one per partition, as in flight."""
+        """Return the batches to send now, at most one per partition, and mark them as in flight."""
         taken: list[ProducerBatch] = []
         for where, queue in self._candidates(may_leave):
             if self._ready_at(where, queue, is_flushing) > now_ms:
@@ -231,7 +234,7 @@ class Accumulator:
         queue.waiting = deque([*tried, *fresh])
 
     def too_late(self, batches: Iterable[ProducerBatch]) -> KafkaError:
-        """Return the error of expired batches, with the error of their last attempt."""
+        """Return the error of expired batches, whose message names the last attempt's error."""
         known = next((batch.problem for batch in batches if batch.problem is not None), None)
         words = f"not acknowledged within {self._delivery_timeout_ms} ms"
         return RequestTimedOut(words if known is None else f"{words}; the last answer: {known}")
@@ -254,7 +257,10 @@ class Accumulator:
         return gone
 
     def renumber(self, where: TopicPartition, first: ProducerBatch) -> None:
-        """Take the sequence numbers from waiting batches, beginning with a refused batch."""
+        """Remove the sequence numbers of a refused batch and of the waiting batches after it.
+
+        The batches get new numbers when they are sent.
+        """
         for batch in self._queues[where].waiting:
             if batch.place >= first.place:
                 batch.base_sequence, batch.is_doubtful = -1, False

@@ -174,7 +174,7 @@ def from_buffers(
     count: int,
     is_large: bool = False,
 ) -> list[bytes | None]:
-    """Return `count` fields of Arrow's buffers from `start` on.
+    """Return `count` fields from Arrow's buffers, beginning with field `start`.
 
     is_large: offsets have 64 bits, not 32. validity: a bit for each field, or None.
     """

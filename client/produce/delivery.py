@@ -89,7 +89,7 @@ class Outcome:
         self._listeners.append((index, listener))
 
     def written(self, base: RecordMetadata) -> None:
-        """Record that the batch is in the log, beginning at this place."""
+        """Record that the batch is in the log. `base` is the place of its first record."""
         if not self.is_decided:
             self.base = base
             self._notify()
@@ -101,7 +101,10 @@ class Outcome:
             self._notify()
 
     def split(self, parts: tuple[tuple[int, "Outcome"], ...]) -> None:
-        """Let the parts of a split batch decide. `parts` are (index of first record, outcome)."""
+        """Replace this outcome by those of the parts.
+
+        `parts` are (index of first record, outcome).
+        """
         self._parts = parts
         listeners, self._listeners = self._listeners, []
         for index, listener in listeners:
@@ -129,7 +132,10 @@ class Delivery:
         return self._outcome.of(self._index)[0].is_decided
 
     def exception(self) -> Exception | None:
-        """Return why the record was not written, or None, or raise InvalidStateError before."""
+        """Return why the record was not written, or None if it was written.
+
+        Raises InvalidStateError if the record is undecided.
+        """
         outcome = self._outcome.of(self._index)[0]
         if not outcome.is_decided:
             raise asyncio.InvalidStateError("the record is not decided yet")
@@ -137,7 +143,10 @@ class Delivery:
         return outcome.problem
 
     def result(self) -> RecordMetadata:
-        """Return the record's place, or raise its error, or InvalidStateError if undecided."""
+        """Return the record's place in the log, or raise its error.
+
+        Raises InvalidStateError if undecided.
+        """
         outcome, index = self._outcome.of(self._index)
         base = outcome.base
         if base is None:
@@ -212,9 +221,9 @@ class Deliveries:
         return all(outcome.is_decided for outcome, _, _ in self._leaves())
 
     def exception(self) -> Exception | None:
-        """Return the first error, or None if all are written.
+        """Return the first error of the records, or None if all records are written.
 
-        Raises InvalidStateError if undecided.
+        Raises InvalidStateError if a record is undecided.
         """
         problem: Exception | None = None
         for outcome, _, _ in self._leaves():
@@ -225,7 +234,10 @@ class Deliveries:
         return problem
 
     def result(self) -> list[RecordRange]:
-        """Return the records' places. Raises the first error, or InvalidStateError if undecided."""
+        """Return the places of the records in the logs, or raise the first error.
+
+        Raises InvalidStateError if a record is undecided.
+        """
         problem = self.exception()
         if problem is not None:
             raise problem

@@ -112,7 +112,7 @@ class StickyPartitioner:
         self._current, self._bytes, self._bytes_max = start, 0, bytes_max
 
     def choose(self, size_bytes: int, partitions: int, led: Sequence[int] = ()) -> int:
-        """Return the partition of a record. `led` are the partitions with a leader, if known."""
+        """Return the next record's partition. `led` are the partitions with a leader, if known."""
         if self._bytes >= self._bytes_max:
             self._current, self._bytes = self._current + 1, 0
         self.took(size_bytes)
@@ -123,7 +123,10 @@ class StickyPartitioner:
     def choose_many(
         self, sizes: Iterable[int], partitions: int, led: Sequence[int] = ()
     ) -> Iterator[tuple[int, int]]:
-        """Choose for many records as `choose` does. Yield (count, partition) for each run."""
+        """Choose partitions for records of these sizes.
+
+        Yield (record count, partition) for each run.
+        """
         edges = list(accumulate(sizes, initial=0))
         at, last = 0, len(edges) - 1
         while at < last:

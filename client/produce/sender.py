@@ -89,7 +89,7 @@ class Sender:
             self._flushes -= 1
 
     async def until_decided(self) -> None:
-        """Return when some batch is decided, or the loop has ended."""
+        """Return when at least one batch was written or has failed, or the loop has ended."""
         assert self._loop is not None
         self.decided.clear()
         self.wake.set()

@@ -41,7 +41,10 @@ class KnownTopic:
             self.by_key = KeyPartitions(self.count)
 
     def stick(self, sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Choose for records without keys. Yield (count, partition) for each run."""
+        """Choose partitions for records without keys.
+
+        Yield (record count, partition) for each run.
+        """
         return self.sticky.choose_many(sizes, self.count, self.led)
 
 

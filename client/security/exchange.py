@@ -55,7 +55,7 @@ class PlainClient:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request to the broker."""
+    """A request that the exchange sends to the broker."""
 
     api_key: int
     values: dict[str, Any]

@@ -26,7 +26,7 @@ RENEWED_FROM, RENEWED_TO = 0.85, 0.95  # of the session's lifetime, scattered as
 
 
 class Asking(Protocol):
-    """The connection as its session uses it."""
+    """The interface of a connection that its SASL session uses."""
 
     host: str
     port: int

@@ -83,7 +83,10 @@ class TransactionRequests:
         enables_prepare: bool = False,
         keeps_prepared: bool = False,
     ) -> Session:
-        """Return an id and epoch, with `current` a higher epoch of the same id (KIP-360)."""
+        """Call InitProducerId, and return the producer id and epoch.
+
+        current: the id and epoch of this producer, whose epoch is then raised (KIP-360).
+        """
         values: dict[str, Any] = {
             "transactional_id": self.transactional_id,
             "transaction_timeout": transaction_timeout_ms,

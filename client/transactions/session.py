@@ -66,7 +66,7 @@ class TransactionSession:
 
     @property
     def should_abort(self) -> bool:
-        """Whether this producer has to end an open transaction."""
+        """Whether this producer has an open transaction that it must abort before it ends."""
         state = self.identity.state
         if state is _S.IN_TRANSACTION:
             return self.scope is not None and not self.scope.prepared
@@ -105,7 +105,10 @@ class TransactionSession:
             )
 
     def want(self, topic: str, partition: int) -> None:
-        """Add the partition of a record, or raise if no transaction is open for it."""
+        """Note that a record for a partition is coming, which must belong to the transaction.
+
+        Raises if no transaction is open.
+        """
         self._open_scope(Call.SEND).want((topic, partition))
 
     def _open_scope(self, call: Call) -> TransactionScope:
@@ -266,7 +269,7 @@ class TransactionSession:
             self.scope.is_uncertain = True
 
     def failed(self, problem: KafkaError) -> None:
-        """Note a final failure of a part of the transaction."""
+        """Change the state to ABORTABLE_ERROR, or to FATAL_ERROR if the error is fatal."""
         state = self.identity.state
         if problem.fatal:
             if state is not _S.FATAL_ERROR:
