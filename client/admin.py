@@ -325,7 +325,10 @@ class Admin:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return offsets by partition, for EARLIEST, LATEST, MAX_TIMESTAMP or a wall time in ms."""
+        """Return an offset for each partition in `wanted`.
+
+        The values of `wanted` are EARLIEST, LATEST, MAX_TIMESTAMP or wall times in ms.
+        """
         return await list_offsets(
             self.view, wanted, read_committed=read_committed, timeout_ms=self.timeout_ms
         )

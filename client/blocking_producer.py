@@ -271,12 +271,12 @@ class BlockingProducer(BlockingClient[Producer]):
             raise problem
 
     def flush(self) -> None:
-        """Flush as `Producer.flush` does, and also raise the unread refusal of a record."""
+        """Flush as `Producer.flush` does, and raise the unread error of a refused record."""
         self.run(Producer.flush)
         self._raise_refused()
 
     def close(self) -> None:
-        """Close as `Producer.close` does, and also raise the unread refusal of a record."""
+        """Close as `Producer.close` does, and raise the unread error of a refused record."""
         super().close()
 
     def _close(self) -> None:

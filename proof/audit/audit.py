@@ -1,4 +1,4 @@
-"""All rules on one reading of raw rows, with the violations and the counts of read rows.
+"""Applies all rules of the audit to raw rows, and counts the rows.
 
 The rows are read once and packed into pieces, which are kept in memory or on Spark's disks.
 Everything else is computed from the pieces, except the survivors of compacted partitions, for which
@@ -29,11 +29,14 @@ ANOMALIES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInput:
-    """The data to judge. `rows` are raw rows, and a check is skipped if its data is None.
+    """The data of an audit.
 
-    compacted: topics that may lack offsets. shown: the result of `readers.shown` for a reading.
-    spans: rows of readers.SPANS. bounds: rows of pieces.BOUNDS, between which copies are compared.
-    open_older_than: a transaction must have ended if its newest record is older.
+    `rows` are raw rows, and None for other data skips the check of that data.
+
+    compacted: topics that may lack offsets. shown: the records that a read_committed consumer got,
+    as `readers.shown` returns them. spans: rows of readers.SPANS. bounds: rows of pieces.BOUNDS,
+    between which copies are compared. open_older_than: a transaction whose newest record is older
+    must have ended.
     """
 
     rows: DataFrame
@@ -61,7 +64,7 @@ class AuditResult:
 
 
 def audit(given: AuditInput, *, chunk_size: int = CHUNK_SIZE) -> AuditResult:
-    """Judge raw rows.
+    """Apply all rules to raw rows, and return the violations and the counts.
 
     Each rule is a separate query. Spark would plan a combined query again after each of its many
     stages, which takes longer than the work.

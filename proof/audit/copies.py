@@ -15,9 +15,10 @@ from .violations import violations
 
 
 def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
-    """Return the words in which copies differ, of partitions that are not compacted.
+    """Return the ranges of 64 offsets (words) in which the copies of a partition differ.
 
-    pieces: pieces created with bounds. logs: the result of `rules.extents` with is_compacted.
+    Compacted partitions are left out. pieces: pieces created with bounds. logs: the result of
+    `rules.extents` with is_compacted.
     """
     plain = logs.where("replica >= 0 and not is_compacted")
     copies = plain.groupBy(*PARTITION).agg(F.count("replica").alias("copies")).where("copies > 1")
@@ -60,9 +61,9 @@ def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
 def of_survivors(
     rows: DataFrame, context: DataFrame, logs: DataFrame, bounds: DataFrame
 ) -> DataFrame:
-    """Return the keys of compacted partitions with different newest committed records.
+    """Return the keys of compacted partitions whose newest committed records differ between copies.
 
-    context: the context of all copies.
+    context: the result of `rules.in_context` for all copies.
     """
     compacted = logs.where("replica >= 0 and is_compacted")
     copies = compacted.groupBy(*PARTITION).agg(F.count("replica").alias("copies"))

@@ -40,7 +40,7 @@ BOUNDS = "topic string, partition int, low long, high long"
 
 
 def pieces(rows: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
-    """Return the pieces of raw rows.
+    """Pack raw rows into pieces, and return the pieces.
 
     The columns are first, last, records, mask, max_timestamp, compared and digest. Without `bounds`
     copies are not compared, and compared and digest are 0.
@@ -66,7 +66,7 @@ def pieces(rows: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
 
 
 def named_rows(rows: DataFrame) -> DataFrame:
-    """Return raw rows with the columns of PIECE beside offset, sequence, timestamp, key, value."""
+    """Return raw rows with the columns of PIECE, and offset, sequence, timestamp, key and value."""
     kind = (
         F.when(~F.col("is_control"), DATA)
         .when(F.col("control_type") == "commit", COMMIT)
@@ -100,7 +100,7 @@ def named_rows(rows: DataFrame) -> DataFrame:
 
 
 def word_of(offset: str) -> Column:
-    """Return the word of an offset."""
+    """Return the number of the range of 64 offsets (the word) that contains an offset."""
     return F.expr(f"{offset} div {WORD}")
 
 

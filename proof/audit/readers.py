@@ -50,10 +50,10 @@ def of_readers(
     spans: DataFrame,
     compacted: Collection[str] = (),
 ) -> DataFrame:
-    """Return a row for each offset that was wrongly shown or wrongly hidden.
+    """Return a row for each offset that was wrongly shown to a consumer or wrongly hidden from it.
 
-    pieces, context: of one copy of each partition. A partition without a span was not read.
-    compacted: topics with logs that may have lost shown records.
+    pieces, context: those of one copy of each partition. A partition without a row in `spans` was
+    not read. compacted: topics with logs that may have lost shown records.
     """
     outcome = F.col("marker_after.kind")
     decided = context.where(F.col("kind") == DATA).select(

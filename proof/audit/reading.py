@@ -1,8 +1,8 @@
-"""The sources of raw rows, a live cluster, by the protocol, or log directories of nodes.
+"""Reads raw rows, from a live cluster by the protocol, or from the log directories of nodes.
 
 A live topic is read twice, first as a read_committed consumer, up to ends taken before, and then as
-raw batches. The second reading therefore has the markers of everything in the first reading, even
-while producers continue.
+raw batches. The second pass therefore has the markers of everything in the first pass, even while
+producers continue.
 
 For log directories, high watermarks and log starts are read, too (Kafka's own checkpoint files),
 since only the records between them must be equal in every copy.
@@ -31,10 +31,7 @@ Key = tuple[str, int]
 
 
 class CannotRead(RuntimeError):
-    """The error of missing data.
-
-    The text names the missing data.
-    """
+    """The data to audit is missing. The text says which data."""
 
 
 def live(

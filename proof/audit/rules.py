@@ -57,7 +57,7 @@ def is_within_transaction() -> Column:
 
 
 def of_producers(context: DataFrame, logs: DataFrame) -> DataFrame:
-    """Return the violations of single producers.
+    """Return the violations of the rules for sequence numbers, epochs and markers of a producer.
 
     context: the result of `in_context`. logs: the result of `extents` with is_compacted.
     """
@@ -174,7 +174,7 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
 
 
 def of_leader_epochs(pieces: DataFrame) -> DataFrame:
-    """Return leader epochs that follow newer epochs. Even a large log has few epochs."""
+    """Return the leader epochs that are lower than an earlier one in the log."""
     epochs = pieces.groupBy(*COPY, "leader_epoch").agg(
         F.min("first").alias("start"), F.max("last").alias("end")
     )

@@ -1,7 +1,7 @@
 """Violations as rows.
 
-The columns are anomaly, replica (-1 for a reading from the leader), topic, partition, offset,
-producer_id (-1 for no producer) and sentence.
+The columns are anomaly, replica (-1 for data that was read from the leader), topic, partition,
+offset, producer_id (-1 for no producer) and sentence.
 """
 
 from pyspark.sql import Column, DataFrame

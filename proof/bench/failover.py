@@ -31,7 +31,10 @@ CLIENT_SETTINGS: dict[str, Any] = {
 
 
 class _Drip(threading.Thread):
-    """A thread that sends a record every few ms and notes the first late one's acknowledgement."""
+    """A thread that sends a record every few ms.
+
+    It notes when the first record that was sent after `killed_at` is acknowledged.
+    """
 
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         super().__init__(daemon=True)

@@ -25,7 +25,7 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """CPU seconds for each GB of the elementary steps."""
+    """The CPU seconds of each elementary step for a GB."""
 
     batch_bytes: int
     receive: float  # from a client, TCP on the loopback
@@ -34,7 +34,7 @@ class Floor:
     link: float  # between two brokers: sent and received, a Unix socket
 
     def cpu_s_per_gb(self, replication_factor: int) -> float:
-        """Return the CPU seconds of all brokers together for each acknowledged GB."""
+        """Return the CPU seconds of the steps on all brokers together for each acknowledged GB."""
         return (
             self.receive
             + self.checksum
@@ -79,7 +79,10 @@ def _cpu_s(work: Callable[[], None]) -> float:
 def _through(
     sender: socket.socket, receiver: socket.socket, piece: bytes, rounds: int
 ) -> tuple[float, float]:
-    """Return the CPU seconds of both ends, each in its own thread, since calls release the GIL."""
+    """Send `piece` through a pair of sockets. Return the CPU seconds of the sender and receiver.
+
+    Each end has a thread of its own, since socket calls release the GIL.
+    """
     sent_s: list[float] = []
 
     def send() -> None:

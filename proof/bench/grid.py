@@ -43,7 +43,7 @@ class CellResult(Generic[CellT, MeasurementT]):
         return sorted(self.repetitions, key=lambda r: r.per_s)[len(self.repetitions) // 2]
 
     def median(self, of: Callable[[MeasurementT], float | None]) -> float | None:
-        """Return the median over the repetitions, or None if unknown."""
+        """Return the median of a figure over the repetitions, or None if none of them has it."""
         values = [v for r in self.repetitions if (v := of(r)) is not None]
         return statistics.median(values) if values else None
 
@@ -65,7 +65,7 @@ class Grid(Generic[CellT, MeasurementT]):
 
     @property
     def largest_factor(self) -> int:
-        """The replication factor, for which the cluster must have enough nodes."""
+        """The largest replication factor of the cells. The cluster must have as many nodes."""
         raise NotImplementedError
 
     def cells(self) -> list[CellT]:

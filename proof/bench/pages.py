@@ -91,7 +91,7 @@ def _chart(title: str, results: Sequence[ReplicationResult], value: Value) -> Ba
 
 
 def figures(found: Sequence[Mapping[str, Any]]) -> RunTable:
-    """Return rows with the same keys, which are the headings."""
+    """Return a table of all figures, in which the keys of the first row are the headings."""
     return RunTable("Figures", list(found[0]), [list(row.values()) for row in found])
 
 

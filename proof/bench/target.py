@@ -62,7 +62,7 @@ class BenchTarget:
             self._topics.clear()
 
     def usage(self) -> "dict[int, NodeUsage]":
-        """Return the resources used by each node so far, or nothing without local nodes."""
+        """Return the resources used by each node since its start, or {} without local nodes."""
         if (cluster := self.cluster) is None:
             return {}
         return {

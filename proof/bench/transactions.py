@@ -52,12 +52,12 @@ class TransactionRun:
 
     @property
     def overhead_ms(self) -> float:
-        """Return the median time of a transaction minus the median time of plain records."""
+        """Return the median time of a transaction minus the median time of a plain batch."""
         return statistics.median(self.whole_ms) - statistics.median(self.plain_ms)
 
     @property
     def share_of_plain(self) -> float:
-        """Return the records per second with transactions, as a share of those without."""
+        """Return the record rate with transactions divided by the record rate of plain batches."""
         return statistics.fmean(self.plain_ms) / statistics.fmean(self.whole_ms)
 
     @property
@@ -145,7 +145,7 @@ def _measure(
 
 
 def _timed(work: Callable[[], None], seconds: float) -> list[float]:
-    """Return the ms of each repetition after a warm-up."""
+    """Repeat `work` for some seconds after a warm-up, and return the ms of each repetition."""
     _repeat(work, seconds * WARM_UP_SHARE, WARM_UP_TIMES_MIN)
     return _repeat(work, seconds, TIMES_MIN)
 

@@ -34,7 +34,7 @@ def with_table(
     missing: Sequence[str] = (),
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the Markdown page with the current tables behind the line MADE.
+    """Return the Markdown page, in which everything after the line MADE is replaced by new tables.
 
     missing: recipes without a verdict. refused: the reason of each recipe's refusal by its second
     reading.

@@ -279,8 +279,8 @@ def machine() -> str:
 def kept_verdicts(recipes: Iterable[Recipe]) -> list[dict[str, Any]]:
     """Return the verdicts that are stored beside the recipes.
 
-    A verdict on another program does not count, nor a verdict on a program that a second reading
-    refused.
+    A verdict is left out if the recipe's program has changed since, or if a second reader refused
+    the program.
     """
     found: list[dict[str, Any]] = []
     for recipe in recipes:

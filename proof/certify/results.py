@@ -158,7 +158,7 @@ def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRu
 
 
 def sentences(run: CertifiedRun) -> str:
-    """Return three sentences about a run."""
+    """Return a text of three sentences about a run."""
     faults = [line.partition("FAULT ")[2] for line in run.story if "FAULT " in line]
     told = [f"Seed {run.seed} on {run.cluster}: {run.why}."]
     if run.story_of:

@@ -97,9 +97,10 @@ def certified_run(
 
 
 def tells_break(promise: str, story_of: str) -> bool:
-    """Return whether the story of a record is about a violation of the promise.
+    """Return whether an explanation of one record concerns a violation of this promise.
 
-    For example, `r1-000001, doubled` is none if the promise is at least once.
+    `story_of` ends with the kind of anomaly. For example, `r1-000001, doubled` is no violation if
+    the promise is at least once.
     """
     kind = story_of.rpartition(", ")[2]
     return kind in BREAKS[promise] or kind not in BREAKS["exactly once"]

@@ -79,7 +79,7 @@ def _client_delay(context: ChaosContext, fault: Fault) -> None:
 
 
 def _client_hold(context: ChaosContext, fault: Fault) -> None:
-    """Hold a request, mostly for longer than its client waits, so that it arrives unexpectedly."""
+    """Delay a request, mostly for longer than its client waits, so that the broker gets it late."""
     api_key = fault.pick(0, HELD_REQUESTS)
     hold = partial(context.proxies.hold, api_key)
     lasts_s = context.settings.request_timeout_ms / 1000 * fault.between(1, 0.4, 1.6)
@@ -94,7 +94,7 @@ def _break_ways(
     words: str,
     lasts_s: float,
 ) -> None:
-    """Wait until the proxies' fault affects one more request, let the fault last, and end it."""
+    """Begin a fault of the proxies, wait until it affects a request, and end it after `lasts_s`."""
     counts = context.proxies.counts
     before = counts[effect]  # a request may be held immediately, and only one is ever held
     try:
@@ -147,9 +147,9 @@ def _config_change(context: ChaosContext, fault: Fault) -> None:
 
 
 def _reassignment(context: ChaosContext, fault: Fault) -> None:
-    """Remove one replica, then restore all in another order.
+    """Reassign a partition to one replica less, then to all its replicas in another order.
 
-    If only one order is left, change the order.
+    If the partition has only two replicas, no replica is removed, and only the order changes.
     """
     partition = fault.pick(0, range(context.settings.append_partitions))
     order = fault.turned(1, context.cluster.node_ids)[: context.settings.replication_factor]

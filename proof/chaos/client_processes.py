@@ -33,12 +33,12 @@ class ClientProcesses(Supervisor):
         self.broken: list[str] = []
 
     def add(self, name: str, order: WorkerOrder) -> None:
-        """Start a process, or the next incarnation of one."""
+        """Start a process with this name and these settings. An ended process is started again."""
         self._orders[name] = order
         self.start(name)
 
     def remove(self, name: str) -> None:
-        """Let a process end as a program should, and do not start it again."""
+        """Stop a process by SIGTERM, and do not start it again."""
         self.stop([name])
         del self._children[name]
 

@@ -16,9 +16,9 @@ from .load.settings import APPEND, LoadSettings
 
 
 class ChaosContext(NodeContext):
-    """The nodes and clients for faults.
+    """The objects that the faults of a chaos run act on: nodes, clients, proxies and the history.
 
-    A tolerated error is a miss. Any other error ends the run.
+    A fault that raises one of the `tolerated` errors had no effect. Any other error ends the run.
     """
 
     tolerated = (Failure, KafkaError, OSError)

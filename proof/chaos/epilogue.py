@@ -1,6 +1,7 @@
-"""The record of the end of a run on the running cluster, with its rest, usability and contents.
+"""Records the end of a run on the running cluster, for the checks of the judge.
 
-Everything is only recorded here, and the judge judges it.
+The record has the state of replicas and transactions, a test request to each node, and the contents
+of the topics.
 """
 
 import asyncio
@@ -29,7 +30,8 @@ PROBE_TIMEOUT_MS = 15_000
 def wait_for_rest(cluster: Cluster) -> str | None:
     """Wait until all replicas are in sync and all transactions are complete.
 
-    After a minute, return a sentence about what is missing, which the judge will find, too.
+    Return None, or after a minute a sentence about a replica or transaction that is not. The judge
+    finds it, too.
     """
 
     def missing() -> str | None:
@@ -52,7 +54,10 @@ def wait_for_rest(cluster: Cluster) -> str | None:
 def read_the_end(
     cluster: Cluster, recorder: Recorder, settings: LoadSettings
 ) -> tuple[BankCheck, bool]:
-    """Record the last reading, ends and offsets. Return the bank and whether all was read."""
+    """Read all topics to their ends, and record the records, the end offsets and committed offsets.
+
+    Return the check of the bank, and whether every topic was read to its end.
+    """
     check = BankCheck()
 
     def look(record: ConsumerRecord) -> int:

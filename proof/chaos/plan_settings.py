@@ -1,6 +1,6 @@
 """The settings of a run, with its length, rate and kinds of faults.
 
-The file does no I/O. Can be JSON.
+The file does no I/O. The settings can be written as JSON.
 """
 
 from dataclasses import dataclass, field

@@ -14,7 +14,7 @@ from ..judge.history.columns import History
 
 
 def faults_in_reconciliations(history: History) -> int:
-    """Count such faults, from the tables `faults` and `reconciliations`."""
+    """Count the faults that hit a reconciliation in progress, from the tables of a history."""
     begun = history.column("reconciliations", "begun_ns")
     order = np.argsort(begun, kind="stable")
     begun = begun[order]

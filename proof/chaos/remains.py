@@ -21,7 +21,10 @@ V2 = 2
 
 
 def dump_remains(recorder: Recorder, data: Path) -> int:
-    """Record everything, and return the number of batches."""
+    """Record the logs, survivors and decisions of all nodes.
+
+    Return the number of recorded batches.
+    """
     batches = dump_logs(recorder, data)
     for node in sorted(data.glob("node-*")):
         replica = int(node.name.removeprefix("node-"))
@@ -46,7 +49,7 @@ def _dump_survivors(recorder: Recorder, folder: Path, replica: int, partition: s
 
 
 def survivors(folder: Path) -> dict[bytes, tuple[int, int | None]]:
-    """Return, for each key, the (offset, digest) of the newest record that counts.
+    """Return the (offset, digest) of the newest record of each key, without aborted records.
 
     The digest of a tombstone is None. Aborted records do not count, as a replica may have cleaned
     them already. Data without a marker was committed, since a cleaner removes aborted records

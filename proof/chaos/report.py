@@ -88,7 +88,7 @@ def _curve(line: Line, series: Series) -> RunCurve:
 
 
 def target_of(kind: str) -> str:
-    """Return the target of a kind of fault."""
+    """Return the part of the system that faults of this kind hit, such as nodes or clients."""
     return next((target for target, kinds in KINDS_BY_TARGET.items() if kind in kinds), OTHER)
 
 

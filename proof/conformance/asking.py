@@ -28,7 +28,7 @@ _BY_HAND: Mapping[int, Any] = {0: produce, 1: fetch}
 
 
 class AskedBroker:
-    """A connection to one broker, in frames. Close it after use."""
+    """A connection for single requests to one broker. The caller closes it."""
 
     def __init__(
         self, config: Mapping[str, Any], host: str, port: int, *, answer_s: float = ANSWER_S

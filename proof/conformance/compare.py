@@ -45,7 +45,7 @@ class ConformanceRow(NamedTuple):
 def compared(ours: Survey, theirs: Survey, reasons: Sequence[Reason]) -> list[ConformanceRow]:
     """Return a row for each feature of the other cluster.
 
-    A different row has the first fitting reason.
+    A row with a difference gets the first reason that matches it.
     """
     rows = [*_apis(ours, theirs), *_features(ours, theirs), *_configs(ours, theirs)]
     return [row if row.is_equal or not row.is_asked else _with_reason(row, reasons) for row in rows]
@@ -78,7 +78,11 @@ def _apis(ours: Survey, theirs: Survey) -> Iterator[ConformanceRow]:
 
 
 def _answers(name: str, our: SurveyedApi, their: SurveyedApi) -> Iterator[ConformanceRow]:
-    """Return one row for all versions that agree, and one for each disagreement or silence."""
+    """Yield rows for the answers of one API.
+
+    The versions with equal answers share a row. Versions with the same difference share a row, and
+    so do versions that were not asked for the same reason.
+    """
     alike: list[int] = []
     other: dict[tuple[str, str], list[int]] = {}
     unasked: dict[str, list[int]] = {}

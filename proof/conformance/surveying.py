@@ -110,7 +110,10 @@ def _ask_newest(
     values: Any,
     oldest: int = 0,
 ) -> Any:
-    """Return the answer in the newest common version, or None without one or after an error."""
+    """Send a request in the newest common version, and return the decoded answer.
+
+    Return None without a common version, or after an error.
+    """
     low, high = advertised.get(key, (1, 0))
     for version in range(high, max(low, oldest) - 1, -1):
         if is_encodable(key, version):
@@ -151,7 +154,10 @@ def _configs(
 def _keys(
     broker: AskedBroker, advertised: Mapping[int, tuple[int, int]], resource_type: int, name: str
 ) -> frozenset[str]:
-    """Return the keys of a resource. Only a broker itself has the keys of that broker."""
+    """Return the configuration keys of a resource.
+
+    The keys of a broker come from that broker only.
+    """
     resource = {
         "resource_type": resource_type,
         "resource_name": name,
@@ -163,7 +169,7 @@ def _keys(
 
 
 def _topic_keys(broker: AskedBroker, advertised: Mapping[int, tuple[int, int]]) -> frozenset[str]:
-    """Return the keys of a topic, from a validation that creates none."""
+    """Return the configuration keys of a topic, from a CreateTopics request that only validates."""
     values = {
         "topics": [{"name": NO_TOPIC, "num_partitions": 1, "replication_factor": 1}],
         "timeout": 5_000,

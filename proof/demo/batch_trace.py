@@ -20,7 +20,10 @@ _ENDED = re.compile(
 
 
 class TraceCounts(NamedTuple):
-    """Totals since the start. The difference of two totals covers the time in between."""
+    """Counts of batches since the start.
+
+    The difference of two objects has the counts in between.
+    """
 
     sent: int = 0
     acknowledged: int = 0

@@ -36,7 +36,7 @@ class Account:
 
 
 class EngineProcesses(Generic[Processes]):
-    """The common part of the engines: supervised processes."""
+    """The base class of the engines, with their supervised processes."""
 
     failover_timeout_s = FAILOVER_TIMEOUT_S
 
@@ -55,7 +55,12 @@ class EngineProcesses(Generic[Processes]):
     def failover_ms(
         self, when: Callable[[], Iterable[float | None]], from_s: float, missing: str
     ) -> float:
-        """Return the milliseconds until all of these commit again, or raise Failure."""
+        """Wait until `when` has a time for each process.
+
+        Return the ms from `from_s` to the last time.
+
+        Raises Failure if a process has not committed in time.
+        """
         if not self.processes.wait(lambda: None not in when(), self.failover_timeout_s):
             raise Failure(
                 f"{missing} committed anything for {self.failover_timeout_s:.0f} s after the "
@@ -65,5 +70,5 @@ class EngineProcesses(Generic[Processes]):
 
 
 def last_ms(times: Iterable[float | None], from_s: float) -> float:
-    """Return the milliseconds until the last of these times, or 0 without any."""
+    """Return the milliseconds from `from_s` to the last of these times, or 0 without a time."""
     return (max((at for at in times if at), default=from_s) - from_s) * 1000

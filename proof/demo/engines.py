@@ -1,4 +1,4 @@
-"""The engines that the demo can strike."""
+"""The engines of the demo, by name."""
 
 from .spark_engine import SparkEngine
 from .worker_engine import WorkerEngine

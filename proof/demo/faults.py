@@ -1,4 +1,4 @@
-"""The demo's faults of brokers, each aimed at work in flight, with a verified effect.
+"""The demo's faults of brokers, each at a moment with work in flight, and each verified.
 
 fault_plan.py describes the kinds and their purpose. After each fault, every replica is in sync
 again before the next fault, so that one fault does not become another.
@@ -22,7 +22,7 @@ STALL_S, LONE_LEADER_S, MISSED_S = 1.2, 0.6, 1.2
 
 
 class FaultReport(NamedTuple):
-    """The effect of one fault, as far as the engine and the producer report it."""
+    """The effect of one fault, as the engine and the producer reported it."""
 
     kind: str
     effect: Effect
@@ -47,7 +47,7 @@ class DemoFaults(FaultContext[Cluster]):
         self.partitions = partitions  # of the source
 
     def inflict(self, fault: Fault) -> FaultReport:
-        """Inject a fault, wait until the cluster is whole again, and report."""
+        """Inject a fault, wait until every replica is in sync again, and return the report."""
         before = self.stream.trace.counts
         actions: Mapping[str, Callable[[Fault], Effect]] = {
             "kill": self._kill,
@@ -163,7 +163,10 @@ class DemoFaults(FaultContext[Cluster]):
         return killed_at, hit
 
     def _await_writes(self, killed_at: float) -> float:
-        """Return the milliseconds until every watched partition acknowledged a later row."""
+        """Wait until every watched partition has acknowledged a later row.
+
+        Return the ms since the kill.
+        """
         deadline = killed_at + FAILOVER_TIMEOUT_S
         while None in (seen := dict(self.stream.watched)).values():
             self.check()

@@ -73,7 +73,7 @@ def csv_rows(count: int | None = None) -> Iterator[list[str]]:
 
 
 def added_up(rows: Iterable[Sequence[str]], *fields: int) -> Sums:
-    """Return the sums by these fields and month.
+    """Return the sums of the rows for each combination of these fields and the month.
 
     The sums are flights, arrivals of known delay, minutes of delay, and miles.
     """
@@ -89,6 +89,6 @@ def added_up(rows: Iterable[Sequence[str]], *fields: int) -> Sums:
 
 
 def sums_of_csv(rows: int | None = None) -> Sums:
-    """Return (flights, miles, minutes) directly from the CSV, an independent computation."""
+    """Compute (flights, miles, minutes) of each carrier and month directly from the CSV."""
     found = added_up(csv_rows(rows), CARRIER)
     return {group: (count, miles, minutes) for group, (count, _, minutes, miles) in found.items()}

@@ -1,4 +1,4 @@
-"""The judge of an engine's outputs, by which every input counts exactly once.
+"""The judge of an engine's outputs, by which every input must have exactly one output.
 
 Also, no uncommitted record may be visible. The file does no I/O. The judge gets the inputs from
 their log, the outputs as a read_committed consumer saw them up to the end, and the transactions
@@ -60,9 +60,9 @@ class TransactionOutcome(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputVerdict(ContentsVerdict):
-    """The verdict on the outputs.
+    """The verdict on the outputs of an engine.
 
-    totals: the sums over all partitions of the last running sums.
+    totals: the last running sums, added up over all partitions.
     """
 
     sums_read: int = 0
@@ -77,7 +77,7 @@ def judge_outputs(
     airlines: Mapping[str, str],
     judge_sums: "SumsJudge | None" = None,
 ) -> OutputVerdict:
-    """Judge a run.
+    """Compare the outputs of a run with its inputs, and return the verdict.
 
     transactions: None for an engine that reports no transactions. judge_sums: a function for sums
     of another form than the workers'.
@@ -134,7 +134,10 @@ def _made_of(
 
 
 def judge_running_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
-    """Judge the workers' sums by a second addition of the inputs, record by record."""
+    """Check each record of running sums against sums that are added up again from the inputs.
+
+    Returns the number of records, and the last sums. Violations go to `found`.
+    """
     by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {p: [] for p in inputs}
     count = 0
     for partition, offset, key, value in records:
@@ -155,7 +158,7 @@ def _judge_partition(
     records: Iterable[tuple[int, bytes, bytes]],
     found: Findings,
 ) -> dict[Group, Sum]:
-    """Return the last sum of each group, as the records have it."""
+    """Check the running sums of one partition, and return the last recorded sum of each group."""
     so_far, last = dict[Group, Sum](), dict[Group, Sum]()
     upcoming = deque(inputs.items())
 

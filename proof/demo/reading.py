@@ -1,4 +1,4 @@
-"""The reading of the demo's topics with a plain consumer of committed records."""
+"""Reads the demo's topics with a plain consumer of committed records."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -60,7 +60,7 @@ def wait_for(what: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def ends_of(cluster: Cluster, topics: Iterable[str] | None = None) -> list[EndOfPartition]:
-    """Return both ends of every partition, of all topics if None."""
+    """Return LSO and high watermark of each partition of these topics (all topics if None)."""
     wanted = None if topics is None else list(topics)
 
     async def ask(admin: Any) -> list[EndOfPartition]:

@@ -56,7 +56,7 @@ class Screen:
         self.say(f"{len(cluster.node_ids)} nodes serve: {cluster.bootstrap}")
 
     def follow(self, stream: Stream, engine: Engine) -> None:
-        """Show the progress of the stream and the engine, too."""
+        """Show the progress of the stream and the engine as well from now on."""
 
         def counts() -> str:
             return (
@@ -67,7 +67,7 @@ class Screen:
         self._counts = counts
 
     def doing(self, words: str) -> None:
-        """Show the current wait of the demo."""
+        """Show a sentence about what the demo waits for."""
         self._doing = words
 
     def say(self, text: str) -> None:

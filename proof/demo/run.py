@@ -72,7 +72,7 @@ class DemoReport:
 
     @property
     def hit_batches(self) -> bool:
-        """Return whether a kill hit a batch in flight (with acks=0 there is none)."""
+        """Return whether a kill hit a batch in flight. With acks=0 the result is always True."""
         kills = (f for f in self.faults if f.effect.failover_ms is not None)
         return self.broken == "acks=0" or any(f.batches.unanswered for f in kills)
 
@@ -258,7 +258,10 @@ class Demo:
         report.account = engine.account()
 
     def _judge_end(self, engine: Engine) -> tuple[Finding, ...]:
-        """Judge the end, with some time for markers, which follow decisions."""
+        """Check that all transactions have ended and all inputs are committed. Return the findings.
+
+        The check is repeated for a while, because markers are written after the decisions.
+        """
         found: tuple[Finding, ...] = ()
 
         def is_settled() -> bool:

@@ -89,7 +89,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return len(self._open())
 
     def done(self) -> dict[int, int]:
-        """Return the offsets that both queries have committed."""
+        """Return the input offset of each partition up to which both queries have committed."""
         if len(self.processes.last) < len(QUERIES):
             return {}
         one, other = (self.processes.last[query].ends for query in QUERIES)
@@ -153,7 +153,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return Effect(f"killed node {node}, coordinator of {name}", hit, failover_ms)
 
     def _aim(self, fault: Fault) -> list[str]:
-        """Return open transactions of a task, as soon as there are any, or [] at the timeout."""
+        """Wait for open transactions of a task, and return their ids, or [] at the timeout."""
         prefix = f"{PREFIX}{SINK_ID}-{fault.pick(0, QUERIES)}.g"
         found: list[str] = []
 

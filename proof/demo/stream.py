@@ -148,7 +148,7 @@ class Stream(threading.Thread):
         return Producer({**CLIENT_SETTINGS, **self._settings}, logger=logger)
 
     def _replace(self, producer: Any, problem: Exception) -> Any:
-        """After a fatal error use a new producer if the lesson requires that, else fail.
+        """Return a new producer after a fatal error, or raise Failure if this run allows none.
 
         An idempotent producer notices when the log behind it was truncated, and refuses to
         continue.
@@ -167,7 +167,7 @@ class Stream(threading.Thread):
         return self._new_producer()
 
     def _pace(self) -> float:
-        """Return the records per second, never none.
+        """Return the rate in records per second, which is always above 0.
 
         The rate is lower if the rows would otherwise be used up before the faults.
         """

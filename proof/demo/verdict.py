@@ -12,7 +12,7 @@ STATE = {0: "ok", 1: "bad"}
 
 
 class Judged(Protocol):
-    """A judged run.
+    """The result of a run of any job, with its findings.
 
     `is_proof` shows whether faults hit work in flight.
     """
@@ -34,7 +34,11 @@ def exit_code(report: Judged) -> int:
 
 
 def sentence(report: Judged, *, without: str, no_proof: str, right: str) -> str:
-    """Return the verdict. `without` is the effect of the removed part."""
+    """Return the verdict of a run as a sentence.
+
+    without: the part that `--break` removed, and its effect. no_proof: why the run proves nothing.
+    right: the result of a run without findings.
+    """
     took = f"seed {report.seed}, {report.seconds:.0f} s"
     if report.findings:
         named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)
@@ -84,7 +88,7 @@ def demo_run_report(
     fields: Mapping[str, Any],
     when: Sequence[tuple[float, float]],
 ) -> RunReport:
-    """Return the report.
+    """Return the report of a run, as data of `oncelog ui`.
 
     fields: the run as JSON. when: begin and end of each fault.
     """

@@ -17,7 +17,7 @@ ORIGIN = 12
 
 
 def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
-    """Judge the records. Return their number, and the last sum of each key."""
+    """Check all records of sums. Return their number, and the last sum of each key."""
     last: Sums = {}
     home: dict[tuple[str | int, ...], int] = {}
     count = 0
@@ -49,7 +49,7 @@ def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tupl
 def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int, ...]]:
     """Parse a record of sums, or raise ValueError.
 
-    Returns (origin, carrier, month), and the numbers of FIELDS.
+    Returns (origin, carrier, month), and the sums in the order of FIELDS.
     """
     origin, carrier, day = key.decode().split("/")
     found = json.loads(value)
@@ -59,7 +59,7 @@ def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int,
 
 
 def sums_of_csv(rows: int | None = None) -> Sums:
-    """Return the sums directly from the CSV, by the csv module, an independent computation."""
+    """Compute the sums directly from the CSV, without the code of the job."""
     return added_up(csv_rows(rows), ORIGIN, CARRIER)
 
 

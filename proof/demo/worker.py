@@ -77,7 +77,7 @@ class WorkerSettings:
 
 @dataclass(slots=True)
 class Work:
-    """The effect of one transaction on one partition."""
+    """The next offset and the changed sums of one partition after a transaction."""
 
     until: int = 0  # the next offset
     changed: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Worker:
         return [TopicPartition(source, p, offset) for p, offset in self._next.items()]
 
     def _is_next(self, message: Any) -> bool:
-        """Return whether a record follows the last one of an assigned partition."""
+        """Return whether a polled record is new, in a partition that is still assigned."""
         if message.error() is not None:
             print(message.error(), file=sys.stderr, flush=True)
             return False

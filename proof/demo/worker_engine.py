@@ -192,7 +192,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         raise Failure(f"{name} could not be stopped within a transaction.")
 
     def _await_takeover(self, transaction: ReportedTransaction) -> bool:
-        """Return whether another worker has committed this transaction's inputs in time."""
+        """Return whether another worker committed the inputs of this transaction in time."""
 
         def is_done() -> bool:
             committed = self.done()

@@ -53,7 +53,7 @@ Key = TypeVar("Key", int, Place)
 
 
 class Acknowledgement(NamedTuple):
-    """The acknowledged position of a record, with NO_OFFSET for acks=0."""
+    """The acknowledged partition and offset of a record. The offset is NO_OFFSET for acks=0."""
 
     partition: int
     offset: int
@@ -74,9 +74,9 @@ def look_at(
     name_of: Callable[[Key], str],
     found: Findings,
 ) -> tuple[int, dict[Key, Place]]:
-    """Return the number of records, and each key's first position.
+    """Find altered, doubled and misplaced records. Return the record count and each key's place.
 
-    An altered record has the key None.
+    `key_of` returns None for an altered record. The place is that of the key's first record.
     """
     places: dict[Key, Place] = {}
     highest: dict[int, Key] = {}
@@ -106,7 +106,7 @@ def judge_stream(
     records: Records,
     row_of: Callable[[bytes], int],
 ) -> ContentsVerdict:
-    """Judge the records of one producer, where `sent[row]` is the value of the row.
+    """Compare a topic with the records of one producer, where `sent[row]` is the value of a row.
 
     acknowledged: the producer's acknowledgements by row. row_of: returns the row number in a value,
     negative without one.
@@ -136,7 +136,7 @@ def judge_stream(
 
 
 class EndOfPartition(NamedTuple):
-    """The last offsets of a partition, which show its open transactions."""
+    """The last stable offset and the high watermark of a partition at the end of a run."""
 
     name: str  # TOPIC/PARTITION
     last_stable_offset: int
@@ -149,7 +149,7 @@ def judge_end(
     committed: Mapping[int, int],
     input_ends: Mapping[int, int],
 ) -> tuple[Finding, ...]:
-    """Judge the end, where everything is decided and readable, and the group has read all inputs.
+    """Find open transactions, and input partitions with a committed offset other than their end.
 
     open_transactions: the states of incomplete transactions by transactional id. committed,
     input_ends: by partition of the input.
@@ -170,7 +170,7 @@ def judge_end(
 def compare_sums(
     expected: Mapping[Any, tuple[int, ...]], totals: Mapping[Any, tuple[int, ...]]
 ) -> tuple[Finding, ...]:
-    """Find the groups with differing sums."""
+    """Return a finding with each group whose expected and actual sums differ."""
     found = Findings()
     for key in sorted(expected.keys() | totals.keys()):
         if expected.get(key) != totals.get(key):

@@ -52,7 +52,7 @@ def findings_words(findings: Iterable[Finding], *, evidence: bool) -> Iterator[s
 
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:
-    """Return a run's verdict for programs."""
+    """Return a run's verdict as JSON values."""
     return {
         "is_clean": verdict.is_clean,
         "operations": verdict.operations,
@@ -63,7 +63,7 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
 
 
 def audit_fields(audit: TopicAudit) -> dict[str, Any]:
-    """Return a topic's verdict for programs."""
+    """Return the result of a topic's audit as JSON values."""
     return {
         "is_clean": audit.is_clean,
         "topic": audit.topic,
@@ -83,7 +83,7 @@ def audit_fields(audit: TopicAudit) -> dict[str, Any]:
 
 
 def finding_fields(one: Finding) -> dict[str, Any]:
-    """Return a finding with all cases that were kept."""
+    """Return a finding as JSON values, with all its stored cases."""
     return {
         "name": one.name,
         "check": one.anomaly.check,
@@ -95,7 +95,7 @@ def finding_fields(one: Finding) -> dict[str, Any]:
 
 
 def catalogue_rows() -> list[dict[str, str]]:
-    """Return all anomalies.
+    """Return one row for each anomaly, for a table.
 
     The kind of an anomaly is a violation, or legal and only information.
     """

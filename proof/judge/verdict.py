@@ -12,7 +12,7 @@ from .history.columns import History
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The findings, and the checks that ran or could not run."""
+    """The findings of a history, the checks that ran, and the checks that were skipped."""
 
     findings: tuple[Finding, ...]
     judged: tuple[str, ...]

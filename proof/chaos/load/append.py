@@ -27,10 +27,10 @@ async def append(
     others: tuple[str, ...] = (),
     unread: UnreadPartitions,
 ) -> None:
-    """Append until `stop()`, client after client.
+    """Run clients of the workload one after another until `stop()`.
 
-    name: the transactional id. others: ids of other clients that may be used. unread: a record of
-    unread data, shared by the clients that read for one another.
+    name: the transactional id. others: ids of other clients that may be used. unread: the
+    partitions with unread records, shared by clients that also read records which the others sent.
     """
     rng = context.rng
 

@@ -19,7 +19,7 @@ EXAMPLES_MAX = 5
 
 @dataclass(slots=True)
 class BankCheck:
-    """A check of the invariant on every record of the last reading, without I/O.
+    """A check of the invariant on every record of the last reading of the topic, without I/O.
 
     Only transfers with a sum that is not yet zero are kept.
     """
@@ -29,7 +29,7 @@ class BankCheck:
     _open: dict[int, int] = field(default_factory=dict[int, int])
 
     def saw(self, content: bytes | None) -> None:
-        """Add one visible record of the bank."""
+        """Add one record of the bank's topic that a read_committed consumer got."""
         found = leg_of(content)
         if found is None:
             return
@@ -46,7 +46,7 @@ class BankCheck:
         return self.total == 0 and not self._open
 
     def words(self) -> str:
-        """Return the finding as a sentence."""
+        """Return the result of the check as a sentence."""
         if self.is_balanced:
             return f"bank: {self.sides:,} sides of transfers, all in balance"
         examples = ", ".join(
@@ -62,7 +62,10 @@ AMOUNT_MAX = 1_000
 
 
 async def bank(context: LoadContext, *, name: str) -> None:
-    """Transfer until `stop()`, client after client. `name` is the transactional id."""
+    """Run clients that transfer, one after another until `stop()`.
+
+    `name` is the transactional id.
+    """
     await one_after_another(partial(_BankClient, context, name), context)
 
 

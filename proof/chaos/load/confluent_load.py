@@ -49,7 +49,7 @@ def work(order: WorkerOrder, recorder: Recorder) -> Tally:
 
 
 class _Load:
-    """The life of the process."""
+    """The load of this process, which runs one client after another."""
 
     def __init__(self, order: WorkerOrder, recorder: Recorder) -> None:
         self.order, self.recorder = order, recorder
@@ -65,7 +65,7 @@ class _Load:
         return self._end.is_set() or os.getppid() != self.order.parent
 
     def watch(self) -> None:
-        """End the process when a call does not return."""
+        """End the process when a call of librdkafka has not returned for STUCK_S."""
         while self.idle_s < STUCK_S:
             time.sleep(1)
             self.idle_s += 1

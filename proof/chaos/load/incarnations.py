@@ -53,9 +53,10 @@ class Incarnation(Protocol):
 
 
 class WorkloadClient:
-    """A client, with a producer and a consumer, one operation after the other.
+    """A client with a producer and a consumer, which executes one operation after another.
 
-    A workload implements `work`, one operation with the pause after it. Raises KafkaError.
+    A workload implements `work`, which executes one operation and then pauses, or raises
+    KafkaError.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class WorkloadClient:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """End the client as a program should."""
+        """Close the producer and the consumer, and ignore their errors."""
         for close in (self._producer.close, self._consumer.close):
             with contextlib.suppress(KafkaError):  # nothing of it may be left
                 await close()
@@ -124,13 +125,13 @@ class WorkloadClient:
 
 
 async def one_after_another(make: Callable[[], Incarnation], context: LoadContext) -> None:
-    """Let clients work until `stop()`, each until it is over or old."""
+    """Run clients one after another until `stop()`, each until `is_over` or the end of its time."""
     while not context.stop():
         await _until(make(), context)
 
 
 async def _until(client: Incarnation, context: LoadContext) -> None:
-    """Let one client work until it is over, or old, or `stop()`. Then end the client."""
+    """Let one client work until it is over, or old, or `stop()`, and then close it."""
     clock, rng, tally = asyncio.get_running_loop().time, context.rng, context.tally
     end_of_life = clock() + rng.uniform(0.2, 1.0) * context.settings.life_ms_max / 1000
     tally.clients += 1

@@ -20,7 +20,7 @@ from .settings import APPEND, OUTPUTS
 
 
 async def read_commit(context: LoadContext) -> None:
-    """Be a member of the readers until `stop()`, client after client."""
+    """Run members that read and commit without transactions, one after another until `stop()`."""
     await one_after_another(partial(_Reader, context), context)
 
 
@@ -57,7 +57,7 @@ class _Reader:
 
 
 async def read_process_write(context: LoadContext, *, name: str) -> None:
-    """Be a member of the job until `stop()`, client after client.
+    """Run members of the read-process-write job, one after another until `stop()`.
 
     `name` is the transactional id.
     """

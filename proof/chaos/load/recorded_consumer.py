@@ -30,7 +30,11 @@ class Polled(NamedTuple):
 
 
 class RecordedConsumer:
-    """A recorded consumer, whose object is one client, or half of one."""
+    """A consumer whose polls and commits are recorded.
+
+    One object is one client in the history. With a producer of the same `process` it is a half of
+    one.
+    """
 
     def __init__(
         self,
@@ -101,7 +105,7 @@ class RecordedConsumer:
         self._begin_session(offsets)
 
     def begin(self) -> None:
-        """Begin the polls that a later `rewind` takes back."""
+        """Let a later `rewind` return to the current positions."""
         self._begun_at.clear()
 
     async def poll(
@@ -140,7 +144,7 @@ class RecordedConsumer:
             )
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the plain offsets of the last poll, or raise KafkaError."""
+        """Commit offsets of the last poll outside of transactions, or raise KafkaError."""
         assert self._group is not None
         generation, before = self.group_metadata().generation_id, self._consumer.commits_sent
         rows = [
@@ -179,7 +183,7 @@ class RecordedConsumer:
                 self._recorder.add("ownerships", *row)
 
     def rewind(self) -> None:
-        """Return to the beginning of the polls since `begin`, in partitions still assigned."""
+        """Seek back to the positions at the last `begin`, in partitions that are still assigned."""
         mine = set(self._consumer.assignment)
         for key, offset in self._begun_at.items():
             if key in mine:

@@ -23,7 +23,10 @@ COMMIT_CALLS_MAX = 2  # a commit whose deadline passed may be requested again
 
 
 class RecordedProducer:
-    """A recorded producer, which without a transactional id is idempotent, or not even that."""
+    """A producer whose operations are recorded.
+
+    It is transactional with a transactional id, else idempotent unless `is_idempotent` is False.
+    """
 
     def __init__(
         self,
@@ -165,9 +168,10 @@ class RecordedProducer:
     async def end(
         self, problem: KafkaError | None, *, is_aborted: bool, is_flushed: bool = False
     ) -> OpOutcome:
-        """Commit, or abort if requested or after the `problem` of an operation.
+        """Commit the transaction. Abort it if `is_aborted`, or if an operation raised `problem`.
 
-        Only flushed records are certain to be in the log, hidden from readers.
+        With `is_flushed` an aborted transaction's records are flushed first. Only then are they
+        certainly in the log, hidden from readers.
         """
         if problem is None and is_aborted and is_flushed:
             try:
@@ -181,9 +185,9 @@ class RecordedProducer:
         return OpOutcome.FAIL
 
     async def abort(self, why: KafkaError | None = None) -> None:
-        """Abort, so that the transaction has certainly failed.
+        """Abort the transaction.
 
-        Its commit was never requested.
+        It has certainly failed, because its commit was never requested.
         """
         await self._has_aborted()
         self._end(OpOutcome.FAIL, why)

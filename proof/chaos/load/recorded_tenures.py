@@ -63,7 +63,7 @@ class RecordedTenures:
             self._open[key] = handle, self._epoch
 
     def end(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record the end of its tenure of these partitions."""
+        """Record the end of the member's tenure of these partitions."""
         for key in partitions:
             if (tenure := self._open.pop(key, None)) is not None:
                 self._recorder.tenure_ended(tenure[0])

@@ -38,12 +38,12 @@ LAST_OFFSET_DELTA_AT, COUNT_AT = 23, 57
 
 
 async def rough(context: LoadContext) -> None:
-    """Produce until `stop()`, client after client."""
+    """Run clients that send such batches, one after another until `stop()`."""
     await one_after_another(partial(_Rough, context), context)
 
 
 class _Rough:
-    """One client, which produces rough batches."""
+    """A client that sends batches with short timeouts or false headers."""
 
     is_over = False
 

@@ -76,7 +76,10 @@ class CompletesBeforeItCommits(TellingWriter):
 
 
 class HasOneIdForAllSessions(TellingWriter):
-    """A variant with one id for all sessions, as in KIP-939, which each start initializes again."""
+    """A variant whose sessions share one transactional id, which each start initializes again.
+
+    Applications of KIP-939 do the same.
+    """
 
     def _new_session(self) -> Flow[steps.Event]:
         database = yield from self._run(decision_table.database_id("0" * 8))
@@ -97,7 +100,10 @@ class HasOneIdForAllSessions(TellingWriter):
 
 
 class HasTwoOwners(TellingWriter):
-    """A variant that commits its decision under any claimed generation."""
+    """A variant that commits even if a newer writer has claimed the name.
+
+    It decides under the generation that the table has at that moment.
+    """
 
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
         if isinstance(effect, steps.Decide):

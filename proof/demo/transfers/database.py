@@ -61,7 +61,7 @@ class TransferDatabase:
         )
 
     def remove(self) -> None:
-        """Remove everything that a run leaves."""
+        """Drop the demo's tables, and delete its rows from the tables of the dual writer."""
         tables = (TRANSFERS_TABLE, ACCOUNTS_TABLE)
         self._execute(*(f"DROP TABLE IF EXISTS {table}" for table in tables))
         with contextlib.suppress(Exception):  # the tables of decisions may not exist
@@ -77,7 +77,7 @@ class TransferDatabase:
         execute(self.sql(f"INSERT INTO {TRANSFERS_TABLE} VALUES (?, ?, ?, ?)"), tuple(transfer))
 
     def read(self) -> Contents:
-        """Return the committed contents."""
+        """Return the committed accounts and transfers."""
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(f"SELECT number, source, target, amount FROM {TRANSFERS_TABLE}")

@@ -59,9 +59,9 @@ class TransferFaultReport(NamedTuple):
 
 
 class TransferFaults(FaultContext[Cluster]):
-    """The faults, injected one at a time.
+    """The faults of a run, injected one at a time.
 
-    away: times without a node, the database or the check-back.
+    away: times in which a node, the database or the check-back was not running.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class TransferFaults(FaultContext[Cluster]):
 
     @contextlib.contextmanager
     def absence(self) -> Iterator[None]:
-        """Record a time span without a component for which readers wait."""
+        """Add the duration of the block to `away`, because readers wait for a missing component."""
         since = time.monotonic()
         try:
             yield
@@ -200,7 +200,7 @@ class TransferFaults(FaultContext[Cluster]):
         return f"another {name} slept before its first request, and woke when a commit was decided"
 
     def _stopped(self, name: str, moment: str) -> str:
-        """Pause the service at the step. Return its open session."""
+        """Pause the service at this step, and return the transactional id of its session."""
         self.services.stop_at(name, moment)
         self._hit += 1
         return self.services.reported[name].session
@@ -211,7 +211,7 @@ class TransferFaults(FaultContext[Cluster]):
         self.services.await_caught(RIVAL, is_stopped=True)
 
     def _await_rival(self) -> None:
-        """Wait until the rival has asked Kafka, and found that it is late."""
+        """Wait until the second process of the same name has called InitProducerId."""
         rival = self.services.reported[RIVAL]
         self.services.wait(lambda: rival.event not in ("", "caught", INITIALIZING), ENDED_TIMEOUT_S)
 
@@ -221,7 +221,7 @@ class TransferFaults(FaultContext[Cluster]):
 
     @contextlib.contextmanager
     def _sqlite_held(self) -> Iterator[None]:
-        """Note the time for which a paused service holds the only lock of sqlite."""
+        """Add the duration of the block to `away` if a paused service locks sqlite's only lock."""
         with self.absence() if self.database.is_sqlite else contextlib.nullcontext():
             yield
 

@@ -44,7 +44,7 @@ TRANSFER_ANOMALIES = (
 
 
 class ReaderWait(NamedTuple):
-    """A span in seconds in which readers of a partition made no progress."""
+    """A time span in which the last stable offset of a partition made no progress."""
 
     partition: int
     since: float

@@ -1,4 +1,4 @@
-"""Measure how long readers of committed data make no progress, a few times a second."""
+"""Measures for how long readers of committed data make no progress."""
 
 import threading
 import time
@@ -15,9 +15,10 @@ WAITS_MAX = 100_000
 
 
 class ReaderWatch(threading.Thread):
-    """A record of waits, in which the last stable offset stays below the high watermark.
+    """A thread that records waits, in which an LSO below the high watermark makes no progress.
 
-    Shorter waits are left out. An unknown offset counts as unchanged, so a wait continues.
+    Waits below `shortest_s` are left out. An unknown offset counts as unchanged, so a wait
+    continues.
     """
 
     def __init__(

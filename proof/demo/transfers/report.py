@@ -1,4 +1,4 @@
-"""The screen of `--job transfers`: the numbers, the verdict."""
+"""The screen of `--job transfers`, with the numbers of the run and the verdict."""
 
 from typing import Any
 

@@ -33,7 +33,7 @@ class AccountTransfer(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The contents of the database."""
+    """The accounts and transfers in the database."""
 
     transfers: list[AccountTransfer]
     balances: dict[int, int]

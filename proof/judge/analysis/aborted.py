@@ -1,4 +1,4 @@
-"""The search for aborted offsets in the raw logs, by the next marker of their producer.
+"""Finds the aborted offsets in the raw logs, by the next marker of their producer.
 
 A replica that fell behind may have records and a marker that the others never had. Therefore an
 offset is aborted only if no replica that has the offset contradicts.

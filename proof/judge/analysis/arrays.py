@@ -1,4 +1,4 @@
-"""Small tools for columns, for positions of (group, number) pairs and grouping without sorting.
+"""Tools for columns: places of (group, number) pairs, stable orders, and grouping.
 
 Histories are large and nearly dense, because values count up within a recorder, and offsets within
 a partition. Therefore the *place* of a pair is found by addition in a table as long as the numbers
@@ -20,9 +20,9 @@ NUMBER_MASK = (1 << NUMBER_BITS) - 1
 
 
 class Places:
-    """A mapping of (group, number) to a place, ascending by group, then number.
+    """A numbering of (group, number) pairs, ascending by group, then number.
 
-    Pairs without a place map to -1.
+    The number of a pair is its place. A pair that was not given has the place -1.
     """
 
     def __init__(self, pairs: list[tuple[Array, Array]]) -> None:
@@ -103,9 +103,10 @@ class RowsByNumber:
 
 
 def stable_order(*keys: Array) -> Array:
-    """Return the order of rows by the keys, most significant first, by a stable sort.
+    """Return the row numbers in the order of these key columns, the most significant key first.
 
-    Keys are small non-negative numbers, so a pass of 16 bits needs no comparison.
+    The sort is stable. Keys are small non-negative numbers, so a pass of 16 bits needs no
+    comparison.
     """
     order: Array | None = None
     for key in reversed(keys):
@@ -122,7 +123,7 @@ def stable_order(*keys: Array) -> Array:
 
 
 def begins(*keys: Array) -> Array:
-    """Return, for sorted rows, whether each begins a new group."""
+    """Return, for each row of sorted key columns, whether its keys differ from the row before."""
     found = np.ones(len(keys[0]), bool)
     if len(found) > 1:
         found[1:] = False

@@ -1,4 +1,4 @@
-"""Descriptions of rows, with a value's writer and readers, the faults, and the nearest markers."""
+"""Describes rows of a history, with the writer and readers of a value, faults, and markers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Evidence:
-    """Descriptions of rows of one view's history, with times in seconds since its first row."""
+    """Descriptions of rows of one history, with times in seconds since the history's first time."""
 
     def __init__(self, view: View) -> None:
         self.view, self.history = view, view.history
@@ -43,7 +43,10 @@ class Evidence:
         return None if time_ns < 0 else round((time_ns - self.start_ns) / 1e9, 6)
 
     def row(self, table: str, number: int) -> Facts:
-        """Return a row, with times in seconds, outcomes as words, and without unknown values."""
+        """Return a row of a table as a dict, with times in seconds and outcomes as words.
+
+        Unknown values are left out.
+        """
         found: Facts = {}
         for name, value in self.history.row(table, number).items():
             if value is None or value == NONE:
@@ -57,7 +60,7 @@ class Evidence:
         return found
 
     def send(self, number: int) -> Facts:
-        """Return a send with its transaction and the faults that were active."""
+        """Return the facts of a sent record, with its transaction and the faults at that time."""
         if number >= self.view.sends:
             return {"value": self.view.value(number), "writer": "nobody"}
         found = self.row("sends", number)
@@ -69,7 +72,7 @@ class Evidence:
         return found | self._transaction(transaction) | self.faults(started, ended)
 
     def read(self, reads: Reads, number: int) -> Facts:
-        """Return one of the readings with its transaction and the faults that were active."""
+        """Return the facts of a record that was read, with the reader's transaction and faults."""
         found = self.row(reads.table, int(reads.rows[number]))
         found["reader"] = "the last reading" if reads.table == "scan" else "a consumer"
         time_ns = int(self.read_ns(reads)[number])
@@ -84,7 +87,11 @@ class Evidence:
         return {"transaction": self.row("transactions", row)} if is_known else {}
 
     def reading(self, reads: Reads, number: int) -> Facts:
-        """Return one of the readings, with value, offset, writer, reader, and markers."""
+        """Return all facts about a record that was read.
+
+        They are its value, offset, writer and reader, and the nearest transaction markers in the
+        log.
+        """
         send, partition = int(reads.writer[number]), int(reads.partition[number])
         offset = int(reads.offset[number])
         return {
@@ -97,7 +104,10 @@ class Evidence:
         }
 
     def step(self, sends: tuple[int, int], places: tuple[int, int], delta: int) -> Facts:
-        """Return two successive values, and the values between their places."""
+        """Return the facts of two consecutive records of one client in a partition.
+
+        Between their places are the values that the client skipped.
+        """
         (partition, low), (_, high) = map(self.place, places)
         between = self.view.order.between(*places, SKIPPED_MAX)
         return {
@@ -109,13 +119,13 @@ class Evidence:
         }
 
     def read_ns(self, reads: Reads) -> Array:
-        """Return the time at which each of the readings returned."""
+        """Return, for each record that was read, the time at which the poll returned."""
         column = "scanned_ns" if reads.table == "scan" else "returned_ns"
         times = self.history.column(reads.table, column)
         return times if len(times) == len(reads.rows) else times[reads.rows]
 
     def first_reader(self, send: int) -> Facts:
-        """Return the first reading of a value in the tables, empty for a value never read."""
+        """Return the facts of the first read of a sent record, or {} if it was never read."""
         for reads in self.view.committed:
             found = np.flatnonzero(reads.writer == send)
             if len(found):
@@ -134,7 +144,7 @@ class Evidence:
         return {"faults": listed, "faults_active": len(rows)} if len(rows) else {}
 
     def around(self, partition: int, offset: int) -> Facts:
-        """Return the transaction markers next to an offset, as the logs were dumped."""
+        """Return the transaction markers next to an offset in the dumped logs, two on each side."""
         batches = self.history.column("batches", "partition")
         rows = np.flatnonzero(batches == partition)
         rows = rows[self.history.column("batches", "marker")[rows] != Marker.NONE]
@@ -165,7 +175,10 @@ class Evidence:
         *,
         is_of_all: bool = False,
     ) -> Iterator[Finding]:
-        """Yield findings of read_committed readings, or of all readings, which `is_bad` judges."""
+        """Yield a finding of the read records for which `is_bad` is true, for each table of them.
+
+        Without `is_of_all` only the records read with read_committed are judged.
+        """
         for reads in [*self.view.committed, *(self.view.uncommitted if is_of_all else ())]:
             rows = np.flatnonzero(is_bad(reads))
             yield from finding(anomaly, rows, told(sentence, partial(self.reading, reads)))
@@ -173,11 +186,11 @@ class Evidence:
     def of_rows(
         self, anomaly: Anomaly, table: str, rows: "Array | list[int]", sentence: str
     ) -> Iterable[Finding]:
-        """Return a finding of rows of a table. The sentence names columns."""
+        """Return a finding of these rows of a table. `sentence` has column names in braces."""
         return finding(anomaly, rows, told(sentence, partial(self.row, table)))
 
     def transactions(self, earlier: int, later: int) -> Facts:
-        """Return two transactions, and their numbers."""
+        """Return the rows of two transactions, and their numbers as `earlier` and `later`."""
         found = [self.row("transactions", row) for row in (earlier, later)]
         one, other = (facts["transaction"] for facts in found)
         return {"transactions": found, "earlier": one, "later": other}
@@ -187,7 +200,10 @@ class Evidence:
 
 
 def told(sentence: str, facts_of: Callable[[T], Facts]) -> Callable[[T], Case]:
-    """Return a function that creates cases. The sentence names facts, and `?` means unknown."""
+    """Return a function that creates a case from the facts of one item.
+
+    `sentence` has names of facts in braces. An unknown fact becomes `?`.
+    """
 
     def case(one: T) -> Case:
         facts = facts_of(one)

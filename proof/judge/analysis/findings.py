@@ -59,9 +59,9 @@ def finding(anomaly: Anomaly, found: list[T], case: Callable[[T], Case]) -> Iter
 def finding(
     anomaly: Anomaly, found: "Array | list[Any]", case: Callable[[Any], Case]
 ) -> Iterable[Finding]:
-    """Yield a finding of these rows (or other items), or nothing without rows.
+    """Yield one finding with the number of rows (or other items) in `found`, or nothing for none.
 
-    `case` creates a case of one item.
+    `case` creates the case of one item.
     """
     if len(found):
         first = found[:CASES_MAX]
@@ -70,7 +70,7 @@ def finding(
 
 
 class Findings:
-    """A collector of findings that are found one by one, instead of `finding`."""
+    """A collector for findings whose cases are found one by one."""
 
     def __init__(self) -> None:
         self._found: dict[Anomaly, tuple[int, list[Case]]] = {}
@@ -82,7 +82,7 @@ class Findings:
         self._found[anomaly] = (count + 1, cases)
 
     def of(self, anomalies: Iterable[Anomaly]) -> tuple[Finding, ...]:
-        """Return the findings of these anomalies, in their order."""
+        """Return the collected findings of these anomalies, in the given order."""
         return tuple(
             Finding(anomaly, self._found[anomaly][0], tuple(self._found[anomaly][1]))
             for anomaly in anomalies
@@ -91,7 +91,7 @@ class Findings:
 
 
 def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Merge findings into one for each anomaly, by adding the counts of readers or partitions."""
+    """Return one finding for each anomaly, with the counts and cases of all its findings."""
     by_name: dict[str, Finding] = {}
     for one in findings:
         before = by_name.get(one.name, Finding(one.anomaly, 0, ()))

@@ -13,9 +13,10 @@ from .arrays import Array, Places, distinct_pairs
 
 
 class Order:
-    """The order of values.
+    """The value at each place, and the places of each value.
 
-    send_place: the acknowledged place of each send, -1 if none. claims: (places, sends) of readers.
+    send_place: the acknowledged place of each sent record, -1 if none. claims: (places, sent
+    records) that readers saw.
     """
 
     def __init__(
@@ -75,17 +76,17 @@ class Order:
 
     @property
     def first_place(self) -> Array:
-        """Return the lowest place of each send's value, read or acknowledged, or -1."""
+        """Return the lowest place at which each sent value was read or acknowledged, or -1."""
         return self._extremes[0]
 
     @property
     def last_place(self) -> Array:
-        """Return the highest place of each send's value."""
+        """Return the highest place at which each sent value was read or acknowledged."""
         return self._extremes[1]
 
     @property
     def copies(self) -> Array:
-        """Return the number of places of each send's value, read or acknowledged."""
+        """Return the number of places at which each sent value was read or acknowledged."""
         return self._extremes[2]
 
     def places_of(self, send: int) -> list[int]:

@@ -1,7 +1,7 @@
-"""The common data of all checks of client histories, with writers of readings, and log orders.
+"""The common data of all checks of client histories, with the writers of read records.
 
 A send is identified by its row. A value that was read and never sent gets a row behind the last
-row, so that every reading has a writer. The outcome of a send within a transaction is the
+row, so that every read record has a writer. The outcome of a send within a transaction is the
 transaction's.
 
 A send is *proven* when it succeeded. A send with an unknown outcome is also proven when a
@@ -9,9 +9,9 @@ successful reader has read one of the values of its transaction, because Kafka s
 records.
 
 `places` are the known (partition, offset) pairs. `order` has the value at each place, from the
-proven sends and from everything that was read with read_committed. Readings in failed transactions
-count, too, because a consumer gets only committed data, whatever the outcome of its own
-transaction. The *index* of a place is its number among the places of its partition that have a
+proven sends and from everything that was read with read_committed. Records that were read in failed
+transactions count, too, because a consumer gets only committed data, whatever the outcome of its
+own transaction. The *index* of a place is its number among the places of its partition that have a
 value. An index is an offset without gaps.
 """
 
@@ -28,7 +28,10 @@ from .order import Order
 
 @dataclass(slots=True)
 class Reads:
-    """The rows of a history table read with one isolation level. `rows` are their numbers."""
+    """The records of one history table that were read with one isolation level.
+
+    `rows` are their row numbers in the table.
+    """
 
     table: str
     rows: Array
@@ -41,7 +44,11 @@ class Reads:
 
 
 class TransactionRows:
-    """The table of transactions, with an extra row of unknowns for lost transactions."""
+    """The columns of the table of transactions.
+
+    An extra last row has unknown values, for transactions that other tables name and this one
+    lacks.
+    """
 
     def __init__(self, history: History) -> None:
         numbers = history.column("transactions", "transaction")
@@ -57,13 +64,16 @@ class TransactionRows:
         self.process = padded("process", NONE)
 
     def rows_of(self, numbers: Array) -> Array:
-        """Return the rows of transaction numbers, -1 for -1, the last row for an unknown number."""
+        """Return the row of each transaction number.
+
+        The number -1 has row -1, and a number without a row has the extra last row.
+        """
         rows = self._rows.of(numbers)
         return np.where((rows < 0) & (numbers >= 0), self.count, rows).astype(np.int32)
 
 
 class View:
-    """A history as the checks see it. All data is computed at its first use."""
+    """The data of one history that the checks share. All of it is computed at its first use."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -149,12 +159,12 @@ class View:
         return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
 
     def find(self, values: Array) -> Array:
-        """Return the sends of some values, with -1 for a value that was never sent."""
+        """Return the row of the send of each value, or -1 for a value that was never sent."""
         return RowsByNumber(self.history.column("sends", "value")).of(values)
 
     @cached_property
     def is_read(self) -> Array:
-        """Return for each send whether a successful reader under read_committed saw its value."""
+        """Return for each sent record whether a successful read_committed reader got its value."""
         found = np.zeros(len(self.partition), bool)
         for reads in self.committed:
             found[reads.writer[reads.is_ok]] = True
@@ -162,7 +172,7 @@ class View:
 
     @cached_property
     def is_proven(self) -> Array:
-        """Return for each send whether it must have been committed."""
+        """Return for each sent record whether it must have been committed."""
         is_read_transaction = np.zeros(self.transactions.count + 1, bool)
         is_read_transaction[self.transaction[self.is_read & (self.transaction >= 0)]] = True
         is_read_transaction[self.transactions.count] = False
@@ -181,9 +191,9 @@ class View:
 
     @cached_property
     def scanned(self) -> Reads | None:
-        """Return the last reading under read_committed, if there was one.
+        """Return the records of the last read_committed reading of all topics, or None without it.
 
-        Recorded ends prove a reading up to them, even if it found no record.
+        Recorded end offsets prove a reading up to them, even if it found no record.
         """
         found = next((reads for reads in self.committed if reads.table == "scan"), None)
         if found is None and (self.history.column("ends", "replica") == NONE).any():
@@ -193,7 +203,7 @@ class View:
 
     @cached_property
     def is_scanned(self) -> Array:
-        """Return for each send whether the last reading found its value."""
+        """Return for each sent record whether the last reading of all topics found its value."""
         found = np.zeros(len(self.partition), bool)
         if self.scanned is not None:
             found[self.scanned.writer] = True
@@ -201,7 +211,7 @@ class View:
 
     @cached_property
     def scanned_partitions(self) -> Array:
-        """Return for each partition, empty or not, whether the last reading reached its end."""
+        """Return for each partition whether the final pass reached its end, also if it is empty."""
         found = np.zeros(len(self.history.names) + 1, bool)
         if self.scanned is not None:
             found[self.scanned.partition] = True
@@ -211,7 +221,7 @@ class View:
 
     @cached_property
     def log_start(self) -> Array:
-        """Return the first offset of each partition that is known to be kept."""
+        """Return the log start offset of each partition. Records below it may have been deleted."""
         found = np.zeros(len(self.history.names) + 1, np.int64)
         starts = self.history.column("ends", "log_start_offset")
         np.maximum.at(found, self.history.column("ends", "partition"), starts)
@@ -226,19 +236,19 @@ class View:
         return found
 
     def may_be_gone(self, partition: Array, offset: Array) -> Array:
-        """Return for each place whether its record may have been deleted, or compacted."""
+        """Return for each place whether its record may have been deleted or compacted away."""
         return (offset < self.log_start[partition]) | self.is_compacted[partition]
 
     @cached_property
     def is_expected(self) -> Array:
-        """Return for each send whether the last reading covered its place."""
+        """Return for each sent record whether the last reading of all topics covered its place."""
         is_told = self._send_offset >= 0
         may_be_gone = self.may_be_gone(self.partition, self._send_offset)
         is_kept = ~self.is_compacted[self.partition] & ~(is_told & may_be_gone)
         return self.scanned_partitions[self.partition] & (self.partition >= 0) & is_kept
 
     def value(self, send: int) -> int:
-        """Return the value of a send, or of a record that was never sent."""
+        """Return the value of a sent record, or of a record that was read and never sent."""
         if send >= self.sends:
             return int(self.unknown_values[send - self.sends])
         return int(self.history.column("sends", "value")[send])

@@ -1,10 +1,10 @@
 """A1, by which either all records of a transaction are visible at the end, or none.
 
 A successful transaction shows all records, a transaction of unknown outcome all or none, and a
-failed transaction none (J3 reports that). Only records in the range of the last reading count. The
-offsets of a transaction must move together with its records. A5 judges their effect on a group's
-offsets. This check tests only whether the last committed offset is one that the visible
-transactions committed.
+failed transaction none (J3 reports that). Only records in the range of the last reading of the
+topics count. The offsets of a transaction must move together with its records. A5 judges their
+effect on a group's offsets. This check tests only whether the last committed offset is one that the
+visible transactions committed.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ VALUES_MAX = 8
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find transactions of which the last reading shows only a part."""
+    """Find transactions of which the last reading of the topics shows only some records."""
     if view.scanned is None:
         return []
     counted = (view.transaction >= 0) & view.is_expected

@@ -16,7 +16,10 @@ ANOMALIES = (DIRTY_READ,)
 
 
 def is_dirty(evidence: Evidence, reads: Reads) -> Array:
-    """Return for each reading whether it returned before the writer's commit call, or its send."""
+    """Return for each record that was read whether the poll returned before its commit was called.
+
+    For a record outside of transactions, the send call counts instead of the commit call.
+    """
     view = evidence.view
     transaction = view.transaction[reads.writer]
     visible_ns = view.transactions.commit_invoked_ns[transaction]

@@ -25,7 +25,7 @@ ANOMALIES = (READ_PAST_OPEN,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find readings that returned while an older transaction of their partition was open."""
+    """Find records that were read while an older transaction of their partition was open."""
     if not view.transactions.count or not view.committed:
         return
     open_until = _open_until(view)

@@ -23,7 +23,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find visible sends invoked, or committed, after their incarnation was superseded."""
+    """Find visible records whose send or commit was called after their client was superseded."""
     if not view.history.count("initializations") or not view.transactions.count:
         return []
     by, superseded = _superseded(view)
@@ -49,7 +49,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _superseded(view: View) -> tuple[Array, Array]:
-    """Return the initialization that superseded each transaction, and the time of its return."""
+    """Return, for each transaction, the initialization that superseded its client, and its time."""
     history, count = view.history, view.transactions.count
     init = {
         name: history.column("initializations", name)

@@ -31,7 +31,10 @@ ANOMALIES = (INPUT_LOST, INPUT_DOUBLED, INPUT_INVISIBLE, OFFSET_OVERLAP, OFFSET_
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Judge each group, when there was a last reading."""
+    """Find inputs that a group used twice or not at all, and wrong committed offsets.
+
+    Nothing is judged if the topics were not read at the end of the run.
+    """
     if view.scanned is None:
         return
     commits = _Commits(view)
@@ -40,7 +43,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 class _Commits:
-    """The offsets committed by transactions (and plainly), and the transactions' outcomes."""
+    """The offsets committed in transactions and outside of them, and the transactions' outcomes."""
 
     def __init__(self, view: View) -> None:
         history = view.history
@@ -79,18 +82,18 @@ class _Commits:
         ]
 
     def begun_at(self, group: int, partition: int) -> int:
-        """Return the lowest offset at which the group has read, in any transaction."""
+        """Return the lowest offset that a commit of the group covers in a partition."""
         return int(self.low[(self.group == group) & (self.partition == partition)].min())
 
     def may_fill(self, group: int, partition: int, offsets: Array) -> bool:
-        """Return whether transactions of unknown outcome could have committed all these offsets."""
+        """Return whether transactions of unknown outcome could cover all these input offsets."""
         is_filled = np.zeros(len(offsets), bool)
         for row in self._unknown(group, partition):
             is_filled |= (self.low[row] <= offsets) & (offsets < self.high[row])
         return bool(is_filled.all())
 
     def may_end_at(self, group: int, partition: int, offset: int) -> bool:
-        """Return whether a transaction of unknown outcome could have set these offsets."""
+        """Return whether a transaction of unknown outcome could have committed this offset."""
         return bool((self.high[self._unknown(group, partition)] == offset).any())
 
     def _unknown(self, group: int, partition: int) -> Array:

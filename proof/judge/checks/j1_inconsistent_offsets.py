@@ -15,7 +15,7 @@ ANOMALIES = (INCONSISTENT_OFFSETS,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find places with several claimants among proven sends and all readings."""
+    """Find places with several values among the proven sends and all records that were read."""
     order = view.order
     places = np.unique(order.rival_places)
     by_uncommitted: dict[int, set[int]] = {}

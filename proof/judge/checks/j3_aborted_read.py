@@ -21,7 +21,7 @@ ANOMALIES = (ABORTED_READ, PHANTOM_READ)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find readings, including the last reading, of a failed or unknown writer."""
+    """Find records that were read although their send failed or never happened."""
 
     def has_failed(reads: Reads) -> Array:
         outcome = view.outcome[reads.writer]

@@ -1,11 +1,11 @@
 """J6, by which a consumer reads a partition in order, without omissions or repetitions.
 
-Two consecutive readings within a session of a process are compared by index. Between operations
-(`poll-skip`, `nonmonotonic-poll`) the earlier reading is the last of the last successful operation,
-since the polls of a failed transaction are repeated. If no operation has succeeded yet, the session
-must begin at its assigned offset, unless that offset was deleted meanwhile. In a compacted
-partition, readers may skip values. Within an operation (a transaction or a poll call), the names
-begin with `int-`.
+Two consecutive records that a process read within a session are compared by index. Between
+operations (`poll-skip`, `nonmonotonic-poll`) the earlier record is the last one of the last
+successful operation, since the polls of a failed transaction are repeated. If no operation has
+succeeded yet, the session must begin at its assigned offset, unless that offset was deleted
+meanwhile. In a compacted partition, readers may skip values. Within an operation (a transaction or
+a poll call), the names begin with `int-`.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,10 @@ ANOMALIES = (POLL_SKIP, NONMONOTONIC_POLL, INT_POLL_SKIP, INT_NONMONOTONIC_POLL)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Judge the polls under read_committed, and the last reading as one more consumer."""
+    """Find omissions and repetitions in the polls of read_committed consumers.
+
+    The last reading of the topics counts as one more consumer.
+    """
     for reads in view.committed:
         yield from _check(view, evidence, reads)
 
@@ -93,7 +96,7 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
 
 
 def _assigned(view: View, reads: Reads, rows: Array) -> tuple[Array, Array]:
-    """Return the assigned (index, offset) starts of the readings' sessions, or -1 if unknown."""
+    """Return the (index, offset) at which the session of each read record began, or -1."""
     index, starts = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     if reads.table == "scan":
         return index, starts

@@ -31,7 +31,7 @@ ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Compare neighbouring sends with known places."""
+    """Find consecutive sends of a session whose places in the partition are not in that order."""
     history = view.history
     place = np.where(
         view.is_proven & (view.send_place >= 0), view.send_place, view.order.first_place

@@ -41,7 +41,7 @@ SUSPECTS_MAX = 1_000
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Search the edges to successful readers for cycles."""
+    """Find transactions that have each read a value of the other, directly or over further ones."""
     writers, readers = _edges(view)
     potential = view.transactions.commit_invoked_ns
     suspect = np.flatnonzero(potential[writers] >= potential[readers])[:SUSPECTS_MAX]
@@ -61,7 +61,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _edges(view: View) -> tuple[Array, Array]:
-    """Return the (writer, reader) transactions of each value read in another transaction."""
+    """Return the (writer, reader) transactions of each value that another transaction read."""
     writers, readers = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
     for reads in view.committed:
         writer = view.transaction[reads.writer]
@@ -76,7 +76,7 @@ def _edges(view: View) -> tuple[Array, Array]:
 
 
 def _on_cycle(writers: Array, readers: Array, suspect: Array) -> list[int]:
-    """Return the suspect edges that lie on a cycle."""
+    """Return the numbers of those suspect edges that are part of a cycle."""
     order = np.argsort(writers, kind="stable")
     keys, targets = writers[order], readers[order]
 

@@ -27,7 +27,7 @@ FINAL_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Judge the state at the end, as far as it was recorded."""
+    """Find partitions, transactions and brokers that do not work after the faults were repaired."""
     history = view.history
     is_leader = history.column("ends", "replica") == NONE
     by_row = {
@@ -68,7 +68,7 @@ def _undecided(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _nothing(view: View) -> Iterable[Finding]:
-    """Find kinds of operations that never succeeded, or all of them if none was tried."""
+    """Find kinds of operations (send, transaction, poll) of which none succeeded."""
     history = view.history
     reads = sum(int(reads.is_ok.sum()) for reads in (*view.committed, *view.uncommitted))
     kinds = {

@@ -97,7 +97,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 class _Spans:
-    """The first and last record of each transaction in each partition."""
+    """The first and last offset of each transaction in each partition, as its client knows them."""
 
     def __init__(self, view: View) -> None:
         offset = view.history.column("sends", "offset")
@@ -116,7 +116,7 @@ class _Spans:
     def ended_early(
         self, partition: int, batches: list[LoggedBatch]
     ) -> Iterator[tuple[LoggedBatch, int]]:
-        """Yield markers within a transaction of their producer, and the transactions' rows."""
+        """Yield each marker between two records of one transaction, and the transaction's row."""
         left, right = np.searchsorted(self._partition, [partition, partition + 1])
         markers: dict[int, list[LoggedBatch]] = {}
         for batch in batches:

@@ -22,7 +22,7 @@ class Source(Protocol):
     names: list[str]
 
     def column(self, table: str, column: Column) -> Array:
-        """Return a column of a table, with names as the recorder's own numbers.
+        """Return a column of a table, in which each string is the number of a recorder's name.
 
         The column of a missing table is empty.
         """
@@ -68,16 +68,19 @@ class History:
         return len(self.column(table, TABLES[table].columns[-1].name))
 
     def release(self, table: str, *names: str) -> None:
-        """Release columns. A later request reads them again."""
+        """Free the memory of a table's columns, all of them without `names`.
+
+        Later requests reread them.
+        """
         for name in names or [c.name for c in TABLES[table].columns]:
             self._columns.pop((table, name), None)
 
     def name(self, number: int) -> str | None:
-        """Return the string of a number, or None for -1."""
+        """Return the string that a number stands for, or None for -1."""
         return None if number < 0 else self.names[number]
 
     def name_id(self, text: str) -> int:
-        """Return the number of a string."""
+        """Return the number that stands for a string. A new string gets a new number."""
         if text not in self._name_ids:
             self._name_ids[text] = len(self.names)
             self.names.append(text)

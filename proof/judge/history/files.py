@@ -75,7 +75,7 @@ def read_names(folder: Path) -> list[str]:
 
 
 def mapped_rows(file: Path, table: Table) -> Array:
-    """Map the whole rows of a file."""
+    """Map a file of rows into memory. An incomplete last row is left out."""
     dtype = np.dtype(table.dtype)
     count = file.stat().st_size // dtype.itemsize if file.exists() else 0
     return np.memmap(file, dtype, "r", shape=(count,)) if count else np.empty(0, dtype)

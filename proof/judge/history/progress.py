@@ -31,7 +31,10 @@ class UnreadPartitions:
         return sorted(self.sent)
 
     def widen(self, partitions: Iterable[str], draw: float) -> list[str]:
-        """Return an assignment, with unread partitions in a third of cases (`draw` in [0, 1))."""
+        """Return the partitions to assign, and in a third of cases also the unread partitions.
+
+        draw: a random number in [0, 1).
+        """
         wanted = list(partitions)
         return list(dict.fromkeys([*self.unread(), *wanted])) if draw < 1 / 3 else wanted
 

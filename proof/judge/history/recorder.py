@@ -78,11 +78,11 @@ class Recorder:
         return cls(0, None, clock_ns)
 
     def now_ns(self) -> int:
-        """Return the time of this history's clock, for rows that are added complete."""
+        """Return the current time of this history's clock, for rows of `add`."""
         return self._clock_ns()
 
     def new_process(self) -> int:
-        """Return the number of a new client incarnation."""
+        """Return a new process number, which stands for one client object."""
         return (self.number << PROCESS_BITS) + next(self._numbers["process"])
 
     def new_value(self) -> int:
@@ -100,7 +100,7 @@ class Recorder:
         return Begun(number, handle)
 
     def commit_invoked(self, transaction: Begun) -> None:
-        """Record a commit call, again for each attempt."""
+        """Record a commit call. Call this again before each further attempt."""
         rows, handle = self._rows["transactions"], transaction.handle
         attempts = rows.read(handle, "attempts") + 1
         if attempts == 1:
@@ -169,13 +169,13 @@ class Recorder:
         )
 
     def poll_invoked(self, process: int, transaction: Begun | None = None) -> tuple[int, Handle]:
-        """Record a poll call. Return the number under which its records are recorded."""
+        """Record a poll call. Return the number of the call, for `polled`, and its handle."""
         call = next(self._numbers["call"])
         row = (_number(transaction), process, call, self._clock_ns(), NONE)
         return call, self.add("poll_calls", *row)
 
     def poll_returned(self, handle: Handle) -> int:
-        """Record the return of a poll. Return the time for the `polled` call of each record."""
+        """Record that a poll returned, and return the time, for `polled`."""
         now_ns = self._clock_ns()
         self._rows["poll_calls"].change(handle, returned_ns=now_ns)
         return now_ns
@@ -192,7 +192,7 @@ class Recorder:
         transaction: Begun | None = None,
         session: int = 0,
     ) -> None:
-        """Record one polled record, in the order of the poll."""
+        """Record one polled record. The records of a poll are recorded in their order."""
         row = (process, session, call, partition, offset, value, returned_ns)
         self.add("polls", _number(transaction), *row, Isolation.READ_COMMITTED)
 
@@ -267,7 +267,7 @@ class Recorder:
             return self._rows[table].append(*numbers)
 
     def name(self, text: str | None) -> int:
-        """Return the number of a string, and record a new string."""
+        """Return the number of a string. A new string is recorded first."""
         if text is None:
             return NONE
         if (known := self._name_ids.get(text)) is not None:

@@ -45,7 +45,7 @@ class RecordedRows:
         return Handle(buffer, position)
 
     def change(self, handle: Handle, **values: int) -> None:
-        """Set columns of a row, in the order of the keywords."""
+        """Set columns of a row. The keywords are the columns' names."""
         places = self.table.places
         for name, value in values.items():
             at, packer = places[name]
@@ -57,12 +57,15 @@ class RecordedRows:
         return packer.unpack_from(handle.buffer, handle.position + at)[0]
 
     def content(self) -> bytes:
-        """Return all rows of a recorder in memory."""
+        """Return the bytes of all rows, for a recorder in memory."""
         row_bytes = self.table.row.size
         return b"".join(self._memory)[: self.count * row_bytes]
 
     def close(self) -> None:
-        """Truncate the file behind its last row. Rows with a handle may still be changed."""
+        """Truncate the file behind its last row, and close it.
+
+        Rows with a handle may still be changed.
+        """
         if self._file >= 0:
             os.ftruncate(self._file, self.count * self.table.row.size)
             os.close(self._file)

@@ -68,7 +68,7 @@ class Column(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """Return the type in a row, as numpy names it."""
+        """Return numpy's name for the type of this column."""
         return "<i4" if self.is_name else f"<{self.kind}"
 
 

@@ -1,11 +1,11 @@
-"""One partition of a live topic, judged by the protocol alone, without a history or a client.
+"""One partition of a live topic, judged by the protocol alone, without a history of clients.
 
-The file does no I/O. The audit gets the partition twice. The first reading is that of a
-read_committed consumer, with each batch, and whether the broker's list of aborted transactions
-hides the batch. The second reading, up to an end that was taken later, is every batch in the log. A
-batch shown to the first reader must by then belong to a transaction with a commit marker, and a
-hidden batch to an aborted transaction. Transactions without a marker are listed, since on a topic
-in use they are not a violation.
+The file does no I/O. The audit gets the partition twice. The first pass is that of a read_committed
+consumer, with each batch, and whether the broker's list of aborted transactions hides the batch.
+The second pass, up to an end that was taken later, is every batch in the log. A batch shown in the
+first pass must by then belong to a transaction with a commit marker, and a hidden batch to an
+aborted transaction. Transactions without a marker are listed, since on a topic in use they are not
+a violation.
 """
 
 from array import array
@@ -27,7 +27,7 @@ AUDIT_ANOMALIES = (*RAW_ANOMALIES.values(), ABORTED_VISIBLE, COMMITTED_HIDDEN, O
 
 @dataclass(slots=True)
 class PartitionAudit:
-    """The audit of a partition. Call `committed_batch` for the first reading, then `batch`."""
+    """The audit of a partition. Call `committed_batch` for the first pass, then `batch`."""
 
     name: str
     log_start_offset: int = 0
@@ -45,12 +45,15 @@ class PartitionAudit:
         self._log = RawLog(self.log_start_offset == 0, self.is_compacted)
 
     def committed_batch(self, header: BatchHeader, *, is_aborted: bool) -> None:
-        """Add a batch of the first reading."""
+        """Add a batch that a read_committed consumer got.
+
+        `is_aborted` means that it hides the batch.
+        """
         if header.is_transactional and not header.is_control:
             (self._hidden if is_aborted else self._visible).append(header.base_offset)
 
     def batch(self, header: BatchHeader, data: Buffer) -> None:
-        """Add a batch of the second reading."""
+        """Add a batch of the second pass, which reads the whole log."""
         batch = LoggedBatch.of(header, data)
         self.batches += 1
         self.records += 0 if header.is_control else header.record_count
@@ -85,11 +88,11 @@ class PartitionAudit:
         self._findings.add(anomaly, f"{where}: {sentence}", facts)
 
     def open_transactions(self) -> list[Open]:
-        """Return the transactions without a marker so far."""
+        """Return the transactions without a marker in the batches so far."""
         return self._log.open_transactions()
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return all findings at the end."""
+        """Return all findings, after the last batch was added."""
         for batches in self._running.values():
             for batch in batches:
                 if _holds(self._visible, batch.base_offset):

@@ -34,7 +34,7 @@ ANOMALIES = (
 
 
 class LoggedBatch(NamedTuple):
-    """A batch header as the table `batches` has it."""
+    """The fields of a batch header that the history's table `batches` has."""
 
     base_offset: int
     last_offset: int
@@ -67,7 +67,7 @@ class LoggedBatch(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """An anomaly, with the batch that shows it, and a sentence."""
+    """A violation of a rule, with the batch that shows it, and a sentence."""
 
     anomaly: LogAnomaly
     batch: LoggedBatch
@@ -124,7 +124,7 @@ class RawLog:
     producers: dict[int, LoggedProducer] = field(default_factory=dict[int, LoggedProducer])
 
     def feed(self, batch: LoggedBatch) -> Iterator[Problem]:
-        """Judge the next batch."""
+        """Check the next batch of the log, and yield its problems."""
         if batch.base_offset < self.next_offset:
             text = f"offset {batch.base_offset} stands after {self.next_offset - 1}"
             yield Problem(log.OFFSET_DISORDER, batch, text)
@@ -191,7 +191,7 @@ class RawLog:
         _raise_epoch(batch, known)
 
     def open_transactions(self) -> list[Open]:
-        """Return transactions without a marker, oldest first. The first limits the stable part."""
+        """Return the transactions without a marker, oldest first. The first one bounds the LSO."""
         found = [
             Open(producer_id, p.data_epoch, p.first_offset, p.since_ms)
             for producer_id, p in self.producers.items()

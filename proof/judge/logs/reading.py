@@ -1,4 +1,4 @@
-"""The reading of partitions of a live cluster from their starts to ends that were taken before."""
+"""Reads partitions of a live cluster from their starts to ends that were taken before."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +20,10 @@ async def read_to(
     *,
     isolation: str,
 ) -> list[Key]:
-    """Let `poll` read to the ends. Return the partitions without progress for too long."""
+    """Call `poll` with a consumer until each position has reached its end.
+
+    Returns the partitions whose ends were not reached, because no position moved for a while.
+    """
     unfinished = {key for key in starts if starts[key] < ends[key]}
     async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
         consumer.assign({key: starts[key] for key in unfinished})

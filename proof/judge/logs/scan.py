@@ -1,4 +1,4 @@
-"""The record of the end of a run, with the last reading, the ends, and every replica's log.
+"""Records the end of a run: the last reading of the topics, the ends, and each replica's log.
 
 `scan_topics` uses the protocol, `dump_logs` the files of the nodes. Both only record, and the
 checks judge.
@@ -30,9 +30,10 @@ async def scan_topics(
     *,
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> bool:
-    """Read topics from start to end into `scan`. With read_committed record the `ends`, too.
+    """Read topics from start to end, and record the records in the table `scan`.
 
-    Returns False when a partition returned nothing for a minute. The records until then are kept.
+    With read_committed also record the `ends`. Returns False when a partition returned nothing for
+    a minute. The records until then are kept.
     """
     is_committed = isolation is Isolation.READ_COMMITTED
     view = view_of(source)

@@ -1,8 +1,8 @@
-"""The audit of a live topic of any Kafka-compatible cluster, by two readings.
+"""The audit of a live topic of any Kafka-compatible cluster, which reads the topic twice.
 
 Our own client reads whole batches, and only the state of the judge (partition_audit.py) is kept.
-The ends are taken first for the read_committed reading, and again for the second reading.
-Everything in the first reading is therefore decided in the second, even while producers continue.
+The ends are taken first for the read_committed pass, and again for the second pass. Everything in
+the first pass is therefore decided in the second, even while producers continue.
 """
 
 import time

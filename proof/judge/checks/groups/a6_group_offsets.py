@@ -27,7 +27,7 @@ NEAR_MAX = 4
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Judge each group and partition."""
+    """Find acknowledged commits that were undone, and partitions with two owners at once."""
     yield from finding(COMMIT_UNDONE, list(_undone(view, evidence)), lambda case: case)
     yield from finding(TWO_OWNERS, list(_two_owners(view, evidence)), lambda case: case)
 

@@ -18,7 +18,7 @@ ANOMALIES = (HELD_TWICE,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Judge each group and partition."""
+    """Find partitions that two members of a consumer group certainly had at the same time."""
     yield from finding(HELD_TWICE, list(_held_twice(view, evidence)), lambda case: case)
 
 

@@ -20,7 +20,7 @@ JOINS = 0
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Judge each group."""
+    """Find member epochs that are lower than an earlier epoch of the member or the group."""
     yield from finding(EPOCH_FELL, list(_fallen(view, evidence)), lambda case: case)
 
 

@@ -27,12 +27,12 @@ ANOMALIES = (FENCED_COMMIT,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Judge each commit."""
+    """Find accepted commits of a member after another member had got the partition."""
     yield from finding(FENCED_COMMIT, list(_fenced(view, evidence)), lambda case: case)
 
 
 def _accepted(view: View) -> Iterator[tuple[str, Array]]:
-    """Return the table, and its rows of commits that the coordinator accepted."""
+    """Yield each table of commits with its rows of commits that the coordinator accepted."""
     history = view.history
     plain = history.column("group_commits", "outcome") == OpOutcome.OK
     yield "group_commits", np.flatnonzero(plain)
