@@ -65,8 +65,21 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         type=Path,
         help="The directory of a cluster by `oncelog up`. All its logs are read.",
     )
-    add("--topic", action="append", default=[], help="The option may be repeated.")
-    add("--compacted", action="append", default=[], metavar="TOPIC", help="with --logs, --cluster")
+    add(
+        "--topic",
+        action="append",
+        default=[],
+        help="Audit only this topic. The option may be repeated. It is required with --bootstrap "
+        "and --command-config. Otherwise all topics except internal ones are audited.",
+    )
+    add(
+        "--compacted",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="This topic is compacted, so it may lack offsets. The option may be repeated. It is "
+        "used with --logs and --cluster.",
+    )
     add_pairs(parser, "--client", "of our client")
     add("--open-seconds", type=float, help="A transaction that is open longer is a violation.")
     add("--out", help="Write the violations as JSON lines to this new directory or URL.")
