@@ -174,7 +174,7 @@ def _nodes(before: ClusterFacts, after: ClusterFacts, at_ms: int) -> Iterator[Cl
 
 
 def _named(keys: Iterable[TopicPartition], limit: int = NAMED_MAX) -> str:
-    """Return names of partitions, and names of internal topics last."""
+    """Return the names of partitions as text, at most `limit`, with internal topics last."""
     ordered = sorted(keys, key=lambda key: (key[0].startswith("__"), key))
     return _listed([name_of(key) for key in ordered], limit)
 

@@ -68,7 +68,7 @@ class ObservedNode:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A line of `oncelog doctor`, where `state` is ok, note or bad."""
+    """A problem of the cluster, as `oncelog doctor` reports it. `state` is ok, note or bad."""
 
     about: str
     state: str
@@ -80,9 +80,9 @@ class Trouble:
 class ClusterSample:
     """Counts at one moment, for curves. `held_back` are offsets between LSO and high watermark.
 
-    Only brokers on this machine report the last five. messages_in, bytes_out: counted since the
-    page began, at `counted_ms`. produce_ms: the 99th percentile of Produce requests at the slowest
-    broker. fetch_ms: the median of Fetch requests.
+    Only brokers on this machine report the last five fields. messages_in, bytes_out: counted since
+    the page began, at `counted_ms`. produce_ms: the 99th percentile of Produce requests at the
+    slowest broker. fetch_ms: the median of Fetch requests.
     """
 
     at_ms: int
@@ -102,7 +102,8 @@ class ClusterEvent:
     """An event of the cluster. `address` is the address of a view, or "" without a view.
 
     node and line: the node and the log line of the event, only for a cluster on this machine.
-    alike: the part that several simultaneous events share, without their subjects.
+    alike: the sentence without its subject, which is equal for simultaneous events of other
+    partitions.
     """
 
     at_ms: int

@@ -8,7 +8,7 @@ NO_LEADER = -1
 
 
 def cluster_event(event: LoggedEvent) -> ClusterEvent:
-    """Return the event with the address of the view that shows details."""
+    """Return a node's logged event with the address of the view that shows details."""
     return ClusterEvent(
         event.at_ms,
         event.kind,
@@ -22,7 +22,7 @@ def cluster_event(event: LoggedEvent) -> ClusterEvent:
 
 
 def _alike(event: LoggedEvent) -> str:
-    """Return the part that an event shares with simultaneous events of other partitions."""
+    """Return the event's sentence without the partition, to group simultaneous events."""
     terms, reason = event.terms, event.term("reason")
     if event.kind == "isr":
         isr = terms.get("isr")

@@ -13,16 +13,16 @@ ITEMS_MAX = 20_000  # of all such lists of a document, but for those of its last
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """The rows from `start` on. With a limit of None lists are complete."""
+    """At most `limit` rows of a list, from row `start` on. Without a limit the list is complete."""
 
     start: int = 0
     limit: int | None = None
 
     @classmethod
     def asked(cls, query: Mapping[str, str]) -> "RowRange":
-        """Return the rows that a query string requests.
+        """Return the range that `start` and `limit` in a query string request.
 
-        Raises ValueError with a sentence if invalid.
+        Raises ValueError with a sentence for an invalid value.
         """
         start, limit = query.get("start") or "0", query.get("limit") or str(LIMIT)
         if not (start.isdecimal() and start.isascii() and len(start) < 10):
@@ -32,7 +32,7 @@ class RowRange:
         return cls(int(start), int(limit))
 
     def of(self, name: str, keys: Sequence[Key], make: Callable[[Key], Document]) -> Document:
-        """Return the list `name` of rows, and the number of omitted rows (`left_out`)."""
+        """Return a document with the rows of this range as `name`, and the number left out."""
         if self.limit is None:
             return {name: [make(key) for key in keys], "left_out": 0}
         rows: list[Document] = []

@@ -70,7 +70,10 @@ def _rows(
 
 
 def _markers(data: Buffer, last_stable: int) -> tuple[list[tuple[int, int, bool]], int]:
-    """Return (offset, producer id, whether it aborts) behind the LSO, and the end."""
+    """Return (offset, producer id, whether it aborts) of each marker behind the LSO.
+
+    The second result is the offset after the data.
+    """
     found: list[tuple[int, int, bool]] = []
     next_offset = -1
     for position, header in iterate_batches(data):
@@ -83,7 +86,7 @@ def _markers(data: Buffer, last_stable: int) -> tuple[list[tuple[int, int, bool]
 
 
 def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str | None:
-    """Return how the next marker of its producer ends the transaction."""
+    """Return the outcome by the next marker of the batch's producer, or None without a marker."""
     for offset, producer_id, aborts in markers:
         if producer_id == header.producer_id and offset > header.base_offset:
             return ABORTED if aborts else HELD_BACK
@@ -91,7 +94,7 @@ def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str
 
 
 def _fate(header: BatchHeader, aborting: set[int], last_stable: int) -> str | None:
-    """Return the outcome, or None if the last stable offset does not show it."""
+    """Return the outcome of a batch, or None if the last stable offset does not show it."""
     if not header.is_transactional:
         return PLAIN
     if header.producer_id in aborting:

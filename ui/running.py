@@ -147,7 +147,7 @@ async def run_page(
 async def run_report_page(
     report: RunReport, folder: str, *, port: int | None, opens_browser: bool
 ) -> None:
-    """Serve the report of a run until a signal, in the same way."""
+    """Serve the report of a run until a signal. The first line of stdout is the address."""
     sock = listening_socket(port)
     try:
         access = PageAccess(sock.getsockname()[1])
@@ -159,7 +159,7 @@ async def run_report_page(
 
 @contextlib.contextmanager
 def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[], None]]:
-    """Return a function that prints the page's address, and opens the page if requested."""
+    """Yield a function that prints the page's address, and opens a browser if `opens_browser`."""
     url = f"http://{HOST}:{access.port}/?token={access.token}"
     with contextlib.ExitStack() as stack:
 

@@ -16,7 +16,10 @@ FOR_S, PAUSE_S = 60.0, 0.05
 
 
 class Load:
-    """A load, at most one at a time, which ends by itself, and with the page."""
+    """A load of transactions, which ends after a while or with the page.
+
+    Only one runs at a time.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""The faults that the page injects in a cluster on this machine, each with its proof.
+"""The faults that the page injects in a cluster on this machine, each with a proof of its effect.
 
 They are the faults of the command line (`oncelog kill`, `pause`, `partition`, `slow`, `heal`). The
 calls block until the effect is seen, so they run in a thread.
@@ -17,7 +17,7 @@ SLOW_MS = 200
 
 
 def do_fault(cluster: Cluster, kind: str, target: str) -> str:
-    """Inject a fault and return its proof.
+    """Inject a fault, and return a sentence that proves its effect.
 
     Raises Failure for a wrong kind or target, or if the fault failed.
     """

@@ -30,7 +30,7 @@ def throughput(samples: Sequence[ClusterSample]) -> list[Curve]:
 
 
 def all_curves(samples: Sequence[ClusterSample]) -> list[Curve]:
-    """Return these curves, and the curves of blocked offsets, open transactions and lags."""
+    """Return the curves of `throughput`, of blocked offsets, of open transactions and of lags."""
     return [
         *throughput(samples),
         Curve("held back from readers", "offsets", [(s.at_ms, s.held_back) for s in samples]),

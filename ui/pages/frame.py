@@ -26,7 +26,10 @@ RELOAD_S = 5  # where there is no JavaScript
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFrame:
-    """The frame of all views at one moment. `not_exposed` are sentences about missing parts."""
+    """The common contents of all views at one moment.
+
+    `not_exposed` are sentences on missing parts.
+    """
 
     address: str
     cluster_name: str
@@ -40,7 +43,7 @@ class PageFrame:
 
 
 def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) -> str:
-    """Return a whole document."""
+    """Return the whole HTML document of a view, which consists of these sections in the frame."""
     links = [
         element("a", words, href=address, aria_current="page" if _is_at(frame, address) else None)
         for address, words in (*VIEWS, *(FAULTS if frame.has_faults else ()))

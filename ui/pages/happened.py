@@ -14,7 +14,7 @@ NAMED_MAX = 4
 
 @dataclass(slots=True)
 class _Happened:
-    """Similar events, the newest first."""
+    """A group of similar events, which become one row. The newest event comes first."""
 
     events: list[Document] = field(default_factory=list[Document])
 

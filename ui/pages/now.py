@@ -34,7 +34,7 @@ def now_page(
     events: Document,
     samples: Sequence[ClusterSample],
 ) -> str:
-    """Return the first view."""
+    """Return the view Now, which is the first view."""
     return page(
         frame,
         "Now",

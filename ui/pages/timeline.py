@@ -59,7 +59,7 @@ def window_address(start_ms: float, minutes: int) -> str:
 
 
 def _where(window: TimeWindow | None, ends: tuple[int, int], now_ms: int) -> Html:
-    """Return the form for a time, and the links to earlier and later times."""
+    """Return the form to choose a time, and the links to earlier and later times."""
     minutes = window.minutes if window is not None else 5
     options = [
         element("option", f"{each} min", value=each, selected=each == minutes) for each in MINUTES

@@ -227,7 +227,7 @@ def _reading(reader: Document) -> str:
 
 
 def _aged(value: int | None, as_of_ms: int) -> Child:
-    """Return a number that is older than the view, with its time."""
+    """Return a number with the time of its request, because it is older than the rest."""
     return number(value) if not as_of_ms else joined(number(value), " as of ", clock(as_of_ms))
 
 

@@ -21,13 +21,13 @@ AT_LEAST_S, AT_MOST_S = 0.5, 10.0  # between two words of a stream
 
 
 class JsonTwins:
-    """The handlers of one site."""
+    """The HTTP handlers that return the views' documents as JSON."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """Return the addresses."""
+        """Return the routes of `/api/...` and of the stream of changes."""
         return [
             Route("/api/cluster", self.cluster),
             Route("/api/topics", self._rows(documents.topics)),
@@ -101,7 +101,7 @@ class JsonTwins:
         return JSONResponse({"as_of_ms": now_ms(), **found})
 
     async def changes(self, request: Request) -> Response:
-        """Stream server-sent events, one for new data, at most two per second."""
+        """Stream a server-sent event whenever there is new data, at most two per second."""
         if self._site.streams >= STREAMS_MAX:
             return JSONResponse({"error": f"{STREAMS_MAX} pages are open already"}, 503)
         return StreamingResponse(self._stream(request), media_type="text/event-stream")

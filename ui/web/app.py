@@ -1,4 +1,4 @@
-"""All addresses of a site, behind its guard."""
+"""All routes of a site, behind its guard."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ STATIC = Path(__file__).resolve().parents[1] / "static"
 
 
 def application(site: Site) -> ASGIApp:
-    """Return the ASGI application of a site."""
+    """Return the ASGI application of a site, with all its routes behind the guard."""
     routes = [
         *JsonTwins(site).routes(),
         *Writes(site).routes(),
@@ -33,7 +33,7 @@ def application(site: Site) -> ASGIApp:
 
 
 def static_files() -> list[BaseRoute]:
-    """Return the addresses of scripts and styles."""
+    """Return the routes of scripts and styles."""
 
     async def style(request: Request) -> Response:
         return FileResponse(STYLE_FILE)

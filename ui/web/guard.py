@@ -24,7 +24,7 @@ BROWSERS_OBEY = {
 
 
 class Guard:
-    """An ASGI application around another application (see the top of the file)."""
+    """An ASGI application that checks each request before it calls another application."""
 
     def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app, self._access = app, access

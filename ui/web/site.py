@@ -25,7 +25,7 @@ def now_ms() -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Site:
-    """The page of one cluster.
+    """The data and permissions that the HTTP handlers of one cluster's page share.
 
     abort: ends a transaction, None without --allow-writes. fault: injects a fault or starts a load,
     None with --read-only, and if the cluster is not on this machine.
@@ -47,7 +47,7 @@ class Site:
         return self.observer.facts
 
     async def first_facts(self, within_s: float = FIRST_FACTS_S) -> ClusterFacts:
-        """Return the facts, after a short wait if a part is still missing."""
+        """Return the facts. If a part is still missing, first wait for it, at most `within_s`."""
         end_s = time.monotonic() + within_s
         while (left_s := end_s - time.monotonic()) > 0 and self._not_told():
             await self.observer.changed(left_s)
@@ -59,12 +59,12 @@ class Site:
         return [part for part in PARTS if part not in told]
 
     def end(self) -> None:
-        """End the event streams."""
+        """End the event streams and all pauses, because the process ends."""
         self.closing.set()
         self.observer.tell()
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond the end of the process."""
+        """Wait for this time, or until `end` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.closing.wait()

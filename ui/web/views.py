@@ -1,4 +1,4 @@
-"""The views, each with its own address, where a handler takes the facts and renders them."""
+"""The views, each with its own address, where a handler renders the current facts."""
 
 from typing import Any
 
@@ -30,13 +30,13 @@ EVENTS_LOOKED_AT = 200  # limit for the rows of the first view, since many may b
 
 
 class Views:
-    """The handlers of one site."""
+    """The HTTP handlers that return the views as HTML."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """Return the addresses."""
+        """Return the routes of the views."""
         return [
             Route("/", self.now),
             Route("/topics", self.topics),

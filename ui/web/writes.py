@@ -21,13 +21,13 @@ BODY_BYTES_MAX, FIELDS_MAX = 16 * 1024, 8
 
 
 class Writes:
-    """The handlers of one site."""
+    """The HTTP handlers that abort a transaction, inject a fault or start a load."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """Return the addresses."""
+        """Return the routes of the changes that this page allows."""
         return [
             Route("/abort", self.abort, methods=["POST"]),
             Route("/fault", self.fault, methods=["POST"]),
