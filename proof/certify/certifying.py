@@ -260,7 +260,7 @@ def _runs_before(file: Path, recipe: Recipe) -> list[CertifiedRun]:
 
 
 async def cluster_kind(bootstrap: str) -> str:
-    """Return OURS, PEER, or the description of another cluster."""
+    """Return OURS for an oncelog cluster, PEER for Apache Kafka 4.4, else a description."""
     async with Admin({"bootstrap.servers": bootstrap}, timeout_ms=ASK_TIMEOUT_MS) as admin:
         broker = (await admin.describe_cluster()).brokers[0]
         configs = await admin.describe_configs(str(broker.node_id), BROKER_RESOURCE)

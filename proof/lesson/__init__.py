@@ -1,1 +1,1 @@
-"""`oncelog lesson`, with five faults that the reader injects, and their effects."""
+"""`oncelog lesson`, in which the reader injects five faults and sees their effects."""

@@ -64,7 +64,7 @@ class InvoicingApplication:
         )
 
     async def run(self) -> None:
-        """Work until the lesson ends."""
+        """Write invoices until the process of the lesson is gone."""
         async with self._producer as producer, self._consumer as consumer:
             if self._settings.way in (EXACTLY_ONCE, LEAVES_OPEN):
                 await producer.init_transactions()

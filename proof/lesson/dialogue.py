@@ -35,7 +35,7 @@ class Dialogue:
         threading.Thread(target=self._listen, name="lesson-input", daemon=True).start()
 
     def until(self, has_happened: Callable[[], bool], do: Callable[[], object]) -> None:
-        """Return when the event has happened, caused by the reader or by `do`.
+        """Wait until `has_happened()`. If the reader presses Enter, call `do` to make it happen.
 
         Raises Quit, Repeat, Skip.
         """
@@ -56,7 +56,10 @@ class Dialogue:
             pass
 
     def look(self) -> Answer | None:
-        """Return the answer typed since the last call, or raise Quit, Repeat, Skip."""
+        """Return the answer typed since the last call, or None without a new line.
+
+        Raises Quit, Repeat, Skip.
+        """
         answer = "quit" if self._is_over else self._answer()
         if answer == "quit":
             raise Quit

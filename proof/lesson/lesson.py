@@ -258,7 +258,10 @@ class Lesson:
                 producer.send(self._orders, b"order %d" % number)
 
     def _counted(self, process: str) -> tuple[int, int]:
-        """Wait until all orders are processed. Return those without and with several invoices."""
+        """Wait until all orders are processed, and compare them with the invoices.
+
+        Returns the number of orders without an invoice, and the number with several invoices.
+        """
         with BlockingAdmin(self._cluster.client_config()) as admin:
             key = (self._orders, 0)
             (end,) = admin.list_offsets({key: LATEST}).values()
@@ -285,11 +288,9 @@ class Lesson:
         return found
 
     def _settle(self, has_happened: Callable[[], bool], process: str, otherwise: str) -> None:
-        """Wait for a change that needs no action.
+        """Wait until `has_happened()`, which needs no action of the reader.
 
-        Raises Failure after a minute or without a process.
-
-        Raises Quit, Repeat, Skip.
+        Raises Failure if `process` has ended, or after a minute. Raises Quit, Repeat, Skip.
         """
         deadline_s = time.monotonic() + SETTLED_S
         while not has_happened():

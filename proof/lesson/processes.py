@@ -1,4 +1,4 @@
-"""The processes of the lesson, which are applications and the page, and all end with it."""
+"""The processes of the lesson: applications, and the page. All of them end with the lesson."""
 
 import json
 import os

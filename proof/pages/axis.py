@@ -1,7 +1,7 @@
 """A picture of a time range, with curves above, and rows of events below, without I/O.
 
 Each curve and each kind of event has its own row with its name, so no meaning depends on colour.
-Times are in milliseconds, since any beginning.
+Times are in milliseconds, and their zero may be any moment.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class Curve:
 
 
 class AxisRow(NamedTuple):
-    """A row of a timeline: moments and spans with texts, and marks of work."""
+    """A row of a timeline, with events at a moment, events with a duration, and marks of work."""
 
     name: str
     points: Sequence[tuple[int, str]] = ()
@@ -60,7 +60,7 @@ class AxisRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeAxis:
-    """A time range.
+    """A time range that is drawn as a horizontal axis.
 
     label: a function that returns a time as text. address: a function that returns the link of a
     time, if any.
@@ -153,7 +153,7 @@ class TimeAxis:
 
 
 def ticks(start_ms: int, end_ms: int) -> list[int]:
-    """Return round times between two."""
+    """Return times between the two with equal, round distances."""
     step_ms = next(
         (s * 1000 for s in TICK_S if (end_ms - start_ms) / (s * 1000) <= TICKS_MAX),
         max(TICK_S[-1] * 1000, (end_ms - start_ms) // TICKS_MAX),

@@ -14,9 +14,9 @@ STYLE_FILE = Path(__file__).parent / "style.css"
 
 
 def document(title: str, header: Child, main: Child, *head: Child, **attributes: str) -> str:
-    """Return a whole document.
+    """Return a whole HTML document with this header and this main part.
 
-    head: further elements of its head. attributes: the attributes of the body.
+    head: further elements for `<head>`. attributes: the attributes of `<body>`.
     """
     first = element(
         "head",
@@ -31,7 +31,7 @@ def document(title: str, header: Child, main: Child, *head: Child, **attributes:
 
 
 def masthead(about: str, links: Sequence[Html], *others: Child) -> Html:
-    """Return the header of a page, with its cluster or run, and the links to its parts."""
+    """Return the header of a page: the name of its cluster or run, and links to other views."""
     return element(
         "header",
         element("a", "Skip to the content", href="#content", class_="skip"),
@@ -44,7 +44,10 @@ def masthead(about: str, links: Sequence[Html], *others: Child) -> Html:
 
 @cache
 def own_style() -> list[Html]:
-    """Return the style for a file without a server. The file may load and run nothing."""
+    """Return the style for a page in a file.
+
+    A policy in it forbids to load or run anything.
+    """
     style = STYLE_FILE.read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

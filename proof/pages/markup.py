@@ -23,7 +23,7 @@ NOTHING = Html("")
 
 
 def element(tag: str, *children: Child, **attributes: str | int | float | bool | None) -> Html:
-    """Return an element.
+    """Return an HTML element with these children and attributes.
 
     `class_` stands for class, and `_` in names for `-`. An attribute of None or False is left out.
     """

@@ -75,7 +75,7 @@ def as_of(words: str, as_of_ms: int) -> Html:
 
 
 def state(name: str) -> Html:
-    """Return a state as sign and text, so that the colour adds no information."""
+    """Return a state as a symbol and its name, so that the colour adds no information."""
     kind = "good" if name in GOOD else "bad" if name in BAD else "calm" if name in CALM else "busy"
     glyph = element("span", GLYPHS.get(name, "◆"), aria_hidden="true")
     return element("span", glyph, " ", name, class_=f"state {kind}")
@@ -87,7 +87,7 @@ def link(address: str, *words: Child) -> Html:
 
 
 def section(name: str, title: Child, *children: Child, about: str = "") -> Html:
-    """Return a part of a view that is replaced as a whole when its text has changed."""
+    """Return a section of a view. The page replaces the whole section when its text has changed."""
     heading = element("h2", title, id=f"{name}-title")
     words = element("p", about, class_="about") if about else NOTHING
     return element(
@@ -159,7 +159,7 @@ def more(count: int, address: str) -> Html:
 
 
 def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
-    """Return names and values in a row."""
+    """Return pairs of a name and a value in one row."""
     items = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
     return element("dl", items, class_="facts")
 

@@ -17,7 +17,7 @@ Cell = str | int | float | None
 
 
 class StoryLine(NamedTuple):
-    """A step of one record's story. `at_s` is None if its time is unknown."""
+    """One event in the explanation of one record. `at_s` is None if its time is unknown."""
 
     at_s: float | None
     who: str
@@ -34,14 +34,14 @@ class FaultSpan(NamedTuple):
 
 
 class WorkMark(NamedTuple):
-    """A moment of work, in the row of its worker."""
+    """A moment at which a worker (an instance or a client) did some work."""
 
     row: str
     at_s: float
 
 
 class RunCurve(NamedTuple):
-    """Values over time, as pairs of seconds and value."""
+    """A curve, with pairs of seconds and value."""
 
     name: str
     unit: str
@@ -49,7 +49,7 @@ class RunCurve(NamedTuple):
 
 
 class BarChart(NamedTuple):
-    """A bar for each name."""
+    """A chart with one bar for each name."""
 
     title: str
     bars: Sequence[tuple[str, float]]

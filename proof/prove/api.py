@@ -86,9 +86,9 @@ REPEATED = 2  # the number of tries of each fault, which may meet another record
 
 
 def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield plans to try, the smallest first. The function does no I/O.
+    """Yield lists of faults to try, the shortest first. The function does no I/O.
 
-    told: the faults of the story, in order.
+    told: the faults in the explanation of one record, in order.
     """
     singles = list(dict.fromkeys([*reversed(told), *names]))
     yield from (((name,) * REPEATED) for name in singles[:SINGLES_MAX])
@@ -99,11 +99,11 @@ def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str,
 
 
 def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
-    """Return the smallest plan with which the application still fails.
+    """Return the smallest list of faults with which the application still fails.
 
-    The plan is text, with names of faults separated by commas. Single faults before the end of the
-    story are tried first, the last ones first, then halves. A violation that depends on chance may
-    not come again, and then the plan stays unchanged.
+    The list is text, with names of faults separated by commas. Single faults before the end of the
+    explanation are tried first, the last ones first, then halves. A violation that depends on
+    chance may not come again, and then the list stays unchanged.
     """
     names = [struck.name for struck in outcome.made]
     words = {what for _, _, what in outcome.story}

@@ -140,7 +140,7 @@ class Application(Supervisor):
         return self._children[name].process.poll() is not None
 
     def awake_since_s(self, name: str) -> float:
-        """Return when the instance was started or resumed."""
+        """Return the time at which the instance was last started or resumed."""
         return self._awake_since_s[name]
 
     def known_as(self, name: str) -> str:

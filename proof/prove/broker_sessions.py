@@ -34,7 +34,7 @@ DEFAULT_MS = 45_000
 def with_broker_sessions(
     timeouts: Timeouts, admin: "BlockingAdmin", observed: Observed, say: Callable[[str], None]
 ) -> Timeouts:
-    """Return the timeouts with a session at least as long as the brokers' for its groups."""
+    """Return the timeouts, with at least the session timeout that brokers set for the groups."""
     if not observed.apis & HEARTBEAT:
         return timeouts
     found_s = session_s(admin, observed.groups)
@@ -45,7 +45,7 @@ def with_broker_sessions(
 
 
 def session_s(admin: "BlockingAdmin", groups: Iterable[str]) -> float:
-    """Return the longest session of these groups, or Kafka's default without an answer."""
+    """Return the longest session timeout of these groups, or Kafka's default without an answer."""
     asked = [(GROUP_RESOURCE, name, OF_GROUP) for name in groups]
     found = [_value_ms(admin, *each) for each in asked]
     known = [each for each in found if each is not None]

@@ -21,7 +21,7 @@ ClientFiles = Callable[[Path, str, str], dict[str, Path]]
 
 
 class ClusterAccess(NamedTuple):
-    """The settings of connections to a cluster.
+    """The settings with which clients connect to the cluster and to the proxy.
 
     config: the settings of a client of the cluster. client_files: a function of folder, name and
     address, which returns files by kind, with the settings for a client of the proxy.
@@ -33,7 +33,7 @@ class ClusterAccess(NamedTuple):
 
 
 def to_ours(cluster: Cluster) -> ClusterAccess:
-    """Connect to the cluster of a run."""
+    """Return the access to the run's own cluster."""
     config = cluster.client_config()
     if not cluster.file.is_secured:
         return ClusterAccess(config)
@@ -41,7 +41,7 @@ def to_ours(cluster: Cluster) -> ClusterAccess:
 
 
 def to_other(bootstrap: str, command_config: str | None, folder: Path) -> ClusterAccess:
-    """Connect to an existing cluster, with the settings of a client file."""
+    """Return the access to an existing cluster, with the settings of a client file."""
     if command_config is None:
         return ClusterAccess({"bootstrap.servers": bootstrap})
     ca_file = folder / CA_FILE

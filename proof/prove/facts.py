@@ -1,4 +1,4 @@
-"""The facts of a record's story, each with a time (monotonic) and an instance."""
+"""The observed facts that can explain one record, each with a time (monotonic) and an instance."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """An instance fetched records of an input from `first` on, before `end`."""
+    """An instance fetched the records of an input partition from `first` up to before `end`."""
 
     at_s: float
     instance: str
@@ -84,7 +84,10 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault was injected. `met` is the amount of work in flight at its target."""
+    """A fault was injected.
+
+    `met` is the number of requests and transactions in flight at its target.
+    """
 
     at_s: float
     instance: str  # empty: it affects all of them
@@ -108,7 +111,7 @@ class InputAborted:
 
 
 class Unrest(NamedTuple):
-    """The reason why an instance (or its transaction) did not come to rest at the end."""
+    """The instance or transaction that had not come to rest at the end, and the reason."""
 
     who: str
     why: str

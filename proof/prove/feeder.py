@@ -26,7 +26,7 @@ Feed = Callable[[int, str], Any]
 
 
 class Feeder(threading.Thread):
-    """The feeder, which runs until `stop`. `fed` counts the sent inputs.
+    """The producer of the inputs, which runs until `stop`. `fed` counts the sent inputs.
 
     aborts: some inputs are aborted.
     """

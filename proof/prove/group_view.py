@@ -14,7 +14,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupLook:
-    """An answer, with the partitions of each open transaction, and the group's offsets."""
+    """One observation, with the partitions of each open transaction, and the committed offsets."""
 
     open: Mapping[str, frozenset[Partition]]
     offsets: Mapping[Partition, int]
@@ -82,7 +82,7 @@ def has_moved(facts: WatchedGroup) -> bool:
 
 
 def conclusions(facts: WatchedGroup) -> list[str]:
-    """Return the conclusions in lines."""
+    """Return lines of text about how the group commits its offsets and what it writes."""
     ids, written = transactional_ids(facts), outputs(facts)
     lines = [f"group {facts.group}: {facts.state}, {facts.members} members"]
     if ids:

@@ -28,7 +28,7 @@ Wanted = tuple[str | None, str]  # topic (None if any is right); id
 
 @dataclass(frozen=True, slots=True)
 class WrongFinal:
-    """A key with a wrong last value, where None means no value."""
+    """A key whose last output has a wrong value. None means that there is no value."""
 
     key: str
     expected: str | None
@@ -37,7 +37,7 @@ class WrongFinal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The judgement of a run.
+    """The result of comparing outputs with inputs.
 
     doubled, lost: ids, each with the number of surplus or missing outputs. stray: outputs of no
     known input. aborted: ids of inputs in aborted transactions, each with the number of its
@@ -82,7 +82,7 @@ def judge_ids(
     is_passed: Callable[[LogRecord], bool] = lambda record: True,
     aborted: Collection[str] = (),
 ) -> Judgement:
-    """Judge outputs by ids.
+    """Compare outputs with inputs by the input's id, which `match` finds in an output.
 
     inputs: the inputs by id. is_passed: tells whether the application has finished an input.
     aborted: ids of inputs in aborted transactions.
@@ -150,9 +150,9 @@ def judge_finals(
     final: Final,
     is_passed: Callable[[LogRecord], bool] = lambda record: True,
 ) -> Judgement:
-    """Judge the last value of each key, where a tombstone is no value.
+    """Compare the last output of each key with the value that `final` expects.
 
-    Pending inputs prove nothing.
+    A tombstone is no value. While inputs are pending, no value counts as wrong.
     """
     pending = [each for each, record in inputs if not is_passed(record)]
     found = {text_of(output.key) or "": text_of(output.value) for output in outputs}
@@ -202,7 +202,7 @@ def verdict_of(
     restless: str = "",
     is_faultless: bool = False,
 ) -> ProveVerdict:
-    """Return the verdict.
+    """Return the verdict of a run, such as EXACTLY ONCE or PROVES NOTHING.
 
     stands_still: why inputs are pending, as text. restless: a sentence about an instance that never
     came to rest, which is added to a violation. Without a violation a run with such an instance

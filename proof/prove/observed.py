@@ -1,6 +1,6 @@
 """The proxy's listener, which observes an application by its requests while it runs.
 
-The listener records the facts of a record's story (its fetches, its outputs' producers, its
+The listener records the facts that can explain a record (its fetches, its outputs' producers, its
 commits), the open work, and the progress of other instances during a pause. The proxy's loop calls
 it, and other threads read it.
 """
@@ -32,7 +32,7 @@ TRIES_MIN = 5  # without progress; a client retries by itself while a coordinato
 
 @dataclass(slots=True)
 class Tries:
-    """The attempts of an instance since its last commit, with the last `error`.
+    """The failed attempts of an instance since its last commit, with the last `error`.
 
     Attempts are refused requests, aborted transactions and new producers.
     """
@@ -53,7 +53,7 @@ class Tries:
 
 
 class Observed:
-    """The observations so far. `inputs` and `outputs` are topics."""
+    """All facts about the application so far. `inputs` and `outputs` are topics."""
 
     def __init__(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
         self._inputs, self._outputs = frozenset(inputs), frozenset(outputs)
@@ -114,9 +114,9 @@ class Observed:
             return any(i == instance for t, i in self._transactions.items() if t not in self._2pc)
 
     def has_finished(self, instance: str, since_s: float) -> bool:
-        """Return whether an instance has ended its work since this time.
+        """Return whether an instance has committed or aborted since this time.
 
-        Work without visible ends counts as done.
+        The result is True if the application sends no requests that end work.
         """
         with self._lock:
             return self._apis.isdisjoint(ENDS) or self._ended_s.get(instance, 0.0) > since_s
@@ -127,9 +127,9 @@ class Observed:
             return self._committed_s.get(transactional_id, float("-inf")) > since_s
 
     def has_gone_through(self, instance: str, since_s: float) -> bool:
-        """Return whether an instance has committed since this time, also after an abort.
+        """Return whether an instance has committed since this time. An abort does not count.
 
-        Without visible commits its work counts as done.
+        The result is True if the application sends no requests that end work.
         """
         with self._lock:
             return self._apis.isdisjoint(ENDS) or self._through_s.get(instance, 0.0) > since_s
@@ -165,7 +165,7 @@ class Observed:
             return self._heard_s[instance]
 
     def had(self, instance: str, at_s: float) -> frozenset[tuple[str, int]]:
-        """Return the input partitions that the instance had at that time."""
+        """Return the input partitions from which the instance fetched shortly before that time."""
         with self._lock:
             return frozenset(
                 (f.topic, f.partition)
@@ -174,9 +174,10 @@ class Observed:
             )
 
     def has_gone_on(self, without: str, since_s: float, had: frozenset[tuple[str, int]]) -> bool:
-        """Return whether another instance has committed offsets of its partitions since then.
+        """Return whether an instance other than `without` committed offsets of these partitions.
 
-        If positions are stored elsewhere, a fetch counts.
+        Only commits after `since_s` count. If the application commits no offsets in Kafka, a fetch
+        counts. had: the partitions, empty for all.
         """
         with self._lock:
             recent = list(self._recent)

@@ -20,7 +20,7 @@ class ProveOutcome:
     """The outcome of a run, whose repr pytest shows for a failed `assert`.
 
     Times are monotonic seconds. exits: the exits of instances that ended by themselves. rest: all
-    instances came to rest after the faults.
+    instances came to rest after the faults, without restarts and failed attempts.
     """
 
     settings: ProveSettings

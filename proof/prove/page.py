@@ -105,7 +105,7 @@ def report_of(outcome: ProveOutcome) -> RunReport:
 
 
 def _marks(outcome: ProveOutcome, seconds: float) -> list[WorkMark]:
-    """Return when each instance wrote a batch or ended a transaction, limited for drawing."""
+    """Return times at which each instance wrote a batch or ended a transaction, to draw them."""
     found: dict[tuple[str, int], WorkMark] = {}
     for fact in outcome.facts:
         if isinstance(fact, (Wrote, TransactionEnded)):

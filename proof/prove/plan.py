@@ -5,7 +5,7 @@ application is tested. A fault at a random time proves little, since the applica
 Therefore faults are aimed at the next requests of an application, by the APIs that it uses. The
 plan begins with the faults that break most applications. These are answers that are lost after the
 request was executed, and a kill, or a pause beyond the session, at the commit of offsets. Between
-these come requests that are only slow or refused. These are the sure faults, which a run injects in
+these come requests that are only slow or refused. They are the sure faults, which a run injects in
 any case.
 """
 
@@ -198,11 +198,14 @@ class Timeouts:
 
     @property
     def pause_max_s(self) -> float:
-        """Return the longest pause, after which a replacing instance may have to start first."""
+        """Return the longest pause of an instance.
+
+        It includes the start of a replacing instance.
+        """
         return 2 * self.session_s + 4 + self.start_s
 
     def least_s(self, fault: AimedFault) -> float:
-        """Return the least duration of a fault, where 0 is negligible."""
+        """Return the least duration of a fault, or 0 if the duration is negligible."""
         if fault.act is Act.PAUSE_LONG:
             return self.transaction_s + SETTLE_S + AWAKE_S
         if fault.act in LASTING:
@@ -211,7 +214,10 @@ class Timeouts:
 
     @property
     def aim_s(self) -> float:
-        """Return the wait for a request, as a group may wait for a killed member's session."""
+        """Return how long to wait for a request at which a fault is aimed.
+
+        The wait is that long because a group may wait for the session of a killed member.
+        """
         return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S, self.session_s + 2 * SETTLE_S)
 
     @property
@@ -221,12 +227,12 @@ class Timeouts:
 
     @property
     def still_s(self) -> float:
-        """Return the silence after which an instance counts as stalled."""
+        """Return the time without requests after which an instance counts as stalled."""
         return self.aim_s - 1.0
 
     @property
     def longer_s(self) -> float:
-        """Return the time by which longer sessions extend the end of a run.
+        """Return by how much longer the end of a run may take because of long session timeouts.
 
         The end waits for dead members, and then for the members of a restart.
         """
@@ -234,20 +240,23 @@ class Timeouts:
 
     @property
     def silence_s(self) -> float:
-        """Return the silence at the end of a run, where only timeouts end open transactions."""
+        """Return the time without changes after which a run ends.
+
+        It is long enough for a timeout to end an open transaction.
+        """
         return max(self.session_s + self.transaction_s, self.still_s)
 
 
 def lowered_timeouts(seconds: float) -> Timeouts:
-    """Return the timeouts of a run.
+    """Return the timeouts of a run of this many seconds, which are shorter than Kafka's defaults.
 
-    A whole plan has Produces that are 15 s late, and their transactions have to outlast that delay.
+    A long run has Produces that are 15 s late, and their transactions have to outlast that delay.
     """
     return Timeouts(transaction_s=20.0 if seconds >= ALL_FROM_S else 10.0)
 
 
 def draw(seed: int) -> Iterator[AimedFault]:
-    """Yield all faults repeatedly, each time in another order, without end."""
+    """Yield all kinds of faults again and again, each time in another order."""
     chance = random.Random(f"oncelog prove {seed}")
     yield from in_turn(chance.sample(FIRST, len(FIRST)))
     yield from chance.sample(THEN, len(THEN))
@@ -260,10 +269,10 @@ def draw(seed: int) -> Iterator[AimedFault]:
 def plan(
     seed: int, sure: list[list[AimedFault]], is_over: Callable[[], bool]
 ) -> Iterator[AimedFault]:
-    """Yield drawn faults with the sure faults between them while there is time, then the rest.
+    """Yield faults in the order of `draw`, with sure faults in between, until `is_over`.
 
-    `sure` is emptied meanwhile. A caller appends the sure faults that found no request, so that
-    they are tried again.
+    Then the remaining sure faults follow. `sure` is emptied meanwhile. A caller appends the sure
+    faults that found no request, so that they are tried again.
     """
     drawn = draw(seed)
     following = next(drawn)
@@ -282,7 +291,7 @@ def plan(
 def sure_ones(
     seed: int, seconds: float, traits: Traits, instances_wanted: int = 1
 ) -> list[list[AimedFault]]:
-    """Return the slow and refused requests, in groups that are injected together.
+    """Return the sure faults (slow and refused requests), in groups that are injected together.
 
     From `ALL_FROM_S` on the groups have all that match the application, else a few that the seed
     chooses.
@@ -308,10 +317,10 @@ def sure_ones(
 def _several(
     kind: AimedFault, seconds: float, chance: random.Random, is_short: bool
 ) -> list[AimedFault]:
-    """Return the faults of a kind in a plan, only one in a short plan.
+    """Return the sure faults of one kind, only one if the run is short.
 
-    A whole plan has late answers to Produce, beyond the usual timeouts of ten, four and two
-    seconds. It also has both sides of EndTxn, and Produces that are refused in two ways.
+    A long run has late answers to Produce, beyond the usual timeouts of ten, four and two seconds.
+    It also has both sides of EndTxn, and Produces that are refused in two ways.
     """
     if kind is STALL:
         most_s = STALL_MIN_S + 3 if is_short else min(STALL_MAX_S, max(15.0, seconds / 5))
@@ -343,7 +352,7 @@ def _slow(
 
 
 def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
-    """Yield the faults, those at work immediately after a kill.
+    """Yield the faults in order, but kills and pauses `AT_WORK` follow immediately after a kill.
 
     While a group waits for the session of a killed member, input piles up, so all of it is
     processed afterwards. A pause at a commit is followed by a pause at the begin of a transaction.

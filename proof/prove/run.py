@@ -322,7 +322,10 @@ class Run:
         )
 
     def _defaults(self) -> str:
-        """Name the missing topics, as the application may read and write other topics."""
+        """Return a sentence about the options --in and --out that were not given, or an empty text.
+
+        The application may read and write other topics than the defaults.
+        """
         s = self.settings
         named = [
             f"{option} was not given: {variable} is {given[0]}"
@@ -409,7 +412,7 @@ class Run:
         return drain
 
     def _pace(self, faults_end_s: float) -> Pace:
-        """Return the pace of the drain.
+        """Return how long the wait after the faults may take.
 
         An instance that was killed at the end has to start once more, and to work. The run ends in
         time, except with a longer --drain, or an application that needs long to start.
@@ -443,7 +446,7 @@ class Run:
 
 
 class _Time:
-    """The time for faults, some seconds and the time of the sure faults, within a limit."""
+    """The time in which faults are injected, which sure faults extend up to a limit."""
 
     def __init__(self, seconds: float) -> None:
         self._end_s = time.monotonic() + seconds
@@ -457,7 +460,10 @@ class _Time:
         return time.monotonic() + seconds < end_s
 
     def lasts(self, act: Callable[[], T], is_extra: bool = True) -> T:
-        """Run a fault. A fault that is extra extends the time by its duration."""
+        """Call `act` and return its result.
+
+        With `is_extra` its duration extends the time for faults.
+        """
         begun_s = time.monotonic()
         done = act()
         if is_extra:

@@ -1,4 +1,4 @@
-"""The events that show why one record was lost, doubled or aborted."""
+"""The events that explain why one record was lost, doubled or aborted."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,7 @@ AGAIN_S = 1.0  # a batch may come twice in a row where a fetch began within it
 
 
 def candidates(judgement: Judgement) -> list[tuple[str, str]]:
-    """Return ids and their anomalies, the most telling first.
+    """Return pairs of id and anomaly, the one that explains most first.
 
     First come outputs of aborted inputs, then lost ids, then the ids with the fewest extra copies.
     """
@@ -36,7 +36,10 @@ def shortest(
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> tuple[str, list[Line]]:
-    """Return the id and lines of the shortest story, empty if no id is doubled or lost."""
+    """Return the shortest list of events that explains one anomaly, after its id and name.
+
+    Both are empty if no id was lost, doubled, or written from an aborted input.
+    """
     made: dict[str, list[LogRecord]] = {}
     for output in outputs:
         made.setdefault(match(output) or "", []).append(output)
@@ -56,9 +59,9 @@ def tell(
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> list[Line]:
-    """Return the lines in the order of time, where lines without a time come first.
+    """Return the events that explain the fate of one input, in the order of time.
 
-    Lines of records that were only read back have no time.
+    Events of records that were only read back have no time and come first.
     """
     places = [record for each, record in inputs if each == which]
     made = [output for output in outputs if match(output) == which]
@@ -89,10 +92,10 @@ def tell(
 def _what_struck(
     lines: Sequence[Line], struck: Sequence[Struck], exits: Sequence[Exit], *, is_lost: bool
 ) -> list[Line]:
-    """Return faults and ends that concern the story's instances, and brokers.
+    """Return the faults and exits of the instances in these events, and the faults of brokers.
 
-    They lie between the first line and the last. For a lost record there is also the first fault
-    behind the record, which lost it.
+    They lie between the first event and the last. For a lost record there is also the first fault
+    after the record, which lost it.
     """
     times = [at for at, *_ in lines if at is not None]
     if not times:
@@ -115,7 +118,7 @@ def _what_struck(
 
 
 def _reading(record: LogRecord, facts: Sequence[Told]) -> list[Line]:
-    """Return each fetch of a record, and the first commit that covers it, by instance.
+    """Return the fetches of a record, and the first commit of each instance behind the record.
 
     Fetches that repeat within AGAIN_S count once.
     """

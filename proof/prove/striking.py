@@ -1,4 +1,4 @@
-"""The faults, each aimed at a request that the proxy holds meanwhile.
+"""Injects faults, each at a request that the proxy holds meanwhile.
 
 A fault that never found its request is reported as missed, and does not count.
 """
@@ -61,7 +61,7 @@ JUST_NOW_S, STALL_S = 2.0, 1.0
 
 
 class Striker:
-    """The striker, which injects faults. `cluster` is None for a cluster that is not ours."""
+    """Injects the faults of a run. `cluster` is None for a cluster that is not ours."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Striker:
         }
 
     def strike(self, fault: AimedFault) -> Struck:
-        """Inject a fault. Return when it is over, and a restarted instance runs."""
+        """Inject a fault. Return when the fault is over and all instances run again."""
         self._brokers.mend()
         if fault.act is not Act.SLOW:
             self.late.wait_until_over()
@@ -177,7 +177,7 @@ class Striker:
     def _held(
         self, fault: AimedFault, act: Callable[[AimedFault, Request], tuple[Ending, str]]
     ) -> Struck:
-        """Hold the next matching request, and execute the fault meanwhile."""
+        """Hold the next request that the fault is aimed at, and execute the fault meanwhile."""
         if fault.needs_rebalance:
             self._provoke_rebalance()
         found: list[Struck] = []
@@ -341,7 +341,10 @@ class Striker:
     # --- at no request in particular: when work is open
 
     def _one(self, fault: AimedFault) -> tuple[str, int]:
-        """Return an instance, and the amount of its work in flight."""
+        """Choose an instance, and wait shortly until it has work in flight.
+
+        Returns its name and the amount of its work in flight.
+        """
         name = self._chance.choice(sorted(self._application.instances))
         wait_for(lambda: self._observed.open_work(name) > 1, OPEN_WORK_TIMEOUT_S, 0.001)
         return name, self._observed.open_work(name)
@@ -419,6 +422,6 @@ class Striker:
 
 
 def after_a_stall(times_s: list[float]) -> list[float]:
-    """Return the times after the last gap in which input has piled up, none without a gap."""
+    """Return the times after the last gap, in which input has piled up, or [] without a gap."""
     gaps = [n for n, (a, b) in enumerate(pairwise(times_s), 1) if b - a > STALL_S]
     return times_s[gaps[-1] :] if gaps else []

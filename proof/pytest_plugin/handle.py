@@ -257,7 +257,7 @@ class ClusterInTest:
     # --- inner
 
     def _end(self, faults: ScheduledFaults) -> float:
-        """End and undo the faults. Return the time of that since the start."""
+        """End and undo the faults. Return the seconds from the start of the test to its end."""
         if self._over_s is None:
             self._over_s = time.monotonic() - self._began
             self.note("the test is over")

@@ -75,7 +75,7 @@ def pytest_oncelog_requires_its_fixture(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """End the faults, too, when a fixture fails."""
+    """End the faults if a fixture of the test fails."""
     try:
         yield
     except BaseException as problem:
@@ -138,7 +138,7 @@ def _outcomes(problem: pytest.ExceptionInfo[BaseException]) -> list[tuple[str, s
 
 @pytest.fixture(scope="session")
 def oncelog_clusters(request: pytest.FixtureRequest) -> Iterator["Clusters"]:
-    """Return the clusters of this process, by size, which start at their first use."""
+    """Yield the clusters of this process. A cluster of a size starts at its first use."""
     from .clusters import Clusters
 
     clusters = Clusters(

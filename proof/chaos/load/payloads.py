@@ -18,7 +18,10 @@ def plain(value: int, filler_bytes: int) -> bytes:
 
 
 def leg(value: int, transfer: int, amount: int) -> bytes:
-    """Return one side of a transfer. `amount` is received (above 0) or given (below 0)."""
+    """Return the bytes of one side of a transfer.
+
+    `amount` is received (above 0) or given (below 0).
+    """
     return _LEG.pack(value, transfer, amount)
 
 

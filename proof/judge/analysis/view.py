@@ -154,7 +154,7 @@ class View:
         return Reads(table, rows, partition, offset, taken(writer), transaction, is_ok, place)
 
     def padded(self, values: Array, filler: int) -> Array:
-        """Return a column of the sends, extended by a filler for values that were never sent."""
+        """Append `filler` to a column of sent records for each value that was only read."""
         extra = len(self.unknown_values)
         return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
 
@@ -211,7 +211,7 @@ class View:
 
     @cached_property
     def scanned_partitions(self) -> Array:
-        """Return for each partition whether the final pass reached its end, also if it is empty."""
+        """Return for each partition, empty or not, whether its last reading reached its end."""
         found = np.zeros(len(self.history.names) + 1, bool)
         if self.scanned is not None:
             found[self.scanned.partition] = True

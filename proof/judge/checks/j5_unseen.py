@@ -20,7 +20,10 @@ ANOMALIES = (UNSEEN, LSO_STUCK, EXPIRED)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find acknowledged sends that are unseen at the end, and partitions with an open end."""
+    """Find acknowledged records that are missing at the end, and partitions with an LSO below it.
+
+    If the run keeps all records, a log start offset above 0 is a finding, too.
+    """
     is_seen = np.where(view.scanned_partitions[view.partition], view.is_scanned, view.is_read)
     is_due = (view.outcome == OpOutcome.OK) & ~is_seen
     unseen = np.flatnonzero(is_due & (view.is_expected | ~view.scanned_partitions[view.partition]))

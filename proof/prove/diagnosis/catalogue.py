@@ -12,10 +12,7 @@ PAGE = "docs/findings.md"
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """A kind of finding.
-
-    Its name is also the anchor of its section.
-    """
+    """A kind of finding. Its name is also the anchor of its section in docs/findings.md."""
 
     name: str
     title: str
@@ -30,7 +27,7 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationFinding:
-    """A finding.
+    """A mistake of the application that was found in its requests.
 
     instance: the instance in which the finding was first seen. subject: the topic, group or id.
     evidence: the observation as a sentence.
@@ -43,7 +40,7 @@ class ApplicationFinding:
     at_s: float
 
     def lines(self) -> list[str]:
-        """Return the finding as readable lines."""
+        """Return the finding as lines of text."""
         where = f" ({self.instance})" if self.instance else ""
         return [
             f"{self.kind.name}{where}: {self.kind.title}",

@@ -35,7 +35,7 @@ class _Counts:
 
 
 class CommitTicks:
-    """The commits of all observed groups, with times in seconds of one clock."""
+    """The times of the commits of all groups, in seconds of one clock."""
 
     def __init__(self) -> None:
         # The last commits of an instance, across rebalances; by instance and group.
@@ -45,19 +45,28 @@ class CommitTicks:
         self._started_s = dict[str, float]()
 
     def opened(self, instance: str, at_s: float) -> None:
-        """Record a new connection, of which the first is the start of a client."""
+        """Record that an instance opened a connection.
+
+        Its first connection is the start of its client.
+        """
         if not self._connections[instance]:
             self._started_s[instance] = at_s
         self._connections[instance] += 1
 
     def closed(self, instance: str, at_s: float) -> None:
-        """Record a closed connection, of which the last ends the client, like a rebalance."""
+        """Record a closed connection.
+
+        After its last connection the instance has left its groups.
+        """
         self._connections[instance] = max(0, self._connections[instance] - 1)
         if not self._connections[instance]:
             self.rebalanced(instance, at_s)
 
     def rebalanced(self, instance: str, at_s: float) -> None:
-        """Record that an instance joins or leaves a group, which causes the commits just before."""
+        """Record that an instance joins or leaves a group.
+
+        The commits just before were caused by that, and not by a timer.
+        """
         for group, commits in self._commits[instance].items():
             for commit in reversed(commits):
                 if commit.is_revoked or at_s - commit.at_s > REVOKED_S:
@@ -68,7 +77,7 @@ class CommitTicks:
     def committed(
         self, instance: str, group: str, at_s: float, written_since_s: float | None = None
     ) -> str:
-        """Return evidence of a timer as a sentence, or an empty text.
+        """Record a commit. Return evidence of a timer as a sentence, or an empty text.
 
         written_since_s: the time of the first output that this commit covers.
         """

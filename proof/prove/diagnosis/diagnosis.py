@@ -25,7 +25,7 @@ OUTSIDE = "offsets-outside-transaction"
 
 
 class Diagnosis:
-    """Reports each kind once for each subject (topic, group, transactional id), at its first sight.
+    """Reports each kind of finding once for each subject, which is a topic, group or id.
 
     is_aggregate: outputs are sums or similar, so state has to survive.
     """
@@ -50,11 +50,11 @@ class Diagnosis:
 
     @property
     def names(self) -> set[str]:
-        """Return the names of the kinds that were found."""
+        """Return the names of the kinds of the findings so far."""
         return {name for name, _ in self._told}
 
     def see(self, seen: Sighting) -> list[ApplicationFinding]:
-        """Add a sighting. Return the new findings."""
+        """Process a sighting (a fact about the application's requests). Return the new findings."""
         self._new = []
         for rule in self._rules:
             rule.see(seen, self._tell)
@@ -65,10 +65,10 @@ class Diagnosis:
         return self._new
 
     def _weaken(self) -> None:
-        """Weigh plain commits less where outputs are right and no transaction gets offsets.
+        """Change offsets-outside-transaction to "exposed" if no output is wrong.
 
-        The positions may be in a checkpoint or in the output, as those of Flink are. Such an
-        application commits offsets only for monitoring.
+        It applies only if no transaction gets offsets. The positions may be in a checkpoint or in
+        the output, as those of Flink are. Such an application commits offsets only for monitoring.
         """
         for place, found in self._told.items():
             if found.kind.name == OUTSIDE:

@@ -191,7 +191,7 @@ class SharedIds(FindingRule):
 
 @dataclass(slots=True)
 class _Names:
-    """The ids of one instance, and the connections since its last start."""
+    """One transactional id of each start of an instance, and its connections since the last one."""
 
     lives: list[str] = field(default_factory=list[str])  # an id of each life
     connections: set[int] = field(default_factory=set[int])
@@ -228,7 +228,10 @@ class RandomIds(FindingRule):
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
-        """Judge after work is done, when another way of fencing would be known."""
+        """Report the instance if its ids look random. Call this after it has ended a transaction.
+
+        By then, offsets with group metadata would have been seen.
+        """
         lives = self._names[seen.instance].lives
         random = [name for name in lives if LOOKS_RANDOM.search(name)]
         restarts = max(len(lives) - 1, 0)

@@ -22,7 +22,7 @@ PASSED_MIN = 3
 
 
 class StateNotRebuilt(FindingRule):
-    """The rule that state is rebuilt.
+    """The rule that a new owner of a partition restores the state of the former owner.
 
     The rule is violated if final values are wrong, and a new owner of offsets read only records
     behind these offsets.
@@ -64,10 +64,10 @@ class StateNotRebuilt(FindingRule):
 class PassedOver(FindingRule):
     """The rule that an instance must not commit an offset behind a lost input.
 
-    The instance has fetched the input and never written an output, in a transaction between two
-    rebalances. If the instance has aborted, the finding is abort-without-seek. Otherwise the
-    finding is that it commits only what it writes, because an abort of a transaction without
-    records cannot be seen.
+    The rule is violated if the instance fetched the input in a transaction between two rebalances,
+    and never wrote an output for it. If the instance has aborted, the finding is
+    abort-without-seek. Otherwise the finding is that it commits only what it writes, because an
+    abort of a transaction without records cannot be seen.
     """
 
     def __init__(self) -> None:

@@ -16,9 +16,10 @@ FENCE_KEY = "oncelog.transaction.connection.fence"
 
 
 class DiagnosisListener:
-    """The listener, which the proxy's loop calls, and other threads read.
+    """A listener for the proxy's events, which reports mistakes of the application.
 
-    on_finding: called with each new finding. inputs, outputs: the topics, where they are known.
+    The proxy's loop calls it, and other threads read its findings. on_finding: called with each new
+    finding. inputs, outputs: the topics, where they are known.
     """
 
     def __init__(
@@ -93,13 +94,14 @@ class DiagnosisListener:
 
 
 def key_hashes(records: Iterable[Keyed]) -> frozenset[int]:
-    """Return the hashes of keys as in sightings."""
+    """Return the hashes of the records' keys, as the diagnosis uses them."""
     return frozenset(key_hash(record) for record in records)
 
 
 async def of_cluster(admin: Admin, topics: Iterable[str], at_s: float) -> list[Sighting]:
-    """Return the known configuration of the cluster and of these topics. Unknown values are
-    omitted.
+    """Return the configuration of the cluster and of these topics as sightings.
+
+    Unknown values are omitted.
     """
     found: list[Sighting] = []
     brokers = (await admin.describe_cluster()).brokers

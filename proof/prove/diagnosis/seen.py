@@ -1,4 +1,4 @@
-"""The sightings of an application, which are small facts, in the order in which they happened.
+"""The sightings of an application: small facts about its requests, in the order of time.
 
 at_s is monotonic, and instance is the instance of the proxy's address. A record is identified by a
 hash of its key (of its value without a key), and by a hash of key and value (`Keyed`). Timeouts are
@@ -15,7 +15,7 @@ NO_ERROR = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A sighting. `connection` is the number of its connection in the proxy."""
+    """A fact about a request. `connection` is the number of its connection in the proxy."""
 
     at_s: float
     instance: str = ""
@@ -24,7 +24,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRequest(Sighting):
-    """A request was sent. This sighting comes before the request's own sightings."""
+    """A request was sent. Further sightings about the same request follow this one."""
 
     api: str
 
@@ -86,7 +86,7 @@ class SeenProduce(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduced(Sighting):
-    """A Produce was answered.
+    """A broker answered a Produce request, or refused it.
 
     is_known: the client knows that the batch was written. has_error: the batch was not written, or
     not certainly. is_refused: no broker has seen the batch, and the client knows.
@@ -199,9 +199,9 @@ class SeenEndRefused(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCluster(Sighting):
-    """A cluster's settings.
+    """The configuration of the cluster and of topics.
 
-    With `has_connection_fence` it refuses late V1 requests (KAFKA-17754).
+    With `has_connection_fence` the cluster refuses late V1 requests (KAFKA-17754).
     """
 
     has_connection_fence: bool

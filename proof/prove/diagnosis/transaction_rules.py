@@ -35,7 +35,7 @@ ABORTS_MAX = 20  # that are watched, of an instance
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction, with `is_excused` if the suspicion may have another cause."""
+    """An open transaction. With `is_excused` its duration or abort may have another cause."""
 
     since_s: float
     is_excused: bool = False
@@ -55,7 +55,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Aborted:
-    """An aborted transaction. `delivered_to` is behind the last record that had come before.
+    """An aborted transaction. `delivered_to` are the positions of the consumer at the abort.
 
     lost_from: a commit of this offset, or a later one, passes over aborted inputs.
     """
@@ -222,7 +222,7 @@ class AbortWithoutSeek(FindingRule):
             read_to[partition] = offset
 
     def _excuse(self, instance: str) -> None:
-        """Excuse open transactions, since their abort loses no input."""
+        """Excuse the instance's open transactions, because an abort of them loses no input."""
         for (own, _), each in self._open.items():
             each.is_excused |= own == instance
 

@@ -1,4 +1,4 @@
-"""The translation of the proxy's requests and answers to sightings.
+"""Translates the proxy's requests and answers to sightings.
 
 The file does no I/O, and only a decoder has a state. Records are decoded as far as a budget allows,
 as an observer must not slow down the application.
@@ -37,7 +37,10 @@ class Translator:
         self._second, self._budget = -1, 0
 
     def sightings(self, event: Event) -> Iterator[s.Sighting]:
-        """Yield sightings in order, none for a body that the broker will refuse as malformed."""
+        """Yield the sightings of one event of the proxy, in order.
+
+        There are none for a body that the broker will refuse as malformed.
+        """
         try:
             if isinstance(event, Request):
                 yield s.SeenRequest(**_place(event, event.at_s), api=event.api)
@@ -248,7 +251,7 @@ class Translator:
 
 
 def _generation(body: Any) -> int:
-    """Return the generation of a TxnOffsetCommit, which versions before 3 lack and 6 renames."""
+    """Return the generation of a TxnOffsetCommit, or -1 for versions before 3, which have none."""
     if hasattr(body, "generation_id_or_member_epoch"):
         return body.generation_id_or_member_epoch
     return getattr(body, "generation_id", NO_MEMBER_GENERATION)

@@ -1,4 +1,4 @@
-"""The wait after the faults, until nothing changes any more, and the list of finished inputs."""
+"""Waits after the faults until nothing changes any more, and lists the finished inputs."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ Judge = Callable[[Inputs, list[LogRecord], Callable[[LogRecord], bool]], Judgeme
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The times of a drain.
+    """How long the wait after the faults may take.
 
     silence_s: an application without any change for this time counts as stalled. rest_s: an
     instance that has neither ended by itself, nor tried without success, for this time is at rest.
@@ -48,7 +48,7 @@ class Pace:
 
 
 class Drain:
-    """The wait for the end of the work.
+    """The wait after the faults until the application has processed its inputs.
 
     why: the reason that prevents the end, as text, or empty. unrest: the instance that had not come
     to rest at the deadline.
@@ -186,7 +186,9 @@ class Drain:
         return "" if self.unrest is None else f"{self.unrest.who} never came to rest"
 
     def judged(self, is_last: bool = False) -> tuple[Judgement, Inputs, list[LogRecord]]:
-        """Judge now.
+        """Compare the outputs so far with the inputs.
+
+        Return the judgement, the inputs and the outputs.
 
         is_last: the application has ended, and all of its last commits are known.
         """
@@ -228,7 +230,7 @@ class Drain:
                         self._committed[partition] = max(self._committed.get(partition, 0), offset)
 
     def _passed(self) -> Mapping[TopicPartition, int]:
-        """Return the committed offsets, or fetched offsets if positions are stored elsewhere."""
+        """Return the committed offset of each partition, or the fetched offsets without commits."""
         return self._committed or self._observed.fetched
 
     def _is_passed(self, record: LogRecord) -> bool:
@@ -239,7 +241,7 @@ class Drain:
         return all(self._is_passed(record) for _, record in self._inputs) and bool(passed)
 
     def _is_settled(self) -> bool:
-        """Return whether no transaction blocks the outputs."""
+        """Return whether the LSO of all output partitions is at their ends."""
         if not self._outputs:
             return True
         keys = dict.fromkeys(self._outputs, LATEST)

@@ -1,4 +1,4 @@
-"""The reading of the committed records of topics from the beginning of the run."""
+"""Reads the committed records of topics from the beginning of the run."""
 
 import threading
 import time

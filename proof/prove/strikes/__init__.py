@@ -1,1 +1,1 @@
-"""Kinds of faults that are too long for the striker."""
+"""Kinds of faults whose code is too long for striking.py."""

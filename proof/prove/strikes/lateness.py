@@ -158,5 +158,5 @@ class LateStrikes:
 
 
 def later(struck: Struck, now_s: float) -> Struck:
-    """Return the fault with the present as its end, or with its own later end."""
+    """Return the fault with an end that is at least `now_s`."""
     return replace(struck, until_s=max(struck.until_s, now_s))
