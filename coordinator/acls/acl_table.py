@@ -35,7 +35,7 @@ _ALLOWING_ANY = {int(op): _keys(_ALLOW, (op, _O.ALL)) for op in _O}
 
 @dataclass(slots=True, eq=False)
 class _Patterns:
-    """The patterns of one principal, or of all principals, for one resource type."""
+    """The name patterns of the ACLs of one principal (or of `User:*`) for one resource type."""
 
     entries: dict[_Pattern, _Entries] = field(default_factory=dict[_Pattern, _Entries])
     prefix_lengths: dict[int, int] = field(default_factory=dict[int, int])
@@ -68,7 +68,7 @@ class _Patterns:
                 del self.prefix_lengths[length]
 
     def applying_to(self, name: str) -> Iterator[_Entries]:
-        """Yield the entries of each pattern that the name matches."""
+        """Yield the entries of each pattern that matches the resource name."""
         for literal in (name, WILDCARD) if name != WILDCARD else (name,):
             if entries := self.entries.get((PatternType.LITERAL, literal)):
                 yield entries
@@ -132,7 +132,10 @@ class AclTable:
     def matching(
         self, wanted: AclFilter, counter: StepCounter | None = None
     ) -> Steps[list[AclBinding]]:
-        """Return the ACLs that match a filter, as of the first step."""
+        """Return the ACLs that match a filter.
+
+        ACLs that are added after the first step do not count.
+        """
         only = wanted.only
         if only is not None:
             return [only] if only in self._bindings else []
@@ -156,9 +159,9 @@ class AclTable:
     def decide(
         self, principals: Sequence[str], host: str, operation: int, resource_type: int, name: str
     ) -> bool | None:
-        """Return whether a principal may perform the operation, or None if no ACL matches.
+        """Return whether the principals' ACLs allow the operation, or None if no ACL matches.
 
-        A matching DENY takes precedence. Without a DENY one matching ALLOW is enough.
+        If any DENY matches, the result is False. Otherwise one matching ALLOW is enough.
         """
         allowing, denying = _ALLOWING[operation], _DENYING[operation]
         is_allowed = None
@@ -174,7 +177,7 @@ class AclTable:
         return is_allowed
 
     def has_any_for(self, resource_type: int, name: str) -> bool:
-        """Return whether any ACL, for any principal, applies to the resource."""
+        """Return whether any ACL (literal, prefixed or `*`) applies to the resource."""
         patterns = self._resources.get(resource_type)
         if not patterns:
             return False
@@ -242,7 +245,7 @@ def _has(entries: _Entries, keys: tuple[tuple[int, int], ...], host: str) -> boo
 def _covers(
     table: _Patterns, denying: tuple[tuple[int, int], ...], host: str, pattern: _Pattern
 ) -> bool:
-    """Return whether a DENY of the same literal name, or of a prefix of it, covers the pattern."""
+    """Return whether a DENY covers a pattern, by the same literal name or a prefix of the name."""
     pattern_type, name = pattern
     if pattern_type == PatternType.LITERAL and _has(table.entries.get(pattern, {}), denying, host):
         return True

@@ -19,7 +19,7 @@ class HoldsAcls(Protocol):
 
 
 class AclAuthorizer:
-    """The authorizer, which decides by the current ACLs of `tables`.
+    """An authorizer that decides by the ACLs that `tables` has at the time of each request.
 
     super_users: principals that no ACL restricts. allows_everyone: a resource without ACLs is open
     to everyone (`allow.everyone.if.no.acl.found`).

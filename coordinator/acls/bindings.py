@@ -21,7 +21,7 @@ _PERMISSIONS = frozenset({AclPermission.DENY, AclPermission.ALLOW})
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
-    """One ACL, with the numbers of `wire.acls`. The principal is TYPE:NAME."""
+    """One ACL, with the enumeration values of `wire.acls` and a principal such as `User:alice`."""
 
     resource_type: int
     pattern_type: int
@@ -59,7 +59,7 @@ def check_binding(binding: AclBinding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """A filter for ACLs, in which None and the number of ANY match everything."""
+    """A filter for ACLs. A field that is None, or has the value ANY, matches everything."""
 
     resource_type: int = ResourceType.ANY
     pattern_type: int = PatternType.ANY
@@ -70,7 +70,7 @@ class AclFilter:
     permission: int = AclPermission.ANY
 
     def check(self) -> None:
-        """Raise INVALID_REQUEST for numbers that Kafka does not know."""
+        """Raise INVALID_REQUEST for an enumeration value that Kafka does not know."""
         if self.resource_type not in frozenset(ResourceType) or self.pattern_type not in frozenset(
             PatternType
         ):

@@ -1,1 +1,1 @@
-"""The duties of the leader of the metadata group. The shell is node/controller."""
+"""The duties of the leader of the metadata group, as pure code. Its I/O is in node/controller."""

@@ -2,9 +2,9 @@
 
 The controller is the leader of the metadata group. This pure core holds the state that is not
 replicated, which is the time of each broker's last contact, and its requests. `tick` compares that
-with the replicated state and returns the commands that are due. The shell proposes the commands and
-calls `settled` afterwards. A lost command becomes due again. Nothing is decided here, because
-`apply` checks the broker epoch of a late or repeated fence.
+with the replicated state and returns the commands that are due. Its caller in node/controller
+proposes the commands, and passes each result to `settled`. A lost command becomes due again.
+Nothing is decided here, because `apply` checks the broker epoch of a late or repeated fence.
 
 A broker must both send and receive. If its links were cut in one direction, a broker would send
 heartbeats forever and apply no decision. Therefore each reply has a stamp (term and awake_ms),
@@ -59,7 +59,7 @@ class ControllerSettings:
 
     @property
     def clock_step_ms_max(self) -> int:
-        """Return the longest step of the sessions' clock, which lags if ticks are rarer."""
+        """Return how far one tick advances the clock of broker sessions at most."""
         return self.session_timeout_ms // 4
 
 
@@ -139,7 +139,7 @@ class Controller:
         self._under_way.clear()
 
     def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatReply:
-        """Record a heartbeat. Its requests are due at the next tick."""
+        """Record a broker's heartbeat, and return the reply. The next tick acts on its requests."""
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(heartbeat.node_id)
         if broker is None:
@@ -162,7 +162,7 @@ class Controller:
         )
 
     def link_down(self, node_id: int, now_ms: int) -> None:
-        """Treat a broken connection that was not reconnected as an expired session."""
+        """Treat a broker's session as expired, since its connection broke and was not reopened."""
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(node_id)
         if self._leads and broker is not None:
@@ -171,7 +171,7 @@ class Controller:
             session.wants_unfence = False
 
     def link_up(self, node_id: int) -> None:
-        """Record that the connection is open again."""
+        """Record that the connection to a broker is open again."""
         session = self._sessions.get(node_id)
         if session is not None:
             session.link_is_down = False
@@ -192,7 +192,10 @@ class Controller:
         return due
 
     def settled(self, command: Command, result: Result | None) -> None:
-        """Record the result of a command of `tick`. None stands for a lost or unknown result."""
+        """Record the result of a command that `tick` returned, or None for an unknown result.
+
+        None stands for an unknown result.
+        """
         for key, under_way in list(self._under_way.items()):
             if under_way is command:
                 del self._under_way[key]
@@ -240,7 +243,7 @@ class Controller:
         return None
 
     def _has_handed_over(self, node_id: int, session: _Session) -> bool:
-        """Return whether a broker leads nothing and every live broker has applied that state."""
+        """Return whether a broker leads no partition, and every live broker has learned that."""
         return not self._state.leads_any(node_id) and all(
             self._session_of(self._state.brokers[other]).applied_index >= session.handed_over_index
             for other in self._state.live_brokers

@@ -71,5 +71,5 @@ class ControllerReply:
 
 
 def may_ask(kind: int, command: Command) -> bool:
-    """Return whether this command may be sent in this type of message."""
+    """Return whether a message of type `kind` may contain this command."""
     return MESSAGE_OF.get(type(command)) == kind

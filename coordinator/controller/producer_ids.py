@@ -25,7 +25,7 @@ class ProducerIdBlock:
         return self.remaining < PREFETCH_BELOW
 
     def add(self, first_producer_id: int, count: int) -> None:
-        """Add a block. Drop it above BLOCKS_MAX, since ids are plentiful."""
+        """Add a block of ids. Drop the block if BLOCKS_MAX blocks are stored already."""
         if count > 0 and len(self._blocks) < BLOCKS_MAX:
             self._blocks.append(range(first_producer_id, first_producer_id + count))
 

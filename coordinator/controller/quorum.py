@@ -16,7 +16,8 @@ UNKNOWN = -1
 class QuorumVoter:
     """A voter of the metadata group.
 
-    log_end: the index after its last entry. An age is UNKNOWN if its time is unknown.
+    log_end: the index after the voter's last entry. contact_age_ms, caught_up_age_ms: the time
+    since the voter last answered, and since it last had the leader's whole log, or UNKNOWN.
     """
 
     node_id: int
@@ -36,7 +37,7 @@ class Quorum:
 
 
 def quorum_of(status: "RaftStatus", now_ms: float) -> Quorum:
-    """Return the state of the group at this time of the leader's monotonic clock."""
+    """Return the state of the group, with ages at `now_ms` of the leader's monotonic clock."""
 
     def age_ms(moment_ms: float) -> int:
         return UNKNOWN if moment_ms < 0 else max(0, round(now_ms - moment_ms))

@@ -72,7 +72,7 @@ class ClassicGroup:
     def restored(
         cls, group_id: str, stored: GroupValue, held_metadata: HeldMetadata
     ) -> "ClassicGroup":
-        """Restore the group from its last record in the log."""
+        """Return the group as its last record in the log describes it."""
         group = cls(group_id, held_metadata, stored.current_state_timestamp_ms)
         group.generation = stored.generation
         group.protocol_type = stored.protocol_type or None
@@ -149,7 +149,10 @@ class ClassicGroup:
     # -- members
 
     def add(self, member: Member, protocol_type: str, ticket: object | None = None) -> None:
-        """Add a member. If there is a ticket, its JoinGroup waits."""
+        """Add a member. `ticket` identifies its JoinGroup, which then waits for the answer.
+
+        A `ticket` identifies its JoinGroup request, which then waits for the answer.
+        """
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -199,12 +202,12 @@ class ClassicGroup:
         member.session_timeout_ms = said.session_timeout_ms
 
     def hold_metadata_in(self, held_metadata: HeldMetadata) -> None:
-        """Count the metadata of the group's members together with that of other groups."""
+        """Count the bytes of the members' metadata in a counter that several groups share."""
         held_metadata.size_bytes += self.held_metadata.size_bytes
         self.held_metadata = held_metadata
 
     def release_metadata(self) -> None:
-        """Stop counting the metadata of the group's members, because the group is removed."""
+        """Subtract the members' metadata from the shared counter, because the group is removed."""
         for member in self.members.values():
             self.held_metadata.size_bytes -= member.held_bytes
         for member_id in self.pending_join:
@@ -248,13 +251,13 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Return the longest rebalance timeout of its members."""
+        """Return the longest rebalance timeout of the members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     # -- requests that wait
 
     def wait_for_join(self, member: Member, ticket: object | None) -> None:
-        """Let a JoinGroup wait. A ticket of None ends the wait."""
+        """Store the ticket of a JoinGroup that waits for its answer, or None to end the wait."""
         self.awaiting_join_count += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 
@@ -274,7 +277,10 @@ class ClassicGroup:
         return True
 
     def generation_for(self, member: Member, *, skip_assignment: bool = False) -> JoinAnswer:
-        """Return the JoinGroup answer with this generation. Only the leader gets all members."""
+        """Return a JoinGroup answer for this generation.
+
+        Only the leader's answer has all members.
+        """
         is_leader = member.member_id == self.leader_id
         return JoinAnswer(
             member_id=member.member_id,
@@ -384,24 +390,32 @@ class ClassicGroup:
             raise RebalanceInProgress
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Accept any request, because fetching offsets requires no generation, as in Kafka."""
+        """Accept every request, because OffsetFetch needs no valid member of a classic group."""
 
     def check_offset_delete(self) -> None:
-        """Raise GroupIdNotFound, or NonEmptyGroup if its subscriptions are unknown."""
+        """Raise GroupIdNotFound for a dead group.
+
+        Raises NonEmptyGroup for a group with members of another protocol type than "consumer",
+        because their subscriptions are unknown.
+        """
         if self.state is GroupState.DEAD:
             raise GroupIdNotFound
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER:
             raise NonEmptyGroup
 
     def check_delete(self) -> None:
-        """Raise GroupIdNotFound or NonEmptyGroup."""
+        """Raise GroupIdNotFound for a dead group, or NonEmptyGroup for a group with members."""
         if self.state is GroupState.DEAD:
             raise GroupIdNotFound
         if self.state is not GroupState.EMPTY:
             raise NonEmptyGroup
 
     def offset_expiry(self) -> ExpiryRule | None:
-        """Return Kafka's rule, which counts from the last member's end or from each commit."""
+        """Return Kafka's expiry rule for the group's offsets, or None if no offset may expire now.
+
+        The retention of an empty group counts from the departure of its last member. Otherwise the
+        retention counts from each commit.
+        """
         if self.protocol_type is None:
             return ExpiryRule()  # the group has only offsets
         if self.state is GroupState.EMPTY:

@@ -20,7 +20,7 @@ from .turn import REJOIN, Turn
 class ClassicRequests:
     """The handler of members with the classic protocol in the consumer groups of a table.
 
-    join_classic: lets a member join a group that has become a classic group in the meantime.
+    join_classic: handles JoinGroup if the group has become a classic group in the meantime.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class ClassicRequests:
         self._join_classic = join_classic
 
     def join(self, group: ConsumerGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-        """Handle JoinGroup. The following SyncGroup returns the partitions to own."""
+        """Handle JoinGroup. The member learns its partitions from the SyncGroup that follows."""
         try:
             self._join(group, request, ticket, turn)
         except KafkaError as error:
@@ -73,7 +73,10 @@ class ClassicRequests:
         return self._consumers.begin_long_work(group, decision, turn)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """Handle SyncGroup. Answer with the member's partitions when they are committed."""
+        """Handle SyncGroup.
+
+        The answer has the member's partitions, once their record is committed.
+        """
         try:
             assignment = classic_members.sync(group, request, turn.topics.by_name)
         except KafkaError as error:

@@ -65,7 +65,7 @@ Settled = Callable[[int, Turn], None]
 
 
 class Former(NamedTuple):
-    """A classic group that becomes a consumer group, with the records of the change.
+    """A classic group that is converted to a consumer group, with the records of the conversion.
 
     An empty group has no records. `error` is the answer to requests that wait in the group.
     """
@@ -101,7 +101,7 @@ class ConsumerGroups:
         group.replay(key, value)
 
     def on_loaded(self, group: ConsumerGroup, turn: Turn) -> None:
-        """Start the members' sessions, and the full timeout for revoking partitions."""
+        """Start the session timeouts of a loaded group, and its partition revocation timeouts."""
         timeout_ms = turn.settings.consumer(group.group_id).session_timeout_ms
         for member_id, member in group.members.items():
             session_ms = timeout_ms if member.classic is None else member.classic.session_timeout_ms
@@ -125,8 +125,8 @@ class ConsumerGroups:
     ) -> ConsumerHeartbeatAnswer | None:
         """Return the answer of a ConsumerGroupHeartbeat that has only a member id and epoch.
 
-        Returns None if the heartbeat has other effects or must wait, and `heartbeat` must be
-        called. client: the client's id and host. replayed: the offset up to which the group's
+        Returns None if the heartbeat changes the group or must wait. The caller then calls
+        `heartbeat`. client: the client's id and host. replayed: the offset up to which the group's
         records are committed.
         """
         group = self._groups.get(group_id)
@@ -234,7 +234,7 @@ class ConsumerGroups:
             raise CoordinatorNotAvailable
 
     def _check_metadata(self, group: ConsumerGroup, records: Sequence[ConsumerRecord]) -> None:
-        """Raise GroupMaxSizeReached if a member's description would exceed the memory limit."""
+        """Raise GroupMaxSizeReached if the members' metadata would exceed the memory limit."""
         said = {
             key.member_id: value for key, value in records if isinstance(key, ConsumerMemberKey)
         }
@@ -288,9 +288,9 @@ class ConsumerGroups:
         *,
         first: Former | None = None,
     ) -> None:
-        """Request the append and replay of records.
+        """Request the append of the group's records, and then their replay into the group.
 
-        first: the classic group that this group replaces.
+        settled: called with the outcome. first: the classic group that this group replaces.
         """
 
         def encode() -> Iterator[LogRecord]:
@@ -384,7 +384,7 @@ class ConsumerGroups:
     # -- deadlines
 
     def meet(self, key: DeadlineKey, turn: Turn) -> None:
-        """Remove a member at its deadline, and try again soon if the append fails."""
+        """Remove a member whose timeout has expired. Try again soon if the append fails."""
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:

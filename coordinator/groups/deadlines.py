@@ -42,7 +42,10 @@ class Deadlines(Generic[Key]):
         self._at_ms.pop(key, None)
 
     def pop_due(self, now_ms: int) -> Iterator[Key]:
-        """Yield the expired keys, the earliest first, with changes made meanwhile."""
+        """Yield and remove the expired keys, the earliest first.
+
+        The caller may set and cancel others.
+        """
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, _, key = heapq.heappop(self._heap)
             if self._queued_ms.get(key) != queued_ms:

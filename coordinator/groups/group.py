@@ -17,9 +17,11 @@ class GroupType(Enum):
 
 
 class ExpiryRule(NamedTuple):
-    """The expiry rule of a group's offsets, counted from base_ms, or from each commit if None.
+    """The rule by which a group's offsets expire.
 
     Offsets of subscribed topics do not expire.
+
+    The retention counts from `base_ms`, or from each commit if `base_ms` is None.
     """
 
     base_ms: int | None = None
@@ -45,12 +47,15 @@ class Group(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Return whether the group has no members and may be removed with its last offset."""
+        """Return whether the group has no members, so that it is removed with its last offset."""
         ...
 
     @property
     def subscribed_or_all(self) -> Container[str]:
-        """Return the topics with offsets that must not be deleted."""
+        """Return the subscribed topics, or all topics if unknown.
+
+        Their offsets must not be deleted.
+        """
         ...
 
     def check_offset_commit(

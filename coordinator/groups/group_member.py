@@ -15,23 +15,23 @@ GROUPS_MAX = 1_000_000
 
 @dataclass(slots=True, eq=False)
 class HeldMetadata:
-    """The bytes of metadata that the members of several groups hold."""
+    """The bytes of memory that the metadata of members of several groups takes."""
 
     size_bytes: int = 0
 
 
 def text_bytes(*texts: str | None) -> int:
-    """Return the memory of strings."""
+    """Return the bytes of memory that the strings take."""
     return sum(len(text) if text.isascii() else 4 * len(text) for text in texts if text)
 
 
 def metadata_bytes(protocols: Protocols) -> int:
-    """Return the memory of a member's protocols, with names and metadata."""
+    """Return the bytes of memory that a member's protocol names and metadata take."""
     return sum(PROTOCOL_BYTES + text_bytes(name) + len(metadata) for name, metadata in protocols)
 
 
 def pending_member_bytes(member_id: str) -> int:
-    """Return the memory of a pending member, which has an id and has not joined yet."""
+    """Return the bytes of memory of a pending member, which got an id and has not joined yet."""
     return PENDING_MEMBER_BYTES + text_bytes(member_id)
 
 
@@ -57,7 +57,7 @@ class Member:
 
     @property
     def held_bytes(self) -> int:
-        """Return the memory that the member holds."""
+        """Return the bytes of memory that the member takes."""
         texts = text_bytes(self.member_id, self.group_instance_id, self.client_id)
         return MEMBER_BYTES + texts + metadata_bytes(self.protocols)
 
@@ -68,9 +68,9 @@ class Member:
 
     @property
     def counts_as_alive(self) -> bool:
-        """Return whether the member's session continues without heartbeats, since a request waits.
+        """Return whether a waiting request keeps the session alive without heartbeats.
 
-        The session of a new member does not continue, because its client may already have ended.
+        A new member's session expires nevertheless, because its client may already have ended.
         """
         if self.is_new:
             return False

@@ -44,7 +44,7 @@ _SESSION_GOES_ON = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE}
 
 
 class GroupTable:
-    """The groups by id, and their deadlines."""
+    """The groups of one partition of __consumer_offsets by id, and their deadlines."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}  # groups of all types
@@ -76,25 +76,25 @@ class GroupTable:
     def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
     ) -> None:
-        """Remove a group, while its tombstone is appended or together with the table."""
+        """Remove a group from memory. Answer its waiting requests with `error`."""
         group = self.groups.pop(group_id, None)
         if isinstance(group, ClassicGroup):
             group.release_metadata()
             release(group, turn, error)
 
     def attempt(self, group_id: str, turn: Turn, action: Callable[[], object]) -> None:
-        """Run an action on one group. An unexpected error ends only that group."""
+        """Run an action on one group. After an unexpected error call `set_aside` for this group."""
         try:
             action()
         except Exception as error:
             self.set_aside(group_id, turn, error)
 
     def set_aside(self, group_id: str, turn: Turn, error: Exception) -> None:
-        """Remove a group after an internal error, because its state is doubtful.
+        """Remove a classic group after an internal error, because its state may be wrong.
 
-        Members join again.
+        Its members join again.
 
-        A consumer group stays, because its state is the state of its records.
+        A consumer group is not removed, because its state is exactly that of its records.
         """
         turn.failures.append((group_id, error))
         if isinstance(self.groups.get(group_id), ConsumerGroup):
@@ -131,7 +131,10 @@ class GroupTable:
         turn.store(request.group_id, empty, lambda error, later: None)
 
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """Handle SyncGroup. The ticket is answered in this turn or a later one."""
+        """Handle SyncGroup.
+
+        The request with this ticket is answered in this turn or a later one.
+        """
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.sync(group, request, ticket, turn)
@@ -196,12 +199,12 @@ class GroupTable:
         return group if isinstance(group, ClassicGroup) else None
 
     def check_room(self, group_id: str) -> None:
-        """Raise CoordinatorNotAvailable if the group is new and there are too many groups."""
+        """Raise CoordinatorNotAvailable if the group does not exist and GROUPS_MAX groups exist."""
         if group_id not in self.groups and len(self.groups) >= GROUPS_MAX:
             raise CoordinatorNotAvailable
 
     def obtain_simple(self, group_id: str, wall_ms: int) -> Group:
-        """Return the group, or create one that only has offsets."""
+        """Return the group, or create a group without members, which only has offsets."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = self._new(group_id, wall_ms)
@@ -230,7 +233,7 @@ class GroupTable:
     # -- deadlines
 
     def due(self, turn: Turn, count_max: int | None = None) -> int:
-        """Handle the deadlines up to turn.now_ms, the earliest first. Return their number."""
+        """Handle up to `count_max` expired deadlines, the earliest first. Return their number."""
         count = 0
         for key in islice(self.deadlines.pop_due(turn.now_ms), count_max):
             count += 1

@@ -37,7 +37,7 @@ NOT_GIVEN = "not provided"
 
 
 def join(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-    """Let a member join. The ticket is answered in this turn or a later one."""
+    """Handle JoinGroup. The request with this ticket is answered in this turn or a later one."""
 
     def refuse(error: int, member_id: str = request.member_id) -> None:
         turn.answer(ticket, JoinAnswer(error=error, member_id=member_id))
@@ -132,7 +132,7 @@ def _update(
 
 
 def _take_place(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-    """Replace the former incarnation of a static member that restarted without a member id."""
+    """Give the place of a static member to its restarted process, which has no member id yet."""
     instance_id = request.group_instance_id
     assert instance_id is not None
     leader_before = group.leader_id
@@ -168,7 +168,7 @@ def _place_stored(
     error: int,
     turn: Turn,
 ) -> None:
-    """Answer with the new member id once it is in the log. Otherwise restore the old id."""
+    """Answer with the static member's new id after its commit, or restore the old id on failure."""
     if group.members.get(member.member_id) is not member:
         return  # the member has left or was itself replaced, and its request was answered then
     if group.state is not GroupState.STABLE or group.generation != generation:

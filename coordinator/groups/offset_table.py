@@ -34,7 +34,7 @@ ENTRIES_A_STEP = 256
 
 
 class LoggedOffset(NamedTuple):
-    """A value, and the log offset of its record."""
+    """A committed offset, and the log offset of the record that contains it."""
 
     record_offset: int
     value: OffsetValue
@@ -57,16 +57,15 @@ class OffsetTable:
     # -- replay
 
     def replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
-        """Run all steps of `replaying`."""
+        """Apply one committed batch of the log in one step (see `replaying`)."""
         run_to_end(self.replaying(header, records))
 
     def replaying(self, header: BatchHeader, records: Sequence[Record]) -> Steps[None]:
-        """Apply one committed batch of the log.
+        """Apply one committed batch of the log in steps.
 
-        A part of a batch is applied in each step. Only markers, which are batches of their own,
-        take several steps, and a reader between two steps finds each offset either before or after
-        the end of the transaction. Control batches end transactions. Records that are not offsets
-        are skipped.
+        Control batches (markers) end transactions, and only they take several steps. Between two
+        steps a reader finds each offset either before or after the end of the transaction. Records
+        of other types are skipped.
         """
         if header.is_control:
             yield from self._replaying_marker(header.producer_id, records)
@@ -173,7 +172,7 @@ class OffsetTable:
         return (topic, partition) in self._open.get(group_id, {})
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Return whether a tombstone would remove a committed or pending offset."""
+        """Return whether the partition has a committed or pending offset of the group."""
         return self.fetch(group_id, topic, partition) is not None or self.is_unstable(
             group_id, topic, partition
         )
@@ -208,11 +207,12 @@ class OffsetTable:
         subscribed: Container[str] = frozenset(),
         among: Iterable[TopicPartition] | None = None,
     ) -> list[bytes]:
-        """Return the keys of expired offsets (KIP-211) of a group, all or those `among` some.
+        """Return the keys of the group's expired offsets (KIP-211).
 
-        The retention starts at base_ms, when the group became empty, or at each commit if base_ms
-        is None. An offset may have its own retention. Offsets of subscribed topics, and of
-        partitions with pending offsets, are kept.
+        The retention starts at `base_ms`, when the group became empty, or at each commit if
+        `base_ms` is None. `among`: the partitions to examine, by default all. An offset may have
+        its own retention. Offsets of subscribed topics, and of partitions with pending offsets, are
+        kept.
         """
         unstable = self._open.get(group_id, {})
         committed = self._committed.get(group_id, {})
@@ -230,9 +230,10 @@ class OffsetTable:
     def of_deleted_topics(
         self, group_id: str, topics: Mapping[str, bytes], *, among: Iterable[TopicPartition]
     ) -> list[bytes]:
-        """Return the keys of offsets of deleted topics, without new topics of the same names.
+        """Return the keys of offsets that were committed for deleted topics.
 
-        topics: the ids of the deleted topics by name.
+        Offsets of a new topic with the name of a deleted topic are not included. topics: the ids of
+        the deleted topics by name. among: the partitions to examine.
         """
         committed, unstable = self._committed.get(group_id, {}), self._open.get(group_id, {})
         found: list[bytes] = []

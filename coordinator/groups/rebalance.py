@@ -20,7 +20,7 @@ LOOK_AGAIN_MS = 100  # the minimum delay, for members with a rebalance timeout o
 def expect_heartbeat(
     group: ClassicGroup, member: Member, turn: Turn, timeout_ms: int | None = None
 ) -> None:
-    """Start a member's session timeout, or another timeout, now."""
+    """Start a member's timeout now, which is its session timeout unless `timeout_ms` is given."""
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     turn.set_deadline(HEARTBEAT, group.group_id, member.member_id, delay_ms)
 
@@ -34,7 +34,10 @@ def begin_or_complete(group: ClassicGroup, turn: Turn, reason: str) -> None:
 
 
 def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
-    """Require all members to rejoin. Members that wait for an assignment get an error."""
+    """Begin a rebalance, in which all members must rejoin.
+
+    Members that wait for an assignment get REBALANCE_IN_PROGRESS.
+    """
     if group.state is GroupState.COMPLETING_REBALANCE:
         drop_assignments(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -57,7 +60,7 @@ def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
-    """Complete the rebalance early, except during the initial delay of an empty group."""
+    """Complete the rebalance if all members have joined, unless an initial delay is running."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -67,7 +70,7 @@ def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
 
 
 def join_deadline(group: ClassicGroup, turn: Turn) -> None:
-    """Handle the end of the time for (re)joining, or of a part of the initial delay."""
+    """Complete the rebalance after its timeout, or extend the initial delay of an empty group."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     delay_ms = min(turn.settings.initial_rebalance_delay_ms, group.initial_wait_left_ms)
@@ -149,7 +152,7 @@ def remove_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
 
 
 def drop_assignments(group: ClassicGroup, turn: Turn, error: int) -> None:
-    """Discard this generation's assignments. Answer the waiting members with the error."""
+    """Discard this generation's assignments. Answer the waiting SyncGroups with the error."""
     for member in group.members.values():
         member.assignment = b""
         if group.answer_sync(member, SyncAnswer(error=error), turn):

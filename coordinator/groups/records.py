@@ -102,7 +102,7 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """Return the value of a committed offset, as version 1 without leader epoch if it expires."""
+    """Return the value of a committed offset. An offset with its own retention gets version 1."""
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return b"".join(
             (

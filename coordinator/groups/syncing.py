@@ -36,7 +36,7 @@ from .turn import SYNC, Turn
 
 
 def sync(group: ClassicGroup, request: SyncRequest, ticket: object, turn: Turn) -> None:
-    """Answer with the member's assignment, once there is one."""
+    """Handle SyncGroup. The answer has the member's assignment, once the leader has sent it."""
     try:
         member = _check_sync(group, request)
     except KafkaError as error:

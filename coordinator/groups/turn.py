@@ -1,7 +1,7 @@
 """The outcome of one request or deadline, with answers, records to append, and deadlines.
 
-The rules of groups write into a turn, and the shell executes the turn. No rule waits. A request
-that must wait leaves its ticket with its member, and a later turn answers the request.
+The rules of groups write into a turn, and node/groups executes the turn afterwards. No rule waits.
+A request that must wait leaves its ticket with its member, and a later turn answers the request.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +43,10 @@ class GroupAppend:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """The outcome so far. `now_ms` is monotonic and for deadlines, wall_ms is for stored times."""
+    """The answers, records and deadlines that the rules have added for one request or deadline.
+
+    `now_ms` is monotonic time for deadlines. `wall_ms` is wall-clock time for stored times.
+    """
 
     now_ms: int
     wall_ms: int
@@ -67,7 +70,7 @@ class Turn:
     def store(
         self, group_id: str, value: GroupValue, stored: "Callable[[int, Turn], None]"
     ) -> None:
-        """Request the append of a generation of a classic group."""
+        """Add the append of a classic group's record. `stored` is called with the outcome."""
 
         def records() -> Sequence[LogRecord]:
             return [(encode_group_key(group_id), encode_group_value(value))]
@@ -75,7 +78,7 @@ class Turn:
         self.appends.append(GroupAppend(group_id, records, stored))
 
     def note(self, group_id: str, reason: str, sentence: str) -> None:
-        """Request an event of a group in the log.
+        """Add a message about a group for the broker's log.
 
         reason: one of a few fixed words.
         """
@@ -86,7 +89,7 @@ class Turn:
         self.steps.append(steps)
 
     def set_deadline(self, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:
-        """Set or change a deadline."""
+        """Set or replace a deadline of a member, `delay_ms` from now."""
         self.deadlines.set((kind, group_id, member_id), self.now_ms + delay_ms)
 
     def cancel_deadline(self, kind: str, group_id: str, member_id: str = "") -> None:

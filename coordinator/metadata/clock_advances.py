@@ -1,4 +1,4 @@
-"""The advances of a controlled cluster's clock, with their sizes and times.
+"""The advances of the cluster's clock by `oncelog clock advance`, with their sizes and times.
 
 A clock is never set. Stored timestamps (of records, offsets, transactions) are real times. When
 such a timestamp is compared with the present, the advances since then are added, so data from
@@ -24,7 +24,7 @@ class ClockAdvances:
         return self.steps[-1][1] if self.steps else 0
 
     def since_ms(self, moment_ms: int) -> int:
-        """Return by how much the clock was advanced since a real time.
+        """Return the sum of the advances that were made at or after a real time.
 
         An advance in the same millisecond counts, because a client that learns of the advance
         writes later.
@@ -35,7 +35,7 @@ class ClockAdvances:
         return self.total_ms - (self.steps[before - 1][1] if before else 0)
 
     def advanced(self, at_ms: int, by_ms: int) -> "ClockAdvances":
-        """Return the advances with one more, which is not earlier than the newest."""
+        """Return these advances and one more. It is never dated before the newest of these."""
         steps, total_ms = self.steps, self.total_ms + by_ms
         if steps and at_ms <= steps[-1][0]:
             return ClockAdvances((*steps[:-1], (steps[-1][0], total_ms)))

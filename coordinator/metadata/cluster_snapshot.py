@@ -47,7 +47,7 @@ class UnreadableSnapshot(Exception):
 
 
 def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Steps[list[bytes]]:
-    """Encode the tables as they are at this call. Return the snapshot in pieces.
+    """Encode the tables as they are now. Return the snapshot as a list of byte strings.
 
     outcomes: the encoded results of recent operations, oldest first.
     """
@@ -102,7 +102,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
 
 
 def _broker_values(broker: BrokerRegistration) -> tuple[object, ...]:
-    """Return the fields. Omit an empty last field, for older releases."""
+    """Return a broker's fields, without empty `endpoints`, so that older releases read them."""
     values = _broker_fields(broker)
     return values if broker.endpoints else values[:-1]
 

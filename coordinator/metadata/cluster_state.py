@@ -96,7 +96,7 @@ class ClusterState(ClusterTables):
         self._listeners.append(callback)
 
     def apply(self, command: bytes, index: int, term: int = 0) -> Result:
-        """Run all steps of `apply_steps`."""
+        """Apply the command at `index` in one step (see `apply_steps`)."""
         return run_to_end(self.apply_steps(command, index, term))
 
     def apply_steps(self, command: bytes, index: int, term: int = 0) -> Steps[Result]:
@@ -115,18 +115,18 @@ class ClusterState(ClusterTables):
         return result
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return the state as it is at this call. Commands may be applied meanwhile."""
+        """Encode a snapshot of the present state. Commands may be applied between the steps."""
         return encode_tables(self, self._outcomes)
 
     def snapshot(self) -> bytes:
         return b"".join(run_to_end(self.snapshot_steps()))
 
     def restore(self, snapshot: bytes) -> None:
-        """Run all steps of `restore_steps`."""
+        """Replace the state by the snapshot's in one step (see `restore_steps`)."""
         run_to_end(self.restore_steps(snapshot))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
-        """Replace the state by the snapshot's. Listeners get the difference.
+        """Replace the state by the snapshot's. Listeners are called with the differences.
 
         The state changes in the last step, before which no command may be applied. Raises
         UnreadableSnapshot without any change.

@@ -27,7 +27,7 @@ from .commands import GROUP_RESOURCE
 
 
 class PartitionSet:
-    """A set of partitions in an arbitrary order, which is not part of a snapshot."""
+    """A set of partitions in an arbitrary order, which snapshots do not contain."""
 
     __slots__ = ("_indexes",)
 
@@ -124,7 +124,7 @@ class ClusterTables:
         return None if name is None else self.topics[name]
 
     def partition(self, name: str, index: int) -> PartitionRegistration | None:
-        """Return a partition, or None."""
+        """Return the partition of this topic and index, or None if it does not exist."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
@@ -182,7 +182,7 @@ class ClusterTables:
         return max(1, _integer(self.setting("min.insync.replicas", topic), 1))
 
     def effective_min_insync_replicas(self, topic: Topic, partition: PartitionRegistration) -> int:
-        """Return the smallest ISR with which the partition commits, limited by its replicas."""
+        """Return min.insync.replicas, or the partition's number of replicas if that is lower."""
         return min(self.min_insync_replicas(topic), len(partition.replicas))
 
     def allows_unclean_election(self, topic: Topic) -> bool:
@@ -348,12 +348,12 @@ class ClusterTables:
         return first
 
     def advance_placement(self, count: int) -> None:
-        """Let the next placement start `count` partitions later."""
+        """Add `count` partitions to the counter from which the next placement starts."""
         self.placement_counter += count
         self._changes.others_changed = True
 
     def take_changes(self) -> Changes:
-        """Return the changes since the last call."""
+        """Return the changes since the last call of this method."""
         changes, self._changes = self._changes, Changes()
         return changes
 

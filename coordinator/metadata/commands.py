@@ -98,7 +98,7 @@ class FenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class BeginControlledShutdown:
-    """Begin a controlled shutdown. The broker loses its leaderships and leaves every ISR."""
+    """Begin a broker's controlled shutdown. It loses its leaderships and leaves every ISR."""
 
     node_id: int
     broker_epoch: int
@@ -161,7 +161,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class ConfigOperation:
-    """One change of one key. APPEND and SUBTRACT on an unset key start from list_default."""
+    """One change of one config. APPEND and SUBTRACT on an unset list start from `list_default`."""
 
     key: str
     operation: int
@@ -171,7 +171,7 @@ class ConfigOperation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceConfigs:
-    """Changes of one resource. With replaces_all other keys are removed (AlterConfigs)."""
+    """Changes of one resource's configs. With `replaces_all` all other configs are removed."""
 
     resource_type: int
     name: str
@@ -294,7 +294,7 @@ class AlterClientQuotas:
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """The requested level of a feature. `upgrade_type` is Kafka's, see `features`."""
+    """The requested level of a feature, with Kafka's `upgrade_type` (see `features`)."""
 
     name: str
     level: int
@@ -303,7 +303,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Set the levels of features, all or none (KIP-584). `controller_id` is for error messages."""
+    """Set all of these feature levels or none (KIP-584). `controller_id` is for error messages."""
 
     updates: tuple[FeatureUpdate, ...]
     controller_id: int
@@ -391,14 +391,14 @@ def decode_command(data: bytes) -> tuple[Command, bytes]:
 
 
 def decoding_of(data: bytes) -> Steps[tuple[Command, bytes]]:
-    """Decode a command, with a step before the decoding of a long one."""
+    """Decode a command. Yield once before a long command is decoded."""
     if len(data) > BYTES_AT_ONCE_MAX:
         yield
     return decode_command(data)
 
 
 def has_items(command: Command) -> bool:
-    """Return whether the command has items, or is of a type without an item list."""
+    """Return whether the command's list of changes has items, or the command has no such list."""
     name = _ITEMS_OF.get(type(command))
     return name is None or getattr(command, name) != ()
 

@@ -84,7 +84,7 @@ def refuse_invalid_configs(
 def with_refusals(
     command: Command, result: Result, refused: Mapping[object, Item]
 ) -> Steps[Result]:
-    """Merge the results of proposed and refused items, in the order of the command."""
+    """Return the result with the errors of refused items added, in the order of the command."""
     if not refused:
         return result
     known = yield from made(item_key, result.items)
@@ -107,7 +107,7 @@ def _key_of_resource(resource: ResourceConfigs) -> object:
 
 
 def item_key(item: Item) -> object:
-    """Return the key that identifies an item of a result."""
+    """Return the resource type and the name of an item, as its key in a dictionary."""
     return (item.resource_type, item.name)
 
 

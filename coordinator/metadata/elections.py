@@ -35,8 +35,8 @@ NO_BROKER = -1
 class Election(Enum):
     """The preference of an election.
 
-    ONLINE keeps a leader, PREFERRED elects the first replica. UNCLEAN is ONLINE, but elects any
-    live replica if there is no candidate.
+    ONLINE prefers the present leader, PREFERRED the first replica. UNCLEAN is like ONLINE, but
+    elects any live replica if no clean election is possible.
     """
 
     ONLINE = 0
@@ -45,7 +45,7 @@ class Election(Enum):
 
 
 class ElectionRules(NamedTuple):
-    """The settings by which a topic's partitions are judged.
+    """The settings and live brokers by which a partition's leader is elected.
 
     active: brokers that may lead. min_insync_replicas: as configured, not yet limited by the number
     of replicas.

@@ -90,7 +90,10 @@ def _replicas(
 def _choose(
     chosen: list[UsableBroker], candidates: list[UsableBroker], replication_factor: int
 ) -> None:
-    """Add candidates in order. Prefer those in the least used rack."""
+    """Move candidates to `chosen` until it has `replication_factor` brokers.
+
+    The next is the first candidate in the least used rack.
+    """
     has_racks = all(broker.rack is not None for broker in (*chosen, *candidates))
     while candidates and len(chosen) < replication_factor:
         used = [broker.rack for broker in chosen] if has_racks else []

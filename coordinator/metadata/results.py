@@ -37,7 +37,7 @@ class Item:
     min_insync_replicas: int = -1
 
     def refused(self, error: KafkaError) -> "Item":
-        """Return the item of an error."""
+        """Return this item with an error code and message."""
         return replace(self, error=error.code, message=str(error))
 
 
@@ -66,7 +66,7 @@ def encode_result(result: Result) -> bytes:
 
 
 def encoding_of(result: Result) -> Steps[bytes]:
-    """Encode a result, with a step before the encoding of a long one."""
+    """Encode a result. Yield once before a long result is encoded."""
     if len(result.items) > ITEMS_AT_ONCE_MAX:
         yield
     return encode_result(result)

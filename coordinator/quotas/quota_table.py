@@ -73,7 +73,7 @@ class QuotaTable:
         return self._entities_with[key] > 0
 
     def put(self, entity: QuotaEntity, key: str, value: float | None) -> bool:
-        """Set a quota, or remove it (None). Return whether that changes anything."""
+        """Set a quota, or remove it if `value` is None. Return whether the table has changed."""
         before = self._values.get(entity, {})
         if before.get(key) == value:
             return False
@@ -109,7 +109,7 @@ class QuotaTable:
         return None
 
     def connection_rate(self, address: str) -> float | None:
-        """Return the most new connections a second from an address, or None without a quota."""
+        """Return the limit of new connections a second from an address, or None without a quota."""
         for name in (address, DEFAULT):
             rate = self._values.get(QuotaEntity(None, None, name), {}).get(CONNECTION_CREATION_RATE)
             if rate is not None:
@@ -118,7 +118,7 @@ class QuotaTable:
 
 
 def check_quota(key: str, value: float | None, *, of_address: bool = False) -> None:
-    """Raise INVALID_REQUEST for an invalid quota, or None, which removes a quota, is valid."""
+    """Raise INVALID_REQUEST for an unknown or invalid quota. A value of None is valid."""
     keys = (CONNECTION_CREATION_RATE,) if of_address else KEYS
     if key not in keys:
         raise InvalidRequest(f"Invalid configuration key {key}; served are {', '.join(keys)}")

@@ -18,7 +18,7 @@ class _Sample:
 
 
 class QuotaRate:
-    """The rate of one client, or of all clients that share a quota."""
+    """The measured rate of one client, or of all clients that share a quota."""
 
     def __init__(self, *, samples: int, window_ms: int) -> None:
         self._count, self._window_ms = samples, window_ms
@@ -26,7 +26,10 @@ class QuotaRate:
         self._current = 0
 
     def record(self, value: float, limit: float, now_ms: int) -> int:
-        """Record a value. Return the milliseconds until the rate is within the limit again."""
+        """Add a value to the rate.
+
+        Return the milliseconds until the rate is within `limit` again.
+        """
         sample = self._sample_of(now_ms)
         sample.value += value
         sample.last_ms = now_ms

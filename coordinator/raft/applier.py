@@ -36,11 +36,11 @@ class StateMachine(Protocol):
         ...
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return the state as it is at this call. Entries may be applied meanwhile."""
+        """Encode a snapshot of the present state. Commands may be applied between the steps."""
         ...
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
-        """Replace the whole state, or raise and leave the state unchanged.
+        """Replace the whole state by the snapshot's, or raise and leave the state unchanged.
 
         No command is applied meanwhile.
         """
@@ -108,7 +108,10 @@ class Applier:
 
     @property
     def may_apply(self) -> bool:
-        """Return whether entries may be applied, which is false during another run or a restore."""
+        """Return whether entries may be applied.
+
+        False while entries are applied, or a state is restored.
+        """
         return not self._is_restoring and not self._is_applying
 
     def apply_up_to(self, last_index: int, applied: Applied, done: Callable[[], None]) -> None:
@@ -156,7 +159,7 @@ class Applier:
             yield
 
     def _between_commands(self, call: Callable[[], None]) -> None:
-        """Call back when no command is partly applied."""
+        """Call the function as soon as no command is partly applied."""
         if self._is_applying:
             self._after_apply.append(call)
         else:
@@ -175,7 +178,7 @@ class Applier:
     def make_snapshot(self, *, retain: bool = True) -> None:
         """Write a snapshot of the applied state, after queued snapshots of other groups.
 
-        Then drop the entries that the snapshot includes.
+        Then drop the entries that the snapshot includes, except the last few if `retain` is set.
         """
         if self._is_busy or self.applied_index <= self._log.base_index:
             return
@@ -187,14 +190,14 @@ class Applier:
         )
 
     def release_segment(self) -> None:
-        """Remove this group's entries from the oldest segment, by a snapshot or a rewrite."""
+        """Make the journal's oldest segment deletable, by a snapshot or by copying its entries."""
         if self._log.base_index < self.applied_index:
             self.make_snapshot(retain=False)
         elif self._log.size_bytes < self._engine.settings.segment_bytes // 4:
             self._log.repeat_to(self._engine.journal.unpin(self._group_id))
 
     def read_snapshot(self, loaded: Callable[[tuple[RaftSnapshot, bytes] | None], None]) -> None:
-        """Read the snapshot file, and decode it, for a follower that is behind the log."""
+        """Read the snapshot file. Pass it to `loaded`, or None if it is missing or damaged."""
 
         def read() -> tuple[RaftSnapshot, bytes] | None:
             data = self._engine.disk.read_snapshot(self._group_id)
@@ -206,10 +209,11 @@ class Applier:
     def install(
         self, wanted: tuple[int, int], chunks: list[bytes], done: Callable[[bool], None]
     ) -> None:
-        """Replace state and log by the leader's snapshot, or False if it is damaged or must wait.
+        """Replace the state and the log by the leader's snapshot.
 
-        wanted: the index and term of the snapshot. The file is on disk before the state changes,
-        and replaces the old file before the log is replaced.
+        wanted: the index and term of the snapshot. done: gets False if the snapshot is damaged, or
+        cannot be installed now. The file is on disk before the state changes, and replaces the old
+        file before the log is replaced.
         """
         if self._is_busy:
             done(False)  # the leader sends the snapshot again

@@ -1,4 +1,4 @@
-"""The parts that the components of one group share on a node, and the group's listeners."""
+"""The objects that the components of one Raft group share on a node, and the group's listeners."""
 
 import logging
 import random
@@ -39,7 +39,7 @@ class GroupListeners:
 
 
 class RaftHost(Protocol):
-    """The engine's interface for a group."""
+    """The methods of the engine that a group calls."""
 
     node_id: int
     others: tuple[int, ...]
@@ -65,7 +65,7 @@ class RaftHost(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
-    """The shared parts of one group. Posted messages are sent after the turn."""
+    """The shared objects of one group. `post` sends a message after the engine's turn."""
 
     group_id: int
     node_id: int

@@ -65,7 +65,10 @@ class RaftElection:
         self.deadline_ms = 0.0
 
     def begin(self, now_ms: float, *, head_start: bool) -> None:
-        """Start with a short election timeout, since the followers of a live leader will refuse."""
+        """Start the first election timeout, which is shorter than all later timeouts.
+
+        head_start: this node's timeout expires before those of the other nodes.
+        """
         spread = self._settings.heartbeat_interval_ms
         self.deadline_ms = now_ms + self._random.random() * spread + (0 if head_start else spread)
         if not self._log.is_voter:
@@ -122,7 +125,7 @@ class RaftElection:
             self._core.stand()
 
     def check_level(self, verified_term: int, verified_index: int) -> None:
-        """Become a voter if the verified log has all entries that the leader stated."""
+        """Become a voter again once the log has all entries that the leader named in the census."""
         leader, term = self._core.leader_id, self._core.term
         if self._log.is_voter or self._fence_term is None or leader is None:
             return
@@ -136,7 +139,7 @@ class RaftElection:
             self._log.set_voter(True)
 
     def receive(self, peer: int, message: Message, now_ms: float, *, leads: bool) -> None:
-        """Handle a message about elections.
+        """Handle a message about elections or the census.
 
         leads: this node leads and hears from a majority.
         """
@@ -212,7 +215,10 @@ class RaftElection:
                 self._postpone(now_ms)
 
     def _on_vote(self, peer: int, vote: Vote) -> None:
-        """Count each vote once, since the library would count a repeated message again."""
+        """Pass a vote to the library, unless it was counted before.
+
+        The library would count it again.
+        """
         if vote.term == self._core.term and peer not in self._voters:
             self._voters.add(peer)
             self._core.handle(peer, {"type": "response_vote", "term": vote.term})
@@ -220,8 +226,7 @@ class RaftElection:
     def _on_broken_promise(self, peer: int, promise: BrokenPromise, now_ms: float) -> None:
         """Stop voting if the log lacks entries that this node has acknowledged to its leader.
 
-        In one term a verified log only grows, so a late message is recognised by the end of the
-        log.
+        A late message has no effect, because the log has the acknowledged entries by then.
         """
         log, core = self._log, self._core
         if promise.term != core.term or peer != core.leader_id or not log.is_voter:
@@ -248,7 +253,7 @@ class RaftElection:
         self._take_census(now_ms)
 
     def _on_census_answer(self, peer: int, answer: CensusAnswer, now_ms: float) -> None:
-        """Collect the answers to this census until all have arrived."""
+        """Store a voter's term and last index. Continue once every other voter has answered."""
         if answer.nonce == self._nonce and not self._log.is_voter and peer not in self._answers:
             self._answers[peer] = answer.term, answer.last_index
             self._take_census(now_ms)

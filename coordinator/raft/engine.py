@@ -257,13 +257,13 @@ class RaftEngine:
             self._loop.call_soon(self._due_turn)
 
     def after_turn(self, call: Callable[[], None]) -> None:
-        """Call back at the end of this turn, when no group is in the middle of an action."""
+        """Make this call at the end of the turn, when no group is in the middle of an action."""
         self._outcomes.add(call)
 
     def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:
         """Send a message after the turn.
 
-        A durable message after the current records are on disk.
+        A message that is `durable` is sent after all records that were written so far are on disk.
         """
         if durable and self.journal.durable_sequence < self.journal.sequence:
             self._held.append((self.journal.sequence, peer, group.group_id, message))
@@ -271,7 +271,10 @@ class RaftEngine:
             self._outbox[peer].append((group.group_id, message))
 
     def may_lead(self, peer: int, now_ms: float, has_decided: bool) -> bool:
-        """Return whether a peer has been up long enough to become the leader."""
+        """Return whether a peer has been connected long enough to get the leadership of a group.
+
+        has_decided: the group has decided something for clients, which requires a longer time.
+        """
         since_ms = self._up_since_ms.get(peer, float("inf"))
         return now_ms - since_ms >= self.settings.lead_delay_ms(has_decided)
 
@@ -332,7 +335,10 @@ class RaftEngine:
         self._segments.tend(lambda group_id: self.groups[group_id].release_segment())
 
     def _settle(self, action: Callable[[], None]) -> None:
-        """Handle the result of a job within a turn."""
+        """Run the function that handles a job's result, as a part of a turn.
+
+        An exception stops the engine.
+        """
         if self._is_running:
             try:
                 action()

@@ -51,7 +51,7 @@ class RaftGroup:
 
     @property
     def is_leader(self) -> bool:
-        """Return whether this node leads and has applied the barrier of its term."""
+        """Return whether this node leads, and has applied all entries of earlier terms."""
         return self._is_serving
 
     @property
@@ -60,7 +60,7 @@ class RaftGroup:
 
     @property
     def leader_id(self) -> int | None:
-        """Return the last known leader of this term."""
+        """Return the leader of the current term, or None if it is not known."""
         return None if self._is_stopped else self._core.leader_id
 
     applied_index: int = attribute_of("_applier.applied_index")
@@ -70,15 +70,15 @@ class RaftGroup:
         return 0 if self._is_stopped else self._core.commit_index
 
     def on_elected(self, callback: Callable[[int], None]) -> None:
-        """Call back with the term each time this node becomes the leader and serves."""
+        """Register a callback that gets the term whenever this node has become the leader."""
         self._listeners.elected.append(callback)
 
     def on_resigned(self, callback: Callable[[], None]) -> None:
-        """Call back each time this node stops leading after it served."""
+        """Register a callback for each time this node stops being the leader."""
         self._listeners.resigned.append(callback)
 
     def on_applied(self, callback: Callable[[int], None]) -> None:
-        """Call back after commands were applied, with the index of the last."""
+        """Register a callback that gets the index of the last applied command."""
         self._listeners.applied.append(callback)
 
     async def submit(self, command: bytes, *, timeout_ms: float = 5_000) -> Any:
@@ -109,16 +109,17 @@ class RaftGroup:
         self._engine.touch(self)
 
     async def transfer_leadership(self, to: int) -> bool:
-        """Transfer the leadership to a voter with the whole log. Return whether it was taken.
+        """Transfer the leadership to a voter.
 
-        Commands are refused meanwhile. The result shows whether this node has stepped down.
+        Return whether this node has stepped down for the voter. Commands are refused until the
+        transfer ends.
         """
         future, on_done = as_future()
         self.begin_transfer(to, lambda moved: on_done(moved, None))
         return await future
 
     def begin_transfer(self, to: int, on_done: Callable[[bool], None]) -> None:
-        """Transfer the leadership, with a callback for the result."""
+        """Transfer the leadership to a voter. `on_done` gets whether this node has stepped down."""
         if not self._is_serving or to not in self._tracker.by_peer or self._transfer.to is not None:
             on_done(False)
             return
@@ -223,12 +224,15 @@ class RaftGroup:
 
     @property
     def _is_settled(self) -> bool:
-        """Return whether a turn has no work, since all commits are applied and a leader serves."""
+        """Return whether all committed entries are applied, and no new leader waits to serve."""
         is_applied = self.applied_index == self._core.commit_index
         return is_applied and (self._is_serving or self._core.state != LEADER)
 
     def heartbeat(self, now_ms: float) -> bool:
-        """Send heartbeats and check quorum and timeouts. Return whether to `advance` now."""
+        """Send heartbeats as the leader, and expire commands.
+
+        Return whether `advance` has work to do.
+        """
         is_quiet = False
         if self._core.state == LEADER:
             if not self._has_quorum(now_ms):
@@ -240,7 +244,7 @@ class RaftGroup:
         return not (is_quiet and self._is_settled) or self._transfer.to is not None
 
     def on_deadline(self, now_ms: float) -> None:
-        """Handle the expired election timeout, which never expires while `leads` is set."""
+        """Handle the end of the election timeout. A leader has no election timeout."""
         self._election.on_deadline(now_ms)
 
     @property
@@ -253,7 +257,7 @@ class RaftGroup:
         return self._core.state == LEADER
 
     def durable(self, last_index: int) -> None:
-        """Record that entries up to this index are durable on this node."""
+        """Record that this node has written the entries up to this index to disk."""
         log = self._log
         log.durable_index = max(log.durable_index, min(last_index, log.last_index))
 

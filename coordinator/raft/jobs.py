@@ -40,15 +40,15 @@ class Jobs:
         self._sliced: set[asyncio.Future[Any]] = set()
 
     def run_blocking(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Run a job with file access in an executor, and then `done` with its result."""
+        """Run a job with file access in an executor, and then call `done` with its result."""
         self._submit(self._files, job, done)
 
     def write_journal(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Run a job of the journal in its executor, and then `done` with its result."""
+        """Run a job of the journal in its own executor, and then call `done` with its result."""
         self._submit(self._journal, job, done)
 
     def run_steps(self, name: str, steps: Steps[T], done: Callable[[T], None]) -> None:
-        """Run a job on the event loop, in slices, and then `done` with its result."""
+        """Run a job on the event loop in slices, and then call `done` with its result."""
         future = self._work.run(name, steps)
         self._sliced.add(future)
 
@@ -60,7 +60,7 @@ class Jobs:
         future.add_done_callback(ended)
 
     def begin_steps(self, name: str, steps: Steps[T], done: Callable[[T], None]) -> None:
-        """Run a job on the event loop. A short job has ended when this method returns."""
+        """Begin a job on the event loop. A job of one step has ended when this method returns."""
         clock = self._work.clock
         deadline = clock() + FIRST_SLICE_S
         try:

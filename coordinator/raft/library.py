@@ -30,7 +30,7 @@ LibraryMessage = dict[str, Any]
 
 
 class _Outbound(Transport):
-    """The transport of the library, which passes its messages to the group."""
+    """The transport object that PySyncObj gets, which passes its messages to the group."""
 
     def __init__(self, post: Callable[[int, LibraryMessage], None]) -> None:
         super().__init__(None, None, [])
@@ -42,7 +42,7 @@ class _Outbound(Transport):
 
 
 class _Node(int, Node):
-    """A node, compared and hashed by its number in C code."""
+    """A node as PySyncObj knows it. C code compares and hashes it by its number, to save time."""
 
     def __bool__(self) -> bool:
         return True
@@ -142,7 +142,7 @@ class RaftCore(SyncObj):
             self._SyncObj__setCurrentTerm(term, None)
 
     def renounce_vote(self, term: int) -> None:
-        """Enter `term` without a vote, because the vote may have been given and forgotten."""
+        """Enter `term` without a vote to give, because it may have been given and forgotten."""
         assert term >= self.term
         self._SyncObj__setCurrentTerm(term, self._node_id)
 

@@ -16,11 +16,11 @@ _SMALL_BYTES = 64  # the size of a message without its payload, roughly
 
 
 class MalformedMessage(ValueError):
-    """The error of a frame that no engine of this version sends."""
+    """The error of a frame that no engine of this protocol version would send."""
 
 
 class AppendEntries(NamedTuple):
-    """Leader to follower, with entries after (prev_index, prev_term), or as a heartbeat without."""
+    """The leader's entries that follow (`prev_index`, `prev_term`). Without entries a heartbeat."""
 
     term: int
     commit_index: int
@@ -30,7 +30,11 @@ class AppendEntries(NamedTuple):
 
 
 class AppendReply(NamedTuple):
-    """The answer, that the log is durable before `next_index`, or that `next_index` is missing."""
+    """A follower's answer to AppendEntries. It acknowledges, or refuses, entries of the leader.
+
+    With `success` the entries before `next_index` are durable, and equal to the leader's. Otherwise
+    the leader must send the entries from `next_index` on.
+    """
 
     term: int
     success: bool
@@ -39,7 +43,7 @@ class AppendReply(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The leader's message with the commit index, sent when the index moves, without an answer."""
+    """The leader's new commit index. Followers do not answer this message."""
 
     term: int
     commit_index: int
@@ -60,7 +64,7 @@ class Vote(NamedTuple):
 
 
 class PreVoteRequest(NamedTuple):
-    """The request for a pre-vote in `term`, which changes no term (thesis, 9.6)."""
+    """The question whether the receiver would vote for the sender in `term` (Raft thesis, 9.6)."""
 
     term: int
     last_index: int
@@ -68,7 +72,7 @@ class PreVoteRequest(NamedTuple):
 
 
 class PreVote(NamedTuple):
-    """The answer for `term`, and the voter's own term."""
+    """The answer to a PreVoteRequest for `term`, with the voter's own `current_term`."""
 
     term: int
     granted: bool
@@ -86,7 +90,7 @@ class NewerTerm(NamedTuple):
 
 
 class SnapshotChunk(NamedTuple):
-    """A part of a snapshot file. Empty `data` asks for the follower's offset."""
+    """The leader's part of a snapshot file. Without `data` it asks how much the follower has."""
 
     term: int
     snapshot_index: int
@@ -97,7 +101,10 @@ class SnapshotChunk(NamedTuple):
 
 
 class SnapshotReply(NamedTuple):
-    """A follower's answer, with the length `next_offset` of its part of the snapshot."""
+    """A follower's answer to SnapshotChunk.
+
+    The follower has the file's bytes before `next_offset`.
+    """
 
     term: int
     snapshot_index: int
@@ -105,13 +112,20 @@ class SnapshotReply(NamedTuple):
 
 
 class Census(NamedTuple):
-    """Begin a census after the loss of votes and log. `nonce` identifies the node's incarnation."""
+    """The request of a voter that has lost its votes and its log.
+
+    It asks the receiver for its term and its last index. `nonce` distinguishes this request from
+    those of earlier processes.
+    """
 
     nonce: int
 
 
 class CensusAnswer(NamedTuple):
-    """The term and log end of the answering node, both 0 if its votes and log were lost, too."""
+    """The answer to Census, with the term and the last index of the answering node.
+
+    Both are 0 if the answering node has lost its own votes and log.
+    """
 
     nonce: int
     term: int
@@ -119,7 +133,10 @@ class CensusAnswer(NamedTuple):
 
 
 class BrokenPromise(NamedTuple):
-    """The leader's message to a follower about its acknowledged log up to `match_index`."""
+    """The leader's message to a follower that lacks entries which it has acknowledged.
+
+    The follower has acknowledged all entries up to `match_index` in this term.
+    """
 
     term: int
     match_index: int

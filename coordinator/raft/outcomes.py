@@ -1,4 +1,4 @@
-"""The outcomes of a submitted command, and the errors of the files.
+"""The errors of a submitted command, and of the files of the Raft engine.
 
 A submitted command has exactly one of three outcomes. It returns the result of `apply` (committed).
 It raises DefinitelyNot (the command is in no log and never will be). It raises OutcomeUnknown (the

@@ -33,15 +33,18 @@ class Transfer:
 
     @property
     def to(self) -> int | None:
-        """Return the target while an attempt runs."""
+        """Return the target of the running transfer, or None."""
         return None if self._attempt is None else self._attempt.to
 
     def begin(self, to: int, deadline_ms: float, on_done: Callable[[bool], None]) -> None:
-        """Start an attempt. `on_done` gets whether this node has stepped down for the target."""
+        """Start a transfer. `on_done` gets whether this node has stepped down for the target."""
         self._attempt = _Attempt(to, deadline_ms, on_done)
 
     def is_due(self, has_whole_log: bool, now_ms: float) -> bool:
-        """Return True once when the target must be asked. End the attempt at its deadline."""
+        """Return True once, when the target must be asked to become a candidate.
+
+        At its deadline the transfer ends without success.
+        """
         attempt = self._attempt
         if attempt is None:
             return False
@@ -53,7 +56,10 @@ class Transfer:
         return due
 
     def resigned(self) -> None:
-        """Record that this node no longer leads. A sent attempt has then succeeded."""
+        """Record that this node no longer leads.
+
+        The transfer has succeeded if the target was asked.
+        """
         if self._attempt is not None:
             self.end(self._attempt.is_sent)
 
@@ -78,10 +84,10 @@ class Preference:
         self._retry_at_ms = float("-inf")
 
     def may_lead(self, progress: Progress, match_index: int, last_index: int) -> bool:
-        """Return whether a follower's acknowledged `match_index` is near enough to the log end.
+        """Return whether the preferred leader can now lead without a long delay.
 
-        A leader of a new term has no acknowledgements yet (0), and a voter that lost its disk does
-        not count. Either may lack a large part of the log.
+        The preferred leader must have answered recently, and acknowledged all but the last
+        `retained_entries` entries in this term. An earlier failed transfer must be long ago.
         """
         settings, now_ms = self._settings, self._now_ms()
         return (

@@ -68,7 +68,10 @@ class Progress:
     transfer: _SnapshotTransfer | None = None  # only in SNAPSHOT
 
     def probe(self, next_index: int, *, paused: bool = False) -> None:
-        """Send one message at a time again, from `next_index`. A snapshot is sent to its end."""
+        """Send one message at a time from now on, beginning at `next_index`.
+
+        A follower that receives a snapshot continues to receive it.
+        """
         self.next_index = self.probed_index = next_index
         if self.state is not ProgressState.SNAPSHOT:
             self.state = ProgressState.PROBE_SENT if paused else ProgressState.PROBE
@@ -91,7 +94,10 @@ class Progress:
         return self.transfer
 
     def end_snapshot(self) -> None:
-        """Return to probing without a snapshot. A later message starts the snapshot again."""
+        """Stop sending a snapshot, and probe the follower.
+
+        A later refusal starts a snapshot again.
+        """
         self.state, self.transfer = ProgressState.PROBE, None
         self.probed_index = self.next_index
 
@@ -131,7 +137,8 @@ class ProgressTracker:
     def heartbeat(self) -> bool:
         """Send every follower a heartbeat, and repeat messages that may have been lost.
 
-        Returns whether all followers were sent the whole log and nothing was repeated.
+        Returns whether every follower was already sent the whole log, so that only heartbeats were
+        sent.
         """
         is_quiet, next_index = True, self._log.last_index + 1
         for peer, progress in self.by_peer.items():
@@ -151,7 +158,10 @@ class ProgressTracker:
         return is_quiet
 
     def take_quietly(self, peer: int, reply: Message, now_ms: float) -> bool:
-        """Record an answer without news from a follower with the whole log, or return False."""
+        """Record the answer of a follower that has the whole log and has acknowledged it before.
+
+        Returns False, and records nothing, for any other answer.
+        """
         progress, last_index = self.by_peer[peer], self._log.last_index
         if (
             isinstance(reply, AppendReply)
@@ -189,9 +199,9 @@ class ProgressTracker:
             progress.last_caught_up_ms = now_ms
 
     def is_idle(self, peer: int, sends_commits: bool) -> bool:
-        """Return whether there is nothing to do after an acknowledgement.
+        """Return whether `advance` has no work after an acknowledgement.
 
-        The acknowledgement then commits no entry, and `pump` would send nothing to its sender.
+        That acknowledgement then commits no entry, and `pump` would send nothing to its sender.
         """
         progress, commit_index = self.by_peer[peer], self._core.commit_index
         return (

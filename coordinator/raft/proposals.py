@@ -1,6 +1,6 @@
-"""Commands that were proposed on this node, with their waiting submitters.
+"""Commands that were proposed on this node, with the callbacks that wait for their outcomes.
 
-Each submitter gets exactly one outcome.
+Each callback gets exactly one outcome.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class _Waiting:
 
 
 def as_future() -> tuple[asyncio.Future[Any], OnDone]:
-    """Return a future, and the callback that fulfils it."""
+    """Return a future, and a callback that sets the future's result or exception."""
     future = asyncio.get_running_loop().create_future()
 
     def done(result: Any, error: Exception | None) -> None:
@@ -36,11 +36,10 @@ def as_future() -> tuple[asyncio.Future[Any], OnDone]:
 
 
 class Proposals:
-    """The waiting submitters of one group, by log index.
+    """The callbacks of one group's commands that have no outcome yet, by log index.
 
-    Submitters are called after the turn of the engine. Commands that they then propose, in this
-    group or in another, reach groups that know their leader. Exceptions of submitters are caught
-    here.
+    Callbacks are called after the turn of the engine, when every group knows its leader, so that a
+    callback may propose commands. Exceptions of callbacks are caught here.
     """
 
     def __init__(
@@ -54,11 +53,11 @@ class Proposals:
         return len(self._waiting)
 
     def add(self, index: int, term: int, deadline_ms: float, on_done: OnDone) -> None:
-        """Wait for the entry at `index`, proposed in `term`."""
+        """Call `on_done` later with the outcome of the entry at `index`, proposed in `term`."""
         self._waiting[index] = _Waiting(term, deadline_ms, on_done)
 
     def applied(self, index: int, term: int, result: Any) -> None:
-        """Report that the committed entry at `index` was applied."""
+        """Report the result of the committed entry at `index` to its callback."""
         waiting = self._waiting.pop(index, None)
         if waiting is None:
             return
@@ -69,20 +68,20 @@ class Proposals:
             self._resolve(waiting, None, replaced)
 
     def expire(self, now_ms: float) -> None:
-        """Report an unknown outcome to submitters after their deadline."""
+        """Report OutcomeUnknown to the callbacks with expired deadlines."""
         overdue = [index for index, w in self._waiting.items() if w.deadline_ms <= now_ms]
         for index in overdue:
             error = OutcomeUnknown("no majority answered in time")
             self._resolve(self._waiting.pop(index), None, error)
 
     def abandon(self) -> None:
-        """Report an unknown outcome to all submitters, after a lost leadership."""
+        """Report OutcomeUnknown to all callbacks, because this node no longer leads."""
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             self._resolve(one, None, OutcomeUnknown("leadership was lost before the commit"))
 
     def _resolve(self, waiting: _Waiting, result: Any, error: Exception | None) -> None:
-        """Call the submitter when no group is in the middle of an action."""
+        """Call the callback after the engine's turn."""
 
         def call() -> None:
             try:

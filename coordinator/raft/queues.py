@@ -43,7 +43,7 @@ OUTCOMES_AT_ONCE = 100  # about 3 ms, and as much for the submitters
 
 
 class OutcomeQueue:
-    """The outcomes of one engine."""
+    """The calls by which one engine reports outcomes of commands."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -51,16 +51,16 @@ class OutcomeQueue:
         self._is_due = False  # a later turn of the loop continues
 
     def add(self, call: Callable[[], None]) -> None:
-        """Add a call for the next report, made when no group is in the middle of an action."""
+        """Add a call that reports an outcome. It is made after the engine's turn."""
         self._calls.append(call)
 
     def report(self) -> None:
-        """Report a portion in this turn of the loop, and the rest in later turns."""
+        """Make a limited number of the calls now, and the rest in later turns of the event loop."""
         if not self._is_due:
             self._report()
 
     def report_all(self) -> None:
-        """Report all outcomes now, because the loop may end."""
+        """Make all calls now, because the event loop may end."""
         while self._calls:
             self._calls.popleft()()
 

@@ -8,7 +8,7 @@ from .progress import ProgressTracker
 
 
 class VoterStatus(NamedTuple):
-    """The status of one voter on the leader. -1 stands for unknown values on a follower."""
+    """The status of one voter as the leader knows it. On a follower unknown values are -1."""
 
     node_id: int
     log_end: int  # index after the last entry that the voter has acknowledged

@@ -6,7 +6,7 @@ USER = "User"
 
 
 class Principal(NamedTuple):
-    """A type and a name. ACLs name it as `User:alice`."""
+    """A type and a name, which ACLs write as one text such as `User:alice`."""
 
     type: str
     name: str
@@ -16,7 +16,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Principal":
-        """Parse a text such as `User:alice`. ValueError has the reason."""
+        """Return the principal of a text such as `User:alice`. ValueError has the reason."""
         kind, colon, name = text.partition(":")
         if not colon or not kind:
             raise ValueError(f"a principal looks like User:name, not {text}")

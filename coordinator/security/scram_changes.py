@@ -10,7 +10,7 @@ MECHANISM_IDS = {name: number for number, name in MECHANISM_NAMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class ScramChange:
-    """A new credential of a user for one mechanism, which 0 iterations remove."""
+    """A change of a user's credential for one mechanism. With 0 iterations it is removed."""
 
     name: str
     mechanism: int

@@ -28,7 +28,7 @@ Limit = Callable[[TransactionRecord | None, TransactionRecord], ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A request to add partitions. decisions.add_partitions explains transaction_version."""
+    """A request to add partitions to a transaction (see `decisions.add_partitions`)."""
 
     identity: Identity
     partitions: Collection[TopicPartition]
@@ -37,13 +37,13 @@ class Addition:
     def judge(
         self, record: TransactionRecord | None, context: DecisionContext
     ) -> Refused | Granted | None:
-        """Return the answer if the record need not change, else None."""
+        """Return the answer to this request if the record need not change, else None."""
         return judge_addition(record, self.identity, self.partitions, context)
 
     def decide(
         self, record: TransactionRecord | None, context: DecisionContext
     ) -> Refused | Granted | Change:
-        """Decide this request alone."""
+        """Return the decision about this request as if it were the only one."""
         return add_partitions(
             record,
             self.identity,
@@ -70,7 +70,7 @@ def add_jointly(
     context: DecisionContext,
     limit: Limit,
 ) -> JointAddition:
-    """Decide all additions in their order. A refused one changes nothing."""
+    """Decide all requests in their order. A refused request changes nothing."""
     answers: list[ErrorCode | None] = []
     reached = record
     for addition in additions:

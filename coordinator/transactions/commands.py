@@ -49,9 +49,10 @@ class MalformedTransactionCommand(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """The next record of an id, or None to remove it. `expected_*` describe the current record.
+    """A transactional id's next record, or None to remove it, and properties of the current record.
 
-    key, value: the bytes of id and record, in a decoded command.
+    expected_*: properties that the current record must have. key, value: the bytes of the id and
+    the record, in a decoded command.
     """
 
     transactional_id: str
@@ -83,7 +84,7 @@ class Write:
     def chained(
         cls, transactional_id: str, old: TransactionRecord, new: TransactionRecord
     ) -> "Write":
-        """Return the write that replaces `old`, itself written by the same command, by `new`."""
+        """Return the write of `new` after `old`, which the same command has written just before."""
         return cls(
             transactional_id=transactional_id,
             record=new,
@@ -94,7 +95,7 @@ class Write:
         )
 
     def is_expected(self, record: TransactionRecord | None) -> bool:
-        """Return whether the write was based on this record, apart from its version."""
+        """Return whether the record has the expected properties, apart from its version."""
         if record is None:
             return self.expected_state == NO_STATE
         return (
@@ -106,7 +107,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecords:
-    """Records to write.
+    """Write these records.
 
     term: the coordinator epoch in which the command was decided.
     """
@@ -117,7 +118,10 @@ class WriteRecords:
 
 @dataclass(frozen=True, slots=True)
 class SetShardCount:
-    """The number of shards, which the first leader of shard 0 sets once. It never changes."""
+    """Set the number of shards.
+
+    The first leader of shard 0 proposes it once, and it never changes.
+    """
 
     term: int
     count: int

@@ -27,7 +27,7 @@ class ConnectionFence:
         self._newest: dict[str, tuple[Identity, int]] = {}
 
     def check(self, transactional_id: str, identity: Identity, connection_id: int) -> None:
-        """Accept a request of the id's current client, or raise StaleConnection."""
+        """Accept a request of the transactional id's current client, or raise StaleConnection."""
         known_identity, newest = self._newest.get(transactional_id, (None, 0))
         if known_identity == identity:
             if connection_id < newest:
@@ -42,9 +42,9 @@ class ConnectionFence:
         self.note(transactional_id, identity, connection_id)
 
     def note(self, transactional_id: str, identity: Identity, connection_id: int) -> None:
-        """Record the current client of the id and its connection."""
+        """Record the current client of a transactional id, and its connection."""
         self._newest[transactional_id] = (identity, connection_id)
 
     def remove(self, transactional_id: str) -> None:
-        """Remove the record of an id."""
+        """Remove the recorded client of a transactional id."""
         self._newest.pop(transactional_id, None)

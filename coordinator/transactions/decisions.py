@@ -45,7 +45,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Success once `record` is durable. Ongoing is the prepared transaction that was kept."""
+    """Success once `record` is durable. `ongoing` is the prepared transaction that was kept."""
 
     record: TransactionRecord
     ongoing: Identity | None = None
@@ -63,7 +63,7 @@ class FenceProducer:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """A new producer id is needed. Then decide again."""
+    """The decision needs a new producer id, and must then be made again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class DecisionContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """The request for a new session. Expected is the producer's last id and epoch (KIP-360)."""
+    """A request for a new session. `expected` is the producer's last id and epoch (KIP-360)."""
 
     timeout_ms: int
     expected: Identity | None = None
@@ -92,7 +92,7 @@ class InitProducerId:
 
     @property
     def granted_timeout_ms(self) -> int:
-        """Return the transaction timeout for the record."""
+        """Return the requested timeout, or TWO_PHASE_TIMEOUT_MS for two-phase commit."""
         return TWO_PHASE_TIMEOUT_MS if self.enables_two_phase_commit else self.timeout_ms
 
 
@@ -184,9 +184,9 @@ def judge_addition(
     partitions: Collection[TopicPartition],
     context: DecisionContext,
 ) -> Refused | Granted | None:
-    """Return the answer if the record need not change, else None.
+    """Return the answer to a request to add partitions if the record need not change, else None.
 
-    The function is fast, because partitions are merged later, which takes time by their number.
+    This check is fast, because it does not merge the partitions.
     """
     if record is None:
         return _UNKNOWN
@@ -277,7 +277,7 @@ def end_transaction(
 def abort_transaction(
     record: TransactionRecord | None, context: DecisionContext
 ) -> Refused | FenceProducer | ProducerIdNeeded:
-    """Abort by the coordinator itself, after a timeout or before a new session.
+    """Decide an abort by the coordinator itself, after a timeout or before a new session.
 
     The epoch is raised once, with the decision (KAFKA-9666, KAFKA-19367). If the epoch is
     exhausted, the same record has the next producer id (KAFKA-20090).
@@ -325,7 +325,10 @@ def _bump_producer_epoch(client: Identity, context: DecisionContext) -> Identity
 def _prepare(
     record: TransactionRecord, is_commit: bool, bumps_epoch: bool, context: DecisionContext
 ) -> Change | ProducerIdNeeded:
-    """Decide the end. With V2 the epoch is raised by one, in the markers too (KIP-890)."""
+    """Return the record that begins a commit or an abort.
+
+    With transaction.version 2 the epoch is raised by one, in the markers too (KIP-890).
+    """
     is_open = record.state == TransactionState.ONGOING
     prepared = record._replace(
         state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,

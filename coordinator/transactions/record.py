@@ -32,9 +32,10 @@ NEVER = 0  # the version of a missing record
 
 
 class TransactionRecord(NamedTuple):
-    """A record, with wall-clock times in ms. Version is the Raft index at which it was written.
+    """The record of one transactional id, with wall-clock times in ms.
 
-    client_transaction_version: 2 if the client's epoch is raised with each end (KIP-890).
+    client_transaction_version: 2 if the client's epoch is raised with each end (KIP-890). version:
+    the Raft index at which the record was written.
     """
 
     producer_id: int
@@ -53,12 +54,12 @@ class TransactionRecord(NamedTuple):
 
     @property
     def has_next_identity(self) -> bool:
-        """Return whether the client's next id or epoch differs from those of its transaction."""
+        """Return whether the client has another producer id or epoch than its transaction."""
         return self.next_producer_id != NO_PRODUCER_ID
 
     @property
     def client(self) -> Identity:
-        """Return the client's producer id and epoch, or the next pair after a prepared end."""
+        """Return the producer id and epoch that the client uses, or gets after the prepared end."""
         if self.has_next_identity:
             return self.next_producer_id, max(self.next_producer_epoch, 0)
         return self.producer_id, self.producer_epoch

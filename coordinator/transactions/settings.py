@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """Kafka's keys by their names, which node.config.coordinator_keys explains.
+    """The settings of the transaction coordinator. See node.config.coordinator_keys for each key.
 
     The last four are limits of one shard, for waiting requests, ids, open transactions, and the
     partitions of one transaction (the limit of a Raft command).

@@ -81,7 +81,7 @@ class TransactionShard:
         return self._prepared.keys()
 
     def get(self, transactional_id: str) -> TransactionRecord | None:
-        """Return the record of an id, or None if it is unknown."""
+        """Return the record of a transactional id, or None if the id is unknown."""
         return self._records.get(transactional_id)
 
     # -- the state machine
@@ -106,7 +106,7 @@ class TransactionShard:
         return Applied(tuple(refusals))
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return the state as it is at this call, in pieces. Replicas return equal bytes.
+        """Encode a snapshot of the present state. All replicas return equal bytes.
 
         The bytes of each record are kept, so a snapshot is the copy of a list.
         """
@@ -119,7 +119,7 @@ class TransactionShard:
         return b"".join(run_to_end(self.snapshot_steps()))
 
     def restore(self, snapshot: bytes | memoryview) -> None:
-        """Run all steps of `restore_steps`."""
+        """Replace the state by the snapshot's in one step (see `restore_steps`)."""
         run_to_end(self.restore_steps(snapshot))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
@@ -197,7 +197,7 @@ def _no_steps(pieces: list[bytes]) -> Steps[list[bytes]]:
 
 
 def _empty(*tables: dict[str, Any]) -> Steps[None]:
-    """Free large tables in slices."""
+    """Remove all entries of the tables, a slice in each step."""
     for table in tables:
         while table:
             for name in tuple(islice(table, SLICE_RECORDS)):

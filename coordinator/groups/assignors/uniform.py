@@ -99,7 +99,7 @@ def _assign_equal(spec: AssignmentSpec, counter: StepCounter) -> Steps[Assignmen
 
 
 def _gathered(own: list[tuple[bytes, int]], member: AssignableMember) -> PartitionsByTopic:
-    """Return the partitions by topic, as the same object as the member's target if unchanged."""
+    """Return partitions grouped by topic. The result is `member.target` itself if it is equal."""
     sets: dict[bytes, set[int]] = {}
     for topic_id, partition in own:
         sets.setdefault(topic_id, set()).add(partition)
@@ -184,8 +184,9 @@ class _Uneven:
     def _even_out(self, topic_id: bytes) -> Steps[int]:
         """Move partitions from the fullest owner to the emptiest subscriber. Return how many moved.
 
-        A receiver never has more than one partition more than the emptiest, so a receiver never
-        gives. A giver never has fewer than the emptiest. Therefore both heaps stay valid.
+        A subscriber that has received a partition never has to give one, because it has at most one
+        more than the emptiest. An owner that has given one never becomes the emptiest. Therefore
+        the two heaps stay valid.
         """
         subscribers, load = self._subscribers[topic_id], self._load
         if self._counter.ends_steps(len(subscribers)):

@@ -1,7 +1,8 @@
 """A consumer group (KIP-848), which is the state of its records in the log.
 
 A group is changed only by `replay`, with each record that this coordinator appends or loads. A
-loaded group therefore equals the group before. Members are informed of a change after its commit.
+coordinator that loads the log therefore has the same group as the previous coordinator. Members
+learn of a change only after its commit.
 
 The states of a group are Empty, Assigning (epoch above the target epoch), Reconciling and Stable.
 The states of a member are Stable, UnrevokedPartitions and UnreleasedPartitions (see
@@ -89,7 +90,7 @@ class ConsumerGroup:
     # -- the log
 
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Apply one record, where None is a tombstone.
+        """Apply one record of the group. A value of None is a tombstone.
 
         The table handles the tombstone of a group's epoch.
         """
@@ -191,7 +192,7 @@ class ConsumerGroup:
         return RECONCILING
 
     def is_reconciled(self, member_id: str) -> bool:
-        """Return whether a member has the partitions of its target, in the target's epoch."""
+        """Return whether a member has exactly the partitions of the current target assignment."""
         now = self.assignments.get(member_id, NOTHING_ASSIGNED)
         return now.state == MemberState.STABLE and now.member_epoch == self.target.epoch
 
@@ -295,10 +296,10 @@ class ConsumerGroup:
             )
 
     def check_offset_delete(self) -> None:
-        """Accept every request, because the caller keeps offsets of subscribed topics."""
+        """Accept every request. The caller does not delete offsets of subscribed topics."""
 
     def check_delete(self) -> None:
-        """Raise NonEmptyGroup."""
+        """Raise NonEmptyGroup if the group has members."""
         if self.members:
             raise NonEmptyGroup(f"Group {self.group_id} is not empty.")
 
@@ -310,7 +311,7 @@ class ConsumerGroup:
 
 
 def held_partitions(assignment: CurrentAssignment) -> Iterable[tuple[bytes, int]]:
-    """Return the partitions that must not be assigned to another member."""
+    """Return the partitions that a member owns, or has not revoked yet."""
     for epochs in (assignment.assigned, assignment.pending_revocation):
         for topic_id, partitions in epochs.items():
             for partition in partitions:

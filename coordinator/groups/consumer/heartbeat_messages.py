@@ -14,8 +14,8 @@ from .settings import ConsumerGroupSettings
 class ConsumerHeartbeat:
     """The request ConsumerGroupHeartbeat, in which None and -1 stand for unchanged fields.
 
-    The JoinGroup of a member with the classic protocol has the same fields, and `classic`. Its
-    member epoch is JOINS if the member has no id yet, and is otherwise ignored.
+    A JoinGroup of the classic protocol is also represented by this class, with `classic` set.
+    `member_epoch` is then JOINS if the member has no id yet, and is otherwise ignored.
     """
 
     group_id: str
@@ -44,7 +44,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeatAnswer:
-    """The answer. `assignment` is None if the member already has the assignment."""
+    """The answer to ConsumerGroupHeartbeat. `assignment` is None if the member already has it."""
 
     error: int = ErrorCode.NONE
     message: str | None = None
@@ -56,7 +56,7 @@ class ConsumerHeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatContext:
-    """The context of a decision, with the wall clock, the topics, and the configuration."""
+    """The inputs of a decision besides group and request: wall clock, topics, and settings."""
 
     now_ms: int
     topics: KnownTopics
@@ -65,7 +65,7 @@ class HeartbeatContext:
 
 @dataclass(slots=True, kw_only=True)
 class HeartbeatDecision:
-    """The result of a heartbeat, with the records to append as one batch, and the later answer.
+    """The records to append as one batch for a heartbeat, and the answer to send after the commit.
 
     `member_id` has a session from now on, or is None if the member has left. `rebalance_ms` is the
     timeout for revoking partitions, or None without partitions to revoke. The timeout is used if

@@ -104,7 +104,7 @@ def is_at_rest(
 
 @dataclass(slots=True, eq=False)
 class _Heartbeat:
-    """The decision of one heartbeat."""
+    """One heartbeat while it is decided, with the records that its steps have added so far."""
 
     group: ConsumerGroup
     request: ConsumerHeartbeat
@@ -262,7 +262,7 @@ class _Heartbeat:
     # -- its subscription
 
     def _pattern(self, before: ConsumerMember, member: ConsumerMember) -> tuple[bool, bool]:
-        """Return whether the member's pattern has changed, and whether it is resolved."""
+        """Return whether the member's pattern has changed, and whether the new one is resolved."""
         group, old, new = self.group, before.topic_pattern or "", member.topic_pattern or ""
         is_resolved = False
         if old != new:
@@ -286,7 +286,10 @@ class _Heartbeat:
         )
 
     def _epoch(self, before: ConsumerMember, member: ConsumerMember, *, must_rise: bool) -> int:
-        """Return the group's epoch, which rises with subscriptions, topics and the assignor."""
+        """Return the group's epoch.
+
+        It rises if subscriptions, topics or the assignor have changed.
+        """
         group = self.group
         must_rise |= not group.epoch  # a member that got epoch 0 would join again
         version = self.around.topics.version
@@ -316,7 +319,7 @@ class _Heartbeat:
     # -- its target
 
     def _target(self, member: ConsumerMember, epoch: int) -> tuple[int, PartitionsByTopic, bool]:
-        """Return the target's epoch, the member's part, and whether a new target is needed."""
+        """Return the target's epoch, the member's part, and whether a new target is to be made."""
         group, around = self.group, self.around
         member_id = self.request.member_id
         target_of = group.targets.get(self.replaced_id or member_id, {})
@@ -351,9 +354,10 @@ class _Heartbeat:
         return epoch, target_of, False
 
     def _first_target(self, epoch: int) -> int:
-        """Give a large group an empty first target, because no member may get epoch 0.
+        """Add records of an empty first target for a large group, and return its epoch.
 
-        A member with epoch 0 would join again, and its next heartbeat lacks the fields for a join.
+        Without a target the member would get epoch 0, with which its next heartbeat would be a
+        join. That heartbeat lacks the fields of a join.
         """
         group_id = self.group.group_id
         epochs = [value for _, value in self.records if isinstance(value, GroupEpoch)]
@@ -378,7 +382,11 @@ def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> No
 
 
 def patterns_are_due(group: ConsumerGroup, around: HeartbeatContext, new: str = "") -> bool:
-    """Return whether the group's patterns must be resolved, for the first time or again."""
+    """Return whether the group's regular expressions must be resolved to topics now.
+
+    The reasons are a new expression, new topics, or an old result. Results are kept for at least
+    PATTERNS_REFRESH_MS_MIN.
+    """
     now_ms = around.now_ms
     resolved = [
         group.patterns[each] for each in group.subscribed_patterns if each in group.patterns

@@ -48,7 +48,10 @@ def leave(group: ConsumerGroup, request: ConsumerHeartbeat) -> list[ConsumerReco
 
 
 def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
-    """Keep the partitions with epoch 0, so that the next process may commit for all of them."""
+    """Return the record of a static member that leaves temporarily and keeps its partitions.
+
+    The partitions get epoch 0, so that the member's next process may commit offsets for them.
+    """
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
     assigned: EpochsByTopic = {
         topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in now.assigned.items()
@@ -58,7 +61,10 @@ def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
 
 
 def expelled(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> tuple[list[int], list[str]]:
-    """Decide a LeaveGroup. Return an error for each member, and the ids to remove together."""
+    """Check a LeaveGroup.
+
+    Return an error code for each member, and the ids of members to remove.
+    """
     errors: list[int] = []
     gone: dict[str, None] = {}
     for each in leaving:

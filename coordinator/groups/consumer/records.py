@@ -76,7 +76,7 @@ class ResolvedPatternKey:
 
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """The epoch of a group. The hash is 0 in records before Kafka 4.1."""
+    """The epoch of a group, and the hash of its subscribed topics (0 before Kafka 4.1)."""
 
     epoch: int
     metadata_hash: int = 0
@@ -115,7 +115,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """The group epoch of a target assignment. The time is 0 before Kafka 4.3."""
+    """The group epoch of a target assignment, and its computation time (0 before Kafka 4.3)."""
 
     epoch: int
     timestamp_ms: int = 0

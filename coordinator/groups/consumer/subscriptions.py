@@ -37,5 +37,5 @@ def _topic_hash(name: str, topic_id: bytes, partitions: int) -> int:
 
 
 def topic_ids(names: Iterable[str], topics: Topics) -> frozenset[bytes]:
-    """Return the ids of the topics that exist."""
+    """Return the ids of the named topics. Names of topics that do not exist are skipped."""
     return frozenset(topic.topic_id for name in names if (topic := topics.get(name)) is not None)

@@ -29,7 +29,7 @@ MEMBERS_A_STEP = 100
 
 
 def is_due(group: ConsumerGroup, epoch: int, now_ms: int, interval_ms: int) -> bool:
-    """Return whether a target assignment must be computed now for a group epoch."""
+    """Return whether a target assignment for this group epoch must be computed now."""
     made_ms = group.target.timestamp_ms
     if epoch <= group.target.epoch:
         return False
@@ -50,8 +50,7 @@ def is_small(member_count: int, names: Iterable[str], topics: Topics) -> bool:
 def preferred_assignor(members: Iterable[ConsumerMember], default: str = DEFAULT_ASSIGNOR) -> str:
     """Return the assignor that most members prefer, or the default without preferences.
 
-    In case of a tie uniform is chosen, as Kafka 4.4 does. Kafka differs for a single member that
-    prefers range, where the group's epoch rises at each of its heartbeats.
+    In case of a tie uniform is chosen, as in Kafka 4.4.
     """
     asked = (each.server_assignor for each in members)
     votes = Counter(name for name in asked if name is not None and name in ASSIGNORS)

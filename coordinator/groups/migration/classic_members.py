@@ -45,7 +45,7 @@ def check_join(group: ConsumerGroup, request: JoinRequest) -> None:
 
 
 def asked_by(request: JoinRequest, member_id: str, topics: Topics) -> ConsumerHeartbeat:
-    """Return the content of a JoinGroup in the form of a heartbeat.
+    """Return a JoinGroup as the heartbeat that it is equivalent to.
 
     Raises InconsistentGroupProtocol if the content is unreadable or too long.
     """
@@ -80,7 +80,10 @@ def _subscription(protocols: Protocols) -> Subscription:
 def check_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerMember:
-    """Return a classic member. Raises an error for a wrong member id, instance id or generation."""
+    """Return a member of the classic protocol.
+
+    Raises the KafkaError for a wrong id or generation.
+    """
     if instance_id is not None:
         check_instance(group, member_id, instance_id)
     member = group.check_member(member_id)
@@ -134,10 +137,10 @@ def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
 
 
 def _is_behind(group: ConsumerGroup, now: CurrentAssignment) -> bool:
-    """Return whether there is a newer target, or this member must cause its computation.
+    """Return whether the member's epoch is older than the target's, or than the group's.
 
-    Heartbeats of members of the newer protocol cause the computation themselves, as soon as it is
-    allowed.
+    The group's epoch counts only if all members use the classic protocol. Otherwise the heartbeat
+    of a member of the newer protocol computes the newer target.
     """
     if now.member_epoch < group.target.epoch:
         return True

@@ -37,9 +37,9 @@ def is_due(
     settings: GroupSettings,
     joining: JoinRequest | None = None,
 ) -> bool:
-    """Return whether the group becomes a classic one when these members have left.
+    """Return whether the group becomes a classic group once the members in `leaving` have left.
 
-    joining: the request of a static member that replaces the leaving one.
+    joining: the JoinGroup of a static member that replaces the leaving member.
     """
     gone, comes = frozenset(leaving), joining is not None
     count = len(group.members) - len(gone) + comes
@@ -58,7 +58,7 @@ def is_due(
 
 
 def _fits(group: ConsumerGroup, said: Iterable[Protocols]) -> bool:
-    """Return whether the classic group is small enough to be created in one step."""
+    """Return whether the new classic group is small enough to be created in one step."""
     elements, size_bytes = 0, 0
     for target in group.targets.values():
         for partitions in target.values():
@@ -83,7 +83,7 @@ def downgraded(
     """Return the classic group, and its record.
 
     The group counts its members' metadata separately until it is added to the table. joining: the
-    request of a static member that replaces the leaving one, with its new member id.
+    JoinGroup of a static member that replaces the leaving member, with its new id.
     """
     classic = ClassicGroup(group.group_id, HeldMetadata(), wall_ms)
     names = {topics[name].topic_id: name for name in group.named if name in topics}

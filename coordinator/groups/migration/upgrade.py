@@ -36,7 +36,7 @@ ELEMENTS_MAX = 20_000  # topics and partitions of all members; the same limit
 
 
 def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
-    """Raise GroupIdNotFound for a group that must stay a classic group."""
+    """Raise GroupIdNotFound if the group cannot become a consumer group."""
     size_max = min(MEMBERS_MAX, settings.consumer(group.group_id).max_size)
     if not settings.may_upgrade:
         raise _refused(group, "online upgrade is disabled")
@@ -102,7 +102,7 @@ def _upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
 
 
 def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
-    """Return the group that the records will create, in order to decide the joining heartbeat."""
+    """Return the group that the records will create, to decide the heartbeat of the new member."""
     group = ConsumerGroup(group_id, HeldMetadata())
     for key, value in records:
         group.replay(key, value)

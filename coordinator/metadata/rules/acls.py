@@ -1,7 +1,6 @@
 """The creation and removal of ACLs.
 
-The broker that receives the request checks the ACLs, like configurations. Here only their number is
-limited.
+The broker that receives the request checks each ACL. These functions only limit the number of ACLs.
 """
 
 from ....runtime.sliced_work import Steps

@@ -52,7 +52,7 @@ def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result
 
 
 def set_defaults(tables: ClusterTables, command: SetDefaults) -> Steps[Result]:
-    """Replace the static defaults. Apply a smaller min.insync.replicas or unclean elections."""
+    """Replace the static defaults, and apply the election rules of every partition again."""
     if command.defaults != tables.defaults:
         tables.put_defaults(dict(command.defaults))
         for topic in tables.topics.values():
@@ -126,7 +126,7 @@ def _boot_and_directory(registration: BrokerRegistration | RegisterBroker) -> tu
 
 
 def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Result]:
-    """Let the broker lead and follow. Elect leaders of partitions that had none."""
+    """Unfence a broker. Elect leaders of partitions that had no leader."""
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=False))
@@ -135,7 +135,7 @@ def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Resul
 
 
 def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
-    """Fence a dead broker, which leaves every ISR and loses its leaderships."""
+    """Fence a broker. It leaves every ISR and loses its leaderships."""
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if not broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=True, is_shutting_down=False))

@@ -119,7 +119,7 @@ def _alter_named(tables: ClusterTables, resource: ResourceConfigs, validate_only
 
 
 def changed_configs(before: dict[str, str], resource: ResourceConfigs) -> dict[str, str]:
-    """Apply the operations to a resource's configs, also to validate them in advance."""
+    """Return a resource's configs after its operations. `before` is not changed."""
     after = {} if resource.replaces_all else dict(before)
     for operation in resource.operations:
         value = _value_after(before.get(operation.key), operation)

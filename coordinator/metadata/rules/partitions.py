@@ -70,7 +70,7 @@ def settle_each(
 def election_rules(
     tables: ClusterTables, topic: Topic, election: Election | None = None
 ) -> ElectionRules:
-    """Return the rules of a topic by its configs. `election` overrides the preference."""
+    """Return the election rules of a topic by its configs, with `election` if it is given."""
     if election is None:
         is_unclean = tables.allows_unclean_election(topic)
         election = Election.UNCLEAN if is_unclean else Election.ONLINE
@@ -83,12 +83,12 @@ def partitions_of(topic: Topic) -> list[TopicPartition]:
 
 
 def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Result]:
-    """Judge each proposal, or refuse all with STALE_BROKER_EPOCH from an outdated leader.
+    """Decide each ISR change that a leader proposes.
 
-    Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH,
-    INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA. NEW_LEADER_ELECTED means that the
-    change was made, completed a reassignment, and therefore moved the leadership away from the
-    sender.
+    Raises STALE_BROKER_EPOCH for a leader with an outdated broker epoch. Errors of a partition:
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_REQUEST,
+    INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA. NEW_LEADER_ELECTED means that the change was made,
+    completed a reassignment, and therefore moved the leadership away from the sender.
     """
     broker = tables.brokers.get(command.node_id)
     if broker is None or broker.broker_epoch != command.broker_epoch:

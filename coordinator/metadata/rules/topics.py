@@ -97,7 +97,7 @@ def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Steps
 def _create_each(
     topics: tuple[Wanted, ...], create: Callable[[Wanted, int], Steps[tuple[int, Item]]]
 ) -> Steps[Result]:
-    """Call `create` for each topic with the remaining number of partitions allowed."""
+    """Call `create` for each topic, with the number of partitions that may still be created."""
     times = Counter(topic.name for topic in topics)
     items: dict[str, Item] = {}
     refused = StepCounter(REFUSED_A_STEP)

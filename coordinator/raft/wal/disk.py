@@ -26,7 +26,7 @@ class Disk(Protocol):
         ...
 
     def segment_name(self, number: int) -> str:
-        """Return the path for an error message."""
+        """Return the path of a segment, for an error message."""
         ...
 
     def read_segment(self, number: int) -> bytes: ...
@@ -43,11 +43,11 @@ class Disk(Protocol):
     def delete_segment(self, number: int) -> None: ...
 
     def read_snapshot(self, group_id: int) -> bytes | None:
-        """Return the published snapshot file, whole."""
+        """Return the bytes of a group's published snapshot file, or None if there is no file."""
         ...
 
     def snapshot_name(self, group_id: int) -> str:
-        """Return the path for an error message."""
+        """Return the path of a group's snapshot file, for an error message."""
         ...
 
     def prepare_snapshot(self, group_id: int, data: bytes) -> None:
@@ -163,7 +163,10 @@ class DirectoryDisk:
             self._lock_file = -1
 
     def _file(self, number: int) -> int:
-        """Open a segment for the journal's thread, which writes only to existing segments."""
+        """Return the open file of a segment, which must exist.
+
+        Only the journal's thread calls this.
+        """
         file = self._files.get(number)
         if file is None:
             flags = os.O_RDWR | os.O_CLOEXEC

@@ -40,7 +40,7 @@ class GroupLog(LibraryJournal):
         return self._entries[offset][2] if 0 <= offset < len(self._entries) else None
 
     def read(self, first_index: int, last_index: int) -> list[Entry]:
-        """Return the entries of a closed range after the base."""
+        """Return the entries from `first_index` to `last_index`, both inclusive."""
         base = self.base_index
         return self._entries[first_index - base : last_index - base + 1]
 
@@ -56,7 +56,7 @@ class GroupLog(LibraryJournal):
         return self._entries[start:position]
 
     def cut_to(self, index: int) -> None:
-        """Drop the entries up to `index`. A durable snapshot includes their effect."""
+        """Drop the entries up to `index`, because a durable snapshot includes their effect."""
         offset = index - self.base_index
         if offset <= 0:
             return
@@ -75,7 +75,7 @@ class GroupLog(LibraryJournal):
         self.durable_index = index
 
     def repeat_to(self, index: int) -> None:
-        """Record entries up to `index` again, so that an old segment can be deleted."""
+        """Write the entries up to `index` again, so that the oldest segment can be deleted."""
         for command, entry_index, term in self.read(self.base_index + 1, index):
             self._journal.append_entry(self.group_id, entry_index, term, command)
 
@@ -111,7 +111,7 @@ class GroupLog(LibraryJournal):
         return self._term
 
     def getVotedForNodeId(self) -> int | None:
-        """Return the node that has this node's vote in the term."""
+        """Return the node that this node has voted for in the current term, or None."""
         return None if self._voted_for < 0 else self._voted_for
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:

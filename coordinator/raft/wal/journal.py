@@ -85,7 +85,7 @@ class Journal:
         return len(self._segments)
 
     def append_entry(self, group_id: int, index: int, term: int, command: bytes) -> None:
-        """Add an entry after the group's last, or repeat an entry of an old segment."""
+        """Record an entry after the group's last entry, or record an earlier entry again."""
         self._append(RecordKind.ENTRY, group_id, index, term, command)
         for ends in (self._segments[self._segment], self._log_ends):
             ends[group_id] = max(index, ends.get(group_id, 0))
@@ -95,18 +95,18 @@ class Journal:
         self._append(RecordKind.TERM, group_id, term, voted_for + 1)
 
     def append_truncate(self, group_id: int, first_index: int) -> None:
-        """Remove the entries from `first_index` on."""
+        """Record that the entries from `first_index` on are removed."""
         self._append(RecordKind.TRUNCATE, group_id, first_index, 0)
         for ends in (*self._segments.values(), self._log_ends, self._log_ends_under_way):
             if ends.get(group_id, 0) >= first_index:
                 ends[group_id] = first_index - 1
 
     def append_base(self, group_id: int, index: int, term: int) -> None:
-        """Drop the entries up to `index`, which are in a durable snapshot."""
+        """Record that the entries up to `index` are dropped, since a durable snapshot has them."""
         self._append(RecordKind.BASE, group_id, index, term)
 
     def append_reset(self, group_id: int, index: int, term: int) -> None:
-        """Drop the whole log, which a durable snapshot of the leader replaces."""
+        """Record that a durable snapshot of the leader replaces the whole log."""
         self._append(RecordKind.RESET, group_id, index, term)
         for ends in (*self._segments.values(), self._log_ends, self._log_ends_under_way):
             ends.pop(group_id, None)
@@ -116,7 +116,10 @@ class Journal:
         self._append(RecordKind.VOTER if is_voter else RecordKind.NON_VOTER, group_id, 0, 0)
 
     def seal(self) -> None:
-        """Prove that the last frame of an idle log was synced, once until the next record."""
+        """Append a SEAL record after the last record of an idle journal, at most once.
+
+        The frame of the SEAL record proves to recovery that the previous frame was synced.
+        """
         if not self._sealed and self._segment:
             self._write_record(RecordKind.SEAL, 0, 0, 0, b"")
             self._sealed = True
@@ -152,11 +155,11 @@ class Journal:
         self.durable_sequence = batch.sequence
 
     def needs_next_segment(self) -> int | None:
-        """Return the segment to prepare once the current one is half full, else None."""
+        """Return the number of the next segment once the current one is half full, else None."""
         return self._segment + 1 if self._position > self._segment_bytes // 2 else None
 
     def prepare(self, segment: int) -> None:
-        """Prepare a segment (blocking)."""
+        """Create a segment with zeros (blocking)."""
         self._disk.ensure_segment(segment, self._segment_bytes)
 
     def pinned_by(self) -> list[int]:
@@ -172,7 +175,7 @@ class Journal:
         return self._segments[min(self._segments)].pop(group_id, 0)
 
     def deletable(self) -> list[int]:
-        """Remove segments without needed entries from memory, and return them.
+        """Remove segments without needed entries from memory, and return their numbers.
 
         They may be deleted once all BASE records are durable.
         """

@@ -28,7 +28,7 @@ _SNAPSHOT_MAGIC = b"OLS1"
 
 
 class RecordKind(IntEnum):
-    """The types of records, each with the meaning of its two numbers in brackets."""
+    """The types of records. Brackets in the comments explain the two numbers of a record."""
 
     SEGMENT = 1  # the first record of a segment: (node id, format version), payload: the voters
     STATE = 2  # the state of a group when the segment was begun
@@ -158,7 +158,7 @@ class RaftSnapshot(NamedTuple):
 
 
 def encode_snapshot(group_id: int, snapshot: RaftSnapshot) -> bytes:
-    """Encode a snapshot file, in the same format as for a follower.
+    """Encode a snapshot file. The leader sends the same bytes to followers.
 
     Call this function in an executor, like `decode_snapshot`, since the checksum and the join of a
     large snapshot release the GIL.

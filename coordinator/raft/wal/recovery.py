@@ -29,7 +29,7 @@ Entry = tuple[bytes, int, int]  # command, index, term
 
 @dataclass(slots=True)
 class RecoveredGroup:
-    """One group, as read from the log."""
+    """The state of one group, as recovered from the write-ahead log."""
 
     state: RaftGroupState = NO_STATE
     # index -> command, term
@@ -43,7 +43,7 @@ class RecoveredGroup:
 
 @dataclass(slots=True)
 class RecoveredJournal:
-    """The whole log, and the position for further writes."""
+    """The recovered write-ahead log, and the position at which writes continue."""
 
     owner: tuple[int, tuple[int, ...]]  # node id and voters
     groups: dict[int, RecoveredGroup] = field(default_factory=dict[int, RecoveredGroup])
@@ -94,7 +94,10 @@ def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJour
 def _refuse_if_later(
     disk: Disk, broken: tuple[int, int], number: int, data: bytes, *, after: int
 ) -> None:
-    """Raise CorruptJournal if a frame in `data` was written after the sync of the broken frame."""
+    """Raise CorruptJournal if `data` has a valid frame with a number above `after`.
+
+    Such a frame was written after the broken frame had been synced.
+    """
     if find_frame_after(data, after) is not None:
         later = disk.segment_name(number)
         problem = f"synced bytes at {broken[1]} are damaged (intact records follow in {later})"
