@@ -73,7 +73,7 @@ class AbortedTransactions:
             yield
 
     def _reading(self, segment: Segment, end_offset: int) -> Steps[IndexMending | None]:
-        """Rebuild a segment's index. Start over whenever another segment was removed.
+        """Rebuild a segment's index. Start over if another segment is removed meanwhile.
 
         Returns None if this segment itself was removed or truncated.
         """

@@ -39,7 +39,7 @@ class UnexpectedAppendOffset(Exception):
 
 
 def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Check a client's batch on the leader by its header. `record_checks` checks its records.
+    """Check the header of a client's batch on the leader. `record_checks` checks the records.
 
     Raises InvalidRecord for a base offset other than 0, and InvalidTimestamp if the maximum
     timestamp is too far from `now_ms` (wall-clock time).

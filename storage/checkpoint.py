@@ -82,7 +82,7 @@ def sync_directory(directory: Path) -> None:
 
 
 class _Checkpoint:
-    """A file with a version, a count, and lines."""
+    """A text file with a version in its first line, a count, and this number of entries."""
 
     __slots__ = ("_fault_point", "path")
 
@@ -91,7 +91,7 @@ class _Checkpoint:
         self._fault_point = fault_point
 
     def _read(self, line_form: re.Pattern[str], remedy: str) -> Iterator[re.Match[str]]:
-        """Yield the lines, or none for a missing or empty file, as Kafka does.
+        """Yield the entries. A missing or empty file has no entries, as in Kafka.
 
         Raises CorruptCheckpoint.
         """
@@ -113,7 +113,7 @@ class _Checkpoint:
             yield match
 
     def _write(self, entries: Iterable[str], *, fsync: bool) -> None:
-        """Replace the file, or raise OSError."""
+        """Replace the file by one with these entries, or raise OSError."""
         lines = list(entries)
         text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""])
         write_atomically(self.path, text.encode(), fsync=fsync, fault_point=self._fault_point)
@@ -130,7 +130,7 @@ class OffsetCheckpoint(_Checkpoint):
     __slots__ = ()
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return offsets by (topic, partition), none for a missing file. Raises CorruptCheckpoint.
+        """Return the offset of each partition. A missing file has none. Raises CorruptCheckpoint.
 
         Every checkpoint may be deleted. Its offsets are then determined again by reading the logs.
         """
@@ -142,7 +142,7 @@ class OffsetCheckpoint(_Checkpoint):
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int], *, fsync: bool = True) -> None:
-        """Replace the file, or raise OSError."""
+        """Replace the file by one with these offsets, or raise OSError."""
         lines = _lines(offsets)
         if lines:
             lines += _lines({_CHECKSUM: crc32c("\n".join(lines).encode())})
@@ -162,12 +162,12 @@ class LeaderEpochCheckpoint(_Checkpoint):
         super().__init__(directory / LEADER_EPOCHS, fault_point)
 
     def read(self) -> list[EpochStart]:
-        """Return the entries, none for a missing file, or raise CorruptCheckpoint."""
+        """Return the entries, or raise CorruptCheckpoint. A missing file has no entries."""
         remedy = "Delete it and start the broker again: batches bear their epochs"
         return [EpochStart(int(m[1]), int(m[2])) for m in self._read(_EPOCH_LINE, remedy)]
 
     def write(self, entries: Iterable[EpochStart], *, fsync: bool = True) -> None:
-        """Replace the file, or raise OSError."""
+        """Replace the file by one with these entries, or raise OSError."""
         self._write((f"{entry.epoch} {entry.start_offset}" for entry in entries), fsync=fsync)
 
 
@@ -175,7 +175,8 @@ class LeaderEpochCheckpoint(_Checkpoint):
 class MetaProperties:
     """The cluster and node of a data directory (`meta.properties` version 1).
 
-    `boot_id` is not Kafka's. It distinguishes a restarted process from a machine that lost power.
+    `boot_id` is an addition to Kafka's file. If it has not changed at a restart of the broker, the
+    machine has not lost power.
     """
 
     cluster_id: str
@@ -215,7 +216,7 @@ class MetaProperties:
             raise CorruptCheckpoint(path, f"bad or missing: {problem}", remedy) from None
 
     def write(self, directory: Path, fault_point: FaultPoint = no_fault_point) -> None:
-        """Replace the file, or raise OSError."""
+        """Write these properties to the directory's file, or raise OSError."""
         properties = {
             "version": str(META_PROPERTIES_VERSION),
             "cluster.id": self.cluster_id,
@@ -231,9 +232,9 @@ class MetaProperties:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """The topic of a partition's directory (`partition.metadata` version 0).
+    """The topic id of a partition's directory (`partition.metadata` version 0).
 
-    A checksum follows Kafka's two lines, where Kafka does not read. Older releases wrote none.
+    A checksum follows Kafka's two lines. Kafka does not read it, and older releases wrote none.
     """
 
     topic_id: bytes
@@ -256,12 +257,12 @@ class PartitionMetadata:
     def write(
         self, directory: Path, fault_point: FaultPoint = no_fault_point, *, fsync: bool = True
     ) -> None:
-        """Replace the file, or raise OSError."""
+        """Write this metadata to the directory's file, or raise OSError."""
         path = directory / PARTITION_METADATA
         write_atomically(path, self._encoded(), fsync=fsync, fault_point=fault_point)
 
     def is_nearly(self, content: bytes) -> bool:
-        """Return whether a file's content is this topic's, apart from a few damaged bytes."""
+        """Return whether a damaged file's content differs from this metadata in few bytes."""
         pairs = zip(content, self._encoded(), strict=False)
         wrong = sum(found != written for found, written in pairs)
         return len(content) >= PARTITION_METADATA_BYTES_MIN and (

@@ -1,4 +1,4 @@
-"""The errors of corrupt files, and the errors that reading a log may raise."""
+"""The error of a corrupt file, and the errors that reading a log may raise."""
 
 import struct
 from pathlib import Path

@@ -65,7 +65,7 @@ class DiskGuard:
             self.met(problem)
 
     def met(self, problem: OSError) -> NoReturn:
-        """Mark the log as failed, or raise KafkaStorageError."""
+        """Mark the log as failed, and raise KafkaStorageError."""
         is_first = self.failure is None
         self.failure = problem
         if is_first:
@@ -73,13 +73,13 @@ class DiskGuard:
         raise self.error(problem) from problem
 
     def met_retriable(self, problem: OSError) -> NoReturn:
-        """Mark the log as failed, unless the error is a temporary lack of resources."""
+        """Raise KafkaStorageError, and mark the log as failed unless only resources are lacking."""
         if problem.errno in OUT_OF_RESOURCES:
             raise self.error(problem) from problem
         self.met(problem)
 
     def error(self, problem: Exception) -> KafkaError:
-        """Return the error for the client."""
+        """Return the KafkaError that a client gets for this problem."""
         return KafkaStorageError(f"The log of {self._name} failed on disk: {problem}")
 
 

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def _header_at(segment: Segment, offset: int) -> BatchHeader | None:
-    """Return the batch at an offset, or else the next batch."""
+    """Return the header of the batch that holds `offset`, or of the next batch after a gap."""
     headers = segment.headers_near(offset)
     return next((header for _, header in headers if header.last_offset >= offset), None)
 
@@ -42,7 +42,7 @@ def _are_in_the_log(saved: tuple[EpochStart, ...], segments: SegmentList, end_of
 
 
 def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
-    """Record the leader epoch of a batch in the log. Return whether it is new."""
+    """Record the leader epoch of a batch that is in the log. Return whether the epoch is new."""
     latest = epochs.latest_epoch
     if header.partition_leader_epoch > (-1 if latest is None else latest):
         return epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -54,8 +54,8 @@ def load_epochs(
 ) -> Steps[tuple[LeaderEpochs, tuple[EpochStart, ...]]]:
     """Load the leader epochs below `end_offset`. Return them with the checkpoint's entries.
 
-    If the checkpoint has no epochs for the beginning of the log, they are read from the batches.
-    The checkpoint was lost, or shortened for a new log start that was not written itself.
+    Epochs below the first entry of the checkpoint are read from the batches. They are missing if
+    the checkpoint was lost, or shortened for a new log start offset that was not saved.
     """
     saved: tuple[EpochStart, ...] = ()
     with suppress(CorruptCheckpoint):

@@ -19,7 +19,7 @@ FLUSH_FAILED = "flush-failed"
 
 @dataclass(slots=True)
 class RecoveryPoint:
-    """The offset below which everything is on the disk. A truncation replaces the object."""
+    """The offset below which the log is on the disk. Each truncation creates a new object."""
 
     offset: int
 

@@ -22,7 +22,10 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log. They must be saved after a method that returns True."""
+    """The leader epochs of one log.
+
+    If a method returns True, they have changed and must be saved.
+    """
 
     __slots__ = ("_entries",)
 
@@ -79,7 +82,10 @@ class LeaderEpochs:
         return self._entries[at - 1].epoch if at else None
 
     def span_of(self, offset: int) -> tuple[int | None, int]:
-        """Return the epoch of `offset`, or None below the first, and the next epoch's start."""
+        """Return the epoch of `offset`, and the start offset of the next epoch or OFFSET_MAX.
+
+        The epoch is None below the first known epoch.
+        """
         entries = self._entries
         if entries and entries[-1].start_offset <= offset:
             return entries[-1].epoch, OFFSET_MAX

@@ -144,10 +144,10 @@ class LocalLog:
     def write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Append batches unchanged, with one write for those in the same segment.
 
-        The same rule is applied to each batch, so segments begin where the leader's do. A segment
-        begins with the next offset after the last batch, so that a gap left by compaction on the
-        leader is within a segment. Between two segments the gap would count as damage after a power
-        failure. (No segment can contain a gap of 31 bits.)
+        New segments begin by the same rule as on the leader, so they have the same base offsets. A
+        segment begins with the next offset after the last batch, so that a gap left by compaction
+        on the leader is within a segment. Between two segments the gap would count as damage after
+        a power failure. (No segment can contain a gap of 31 bits.)
         """
         run: list[tuple[int, BatchHeader]] = []
         run_start = run_end = 0
@@ -277,7 +277,7 @@ class LocalLog:
         return segment
 
     def snapshot_soon(self, *, is_roll: bool = False) -> None:
-        """Save the producer state if that is quick, or else request `snapshotting`."""
+        """Save a snapshot of few producers immediately, and request `snapshotting` for many."""
         count = len(self.producer_state)
         if count <= SNAPSHOT_AT_ONCE_PRODUCERS_MAX:
             self.take_snapshot()
@@ -317,7 +317,7 @@ class LocalLog:
             self.snapshots.remove_between({segment.base_offset for segment in self.segments})
 
     def rebuild_soon(self) -> None:
-        """Request `rebuilding`, because the log end differs from the end of the producer state."""
+        """Request `rebuilding`, because the producer state is not that of the log end."""
         self.producer_state.cut = None  # a snapshot being encoded would be above the end
         self.rebuild = self._loading()
 

@@ -9,7 +9,7 @@ from .topic_configs import LONG_MAX, parse_topic_configs
 
 
 class RecordCheck(IntEnum):
-    """The level of the leader's check of a client's batch, where each level includes the previous.
+    """The extent to which the leader checks a client's batch. Each level includes the previous.
 
     The first three are the values of oncelog.record.validation. BATCH checks the header, and the
     records only if the header is implausible. SKELETON checks the lengths of records, their offsets
@@ -28,8 +28,8 @@ class LogConfig:
     """A topic's configs for the storage, with Kafka's names and defaults.
 
     Sizes are in bytes, times in milliseconds, and -1 stands for no limit in the two retentions.
-    `record_validation` is the broker key oncelog.record.validation. Compacted topics are checked
-    further.
+    `record_validation` is the broker key oncelog.record.validation. Batches of compacted topics are
+    checked further (RecordCheck.KEYS).
     """
 
     segment_bytes: int = 1_073_741_824
@@ -78,7 +78,7 @@ class LogConfig:
 
 @lru_cache(maxsize=1024)
 def _parsed(configs: tuple[tuple[str, str], ...], record_validation: RecordCheck) -> LogConfig:
-    """Return a cached config, since thousands of partitions share a few configs."""
+    """Return the config of these values from a cache, since many partitions share a few configs."""
     values = parse_topic_configs(dict(configs))
     derived = {
         "segment_bytes": values["internal.segment.bytes"] or values["segment.bytes"],

@@ -22,7 +22,7 @@ SEGMENTS_A_JOB = 32  # take about 1 ms
 
 
 class Durability:
-    """The recovery point of a log, and the conditions that raise it."""
+    """The recovery point of a log, and the state that decides when it may rise."""
 
     __slots__ = (
         "_closed_end",
@@ -66,7 +66,7 @@ class Durability:
         return self._cut_names > self._names_synced
 
     def is_as_closed(self, log_end_offset: int, snapshots: SnapshotFiles) -> bool:
-        """Return whether the files are as synced by the last close, or have been synced since.
+        """Return whether no file differs from its synced state at the last close of the log.
 
         The entry that a close adds to the last time index does not count, since each start removes
         that entry.
@@ -78,7 +78,7 @@ class Durability:
         )
 
     def closed(self, log_end_offset: int) -> None:
-        """Record that everything below `log_end_offset` is on the disk, with the last indexes."""
+        """Record that a close has synced the log up to `log_end_offset`, and the last indexes."""
         self._closed_end = log_end_offset
 
     def names_changed(self) -> None:
@@ -86,7 +86,7 @@ class Durability:
         self._names_changed += 1
 
     def cut(self, end_offset: int) -> None:
-        """Record a truncation to `end_offset`, after which a running flush no longer counts."""
+        """Record a truncation to `end_offset`. The result of a running flush is then ignored."""
         self._point = RecoveryPoint(min(self._point.offset, end_offset))
         self._closed_end = -1
         self._names_changed += 1
@@ -103,8 +103,9 @@ class Durability:
     ) -> FlushJob:
         """Return the job that syncs everything below `log_end_offset`, or raise OSError.
 
-        Of many segments a job has only the oldest, because all files of a job are opened here.
-        is_last: the log is closed, and the next start will also trust the last indexes.
+        If many segments must be synced, the job has only the oldest, because all its files are
+        opened here. is_last: the log is being closed, and the next start will also trust the last
+        indexes.
         """
         unsynced = self._unsynced(segments)
         unsynced, later = unsynced[:SEGMENTS_A_JOB], unsynced[SEGMENTS_A_JOB:]

@@ -29,7 +29,7 @@ class LogFlushing:
     recovery_point: int = attribute_of("_durability.recovery_point")
 
     def is_needed(self, now_ms: int) -> bool:
-        """Return whether to flush, by flush.messages, flush.ms, or a closed segment."""
+        """Return whether to flush now, because of flush.messages, flush.ms, or a closed segment."""
         log, config, recovery_point = self._log, self._log.config, self.recovery_point
         unsynced = log.log_end_offset - recovery_point
         if unsynced <= 0:
@@ -43,15 +43,15 @@ class LogFlushing:
 
     @property
     def is_owed(self) -> bool:
-        """Return whether a flush must precede the next acknowledgement."""
+        """Return whether the log must be flushed before the next acknowledgement."""
         unsynced = self._log.log_end_offset - self._durability.recovery_point
         return unsynced >= self._log.config.flush_messages or self._durability.is_cut_unsynced
 
     @property
     def own_end_offset(self) -> int:
-        """Return the offset up to which this replica acknowledges.
+        """Return the end of the records that this replica acknowledges.
 
-        It is the log end or the synced end.
+        It is the recovery point if a flush is owed, else the log end offset.
         """
         return self.recovery_point if self.is_owed else self._log.log_end_offset
 
@@ -66,9 +66,9 @@ class LogFlushing:
     def job(self, *, is_last: bool = False) -> FlushJob:
         """Return a job that syncs the log in an executor. Pass it to `flushed` afterwards.
 
-        A job that is not whole must be followed by another. Recovery does not read epochs below the
-        recovery point. Therefore, if the disk is too full to save the epochs, only a truncation is
-        synced, and otherwise KafkaStorageError is raised.
+        A job without `is_whole` must be followed by another. Recovery does not read epochs below
+        the recovery point. Therefore, if the disk is too full to save the epochs, only a truncation
+        is synced, and otherwise KafkaStorageError is raised.
         """
         log = self._log
         try:
@@ -89,7 +89,7 @@ class LogFlushing:
             )
 
     def flushed(self, job: FlushJob, problem: OSError | None = None) -> None:
-        """Record the result of a job, which raises the recovery point, or fails the log."""
+        """Record the result of a job. It raises the recovery point. A problem fails the log."""
         with self._log.disk:
             if problem is not None:
                 raise problem

@@ -1,4 +1,4 @@
-"""The values with which another thread opens one partition's log."""
+"""The parameters with which another thread opens one partition's log."""
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -11,7 +11,10 @@ from .partition_log import PartitionLog
 
 @dataclass(frozen=True, slots=True)
 class LogOpening:
-    """Values of the serving thread, for another thread that may wait for the disk."""
+    """The parameters of PartitionLog.opening, collected by the thread that serves the logs.
+
+    Another thread, which may wait for the disk, opens the log with them.
+    """
 
     directory: Path
     topic: str
@@ -33,7 +36,7 @@ class LogOpening:
         return PartitionLog.opening(**options)
 
     def as_new(self) -> "LogOpening":
-        """Return the opening of a partition that has no files yet."""
+        """Return these parameters for a partition that has no files yet."""
         return replace(
             self,
             log_start_offset=0,

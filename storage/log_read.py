@@ -132,11 +132,12 @@ def _end_of_read(
 def _read_at_most(
     segment: Segment, position: int, limits: tuple[int, int, int], min_one_batch: bool
 ) -> tuple[bytes, int]:
-    """Read `max_bytes` or, if necessary, a larger batch, and the following base offset.
+    """Read up to `max_bytes`, or a larger first batch if `min_one_batch` is set.
 
-    `limits` is (available, max_bytes, end_offset). Returns (data, number of wanted bytes), without
-    data if a larger batch is needed and not allowed. Raises CorruptMessage for an invalid length,
-    since a damaged length might span the whole segment.
+    `limits` is (available, max_bytes, end_offset). Returns (data, number of wanted bytes). The data
+    may also have the next base offset. There is no data if the first batch is larger and not
+    allowed. Raises CorruptMessage for an invalid length, since a damaged length might span the
+    whole segment.
     """
     available, max_bytes, end_offset = limits
     wanted = min(max(max_bytes, HEADER_BYTES) + BASE_OFFSET_BYTES, available)
@@ -159,7 +160,10 @@ def _read_at_most(
 
 
 def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
-    """Return how many bytes to read in one call, fewer with small batches, which are checked."""
+    """Return how many bytes to read in one call, which are fewer if the batches are small.
+
+    Each batch is checked after the read, so many small batches would take long.
+    """
     sample = segment.file.read(position, SAMPLE_BYTES)
     end = count = 0
     while end + HEADER_BYTES <= len(sample):
@@ -171,7 +175,7 @@ def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
 
 
 def _first_bytes(data: bytes, size_bytes: int) -> Buffer:
-    """Return the first bytes of a read. A much smaller part is copied, to free the rest."""
+    """Return the first bytes of `data`. A small part is copied, so that the rest can be freed."""
     view = memoryview(data)[:size_bytes]
     return bytes(view) if size_bytes * 2 < len(data) else view
 

@@ -89,9 +89,9 @@ def load_log(
 ) -> Steps[LoadedLog]:
     """Open the files of a partition. Create or repair them as needed.
 
-    machine_restarted: the machine has lost power since, so more than the end may be missing.
-    Raises OSError, InconsistentTopicId for another topic's directory, and CorruptMessage if a
-    batch that was synced is unreadable.
+    machine_restarted: the machine has lost power since the last run, so any page that was not
+    synced may be missing. Raises OSError, InconsistentTopicId for another topic's directory, and
+    CorruptMessage if a batch that was synced is unreadable.
     """
     try:
         directory.mkdir(parents=True)
@@ -308,7 +308,7 @@ class _Recovery:
         )
 
     def _read_rest(self, segment: Segment) -> Steps[bool]:
-        """Read the batches after the segment's state. Return whether its end was removed.
+        """Read the batches after the segment's state. Return whether an unreadable end was removed.
 
         Batches that the producers already know are only added to the indexes.
         """

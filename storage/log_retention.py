@@ -44,13 +44,13 @@ class LogRetention:
                     log.epochs_changed()
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Run all steps of `deleting_old_segments`."""
+        """Remove old segments in one step (see `deleting_old_segments`)."""
         return run_to_end(self.deleting_old_segments(now_ms))
 
     def deleting_old_segments(self, now_ms: int) -> Steps[int]:
-        """Remove segments by retention or below the log start offset. Return how many.
+        """Remove segments by retention, or below the log start offset. Return how many.
 
-        Each step checks again. `purge_deleted_files` later removes their files from the disk.
+        Each step examines the segments anew. `purge_deleted_files` later deletes the files.
         """
         log = self._log
         # Fixed, since an endless stream of old records would never end.

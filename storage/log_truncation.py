@@ -32,7 +32,7 @@ class LogTruncation:
         self._log = log
 
     def truncate_to(self, offset: int) -> None:
-        """Run all steps of `truncating_to`."""
+        """Truncate the log to `offset` in one step (see `truncating_to`)."""
         run_to_end(self.truncating_to(offset))
 
     def truncating_to(self, offset: int) -> Steps[None]:
@@ -48,7 +48,7 @@ class LogTruncation:
         yield from log.rebuilding()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Run all steps of `starting_at`."""
+        """Remove everything in one step, so that the log starts at `offset` (see `starting_at`)."""
         run_to_end(self.starting_at(offset))
 
     def starting_at(self, offset: int) -> Steps[None]:
@@ -58,10 +58,10 @@ class LogTruncation:
             self._log.high_watermark = offset
 
     def end_min(self, offset: int) -> int:
-        """Return the lowest log end that `truncate_to(offset)` may leave of the synced part.
+        """Return the lowest log end that `truncate_to(offset)` can result in.
 
-        The recovery point is the end of a batch. Below the high watermark compaction may have
-        removed that batch since, and then only the start of the segment is certain.
+        Below the high watermark compaction may have removed the batches before `offset`. Then only
+        the base offset of the segment is certain.
         """
         segment = self._log.segments.floor(offset)
         if offset >= self._log.high_watermark or segment is None:
@@ -71,7 +71,7 @@ class LogTruncation:
     def _cutting(self, offset: int) -> Steps[bool]:
         """Truncate to `offset` or the log start.
 
-        Returns False if another use ended the truncation.
+        Returns False if an append or a new leader epoch ended the truncation between two steps.
         """
         log = self._log
         while log.log_end_offset > max(offset, log.segments.first.base_offset):

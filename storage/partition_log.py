@@ -82,7 +82,7 @@ class PartitionLog:
 
     @classmethod
     def open(cls, directory: Path, **options: Any) -> "PartitionLog":
-        """Run all steps of `opening`."""
+        """Open the log in `directory` in one step (see `opening`)."""
         return run_to_end(cls.opening(directory, **options))
 
     @classmethod
@@ -257,7 +257,7 @@ class PartitionLog:
         return new_tuple(AppendInfo, (*offsets, append_time_ms, False))
 
     def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
-        """Find a batch with these sequences among the last five of its producer."""
+        """Return the batch with these sequences, if it is among the last five of its producer."""
         local = self.local
         if local.rebuild is not None:
             run_to_end(local.rebuilding())
@@ -346,7 +346,10 @@ class PartitionLog:
             self.damage.met(problem)
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
-        """Do one step of a search by time (see log_read). `offset` is not below the log start."""
+        """Return the next batch with this timestamp or a later one (see log_read.batch_not_older).
+
+        `offset` is not below the log start offset.
+        """
         local, disk = self.local, self.local.disk
         try:
             with disk.retriable:

@@ -90,7 +90,10 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def text_as_parsed(config_type: ConfigType, text: str) -> str:
-    """Return a value as Kafka's DescribeConfigs prints it, after parsing."""
+    """Return a value in the form in which Kafka's DescribeConfigs prints it.
+
+    A value that cannot be parsed is returned unchanged.
+    """
     try:
         value = _PARSERS[config_type](text.strip())
     except ValueError:

@@ -77,7 +77,7 @@ class KeyMap:
         return True
 
     def skip_to(self, offset: int) -> None:
-        """Raise `end_offset` to `offset`. Records that were not added supersede no others."""
+        """Raise `end_offset` to `offset`. Keys of the skipped records are not added."""
         self.end_offset = max(self.end_offset, offset)
 
     def is_superseded(self, key: bytes, offset: int) -> bool:
@@ -87,7 +87,7 @@ class KeyMap:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BatchCleaner:
-    """The decision about each batch of one compaction, in the order of offsets.
+    """A cleaner that decides about each batch of one compaction, in the order of offsets.
 
     `end_offset` is the end of the compacted range. `now_ms` is wall-clock time. Aborted
     transactions are added to `walk` before their records are reached. `kept_aborts` collects the
@@ -150,7 +150,7 @@ class BatchCleaner:
         return not self._is_over(header.base_timestamp)
 
     def _is_over(self, horizon_ms: int) -> bool:
-        """Return whether a delete horizon, which was set delete.retention.ms ahead, has passed."""
+        """Return whether a delete horizon has passed."""
         since_ms = horizon_ms - self.delete_retention_ms
         return self.now_ms + self.advanced_since_ms(since_ms) >= horizon_ms
 

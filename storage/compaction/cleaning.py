@@ -33,7 +33,7 @@ SLICE_BYTES = 128 << 10  # of small records take about 20 ms
 
 
 class CleanedGroup(NamedTuple):
-    """A complete and synced segment in `.cleaned` files, to replace these segments.
+    """A segment, complete and synced in `.cleaned` files, and the segments that it replaces.
 
     The segment may end in a gap before `end_offset`, where the next segment begins. Therefore the
     recovery point on the disk must first be at or above `end_offset`. Otherwise the gap would count
@@ -88,7 +88,7 @@ class Cleaning:
 
     @property
     def cleaned_offset(self) -> int:
-        """Return the offset from which the log is still dirty after the last step."""
+        """Return the offset below which the log is clean after the last step."""
         return self._keys.end_offset
 
     def steps(self) -> Iterator[CleanedGroup | None]:
@@ -165,7 +165,7 @@ class Cleaning:
         self._output = None  # already swapped in; otherwise `close` removes it
 
     def _fills_slice(self, batch: Buffer) -> bool:
-        """Return whether the step has done its share of work with this batch."""
+        """Add a batch to the work of this step. Return whether the step has done enough."""
         self._slice_bytes += len(batch)
         if self._slice_bytes < SLICE_BYTES:
             return False
@@ -183,7 +183,10 @@ class Cleaning:
         pending.clear()
 
     def _finish(self, output: Segment, newest: Segment) -> None:
-        """Sync the new segment, with the modification time of the newest segment it replaces."""
+        """Sync the new segment.
+
+        It gets the modification time of the newest segment that it replaces.
+        """
         output.become_inactive()
         output.write_out()
         times = os.fstat(newest.file.fd)
@@ -194,7 +197,7 @@ class Cleaning:
         self._fault_point("cleaner.after-fsync")
 
     def _aborted(self, at: int, start_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that overlap a segment from `start_offset` on."""
+        """Return the aborted transactions with records in segment `at`, from `start_offset` on."""
         found: list[AbortedTransaction] = []
         end_offset = self._ends[at]
         for segment in self._segments[at:]:

@@ -1,6 +1,6 @@
 """The choice of the log to compact, and the course of its compaction.
 
-Only the dirtiest log is compacted at a time. The shell decides about threads:
+One log is compacted at a time, and the dirtiest first. The caller decides about threads:
 
     cleaning = cleaner.begin(logs, now_ms)         the log's thread; None if nothing is to be done
     for step in cleaning.steps():                  an executor, or a slice at a time
@@ -40,7 +40,7 @@ class SegmentsChanged(Exception):
 
 
 class LogCleaner:
-    """The choice of the log to compact in a data directory. Each log stores its cleaned offset."""
+    """The cleaner of a data directory, which compacts one log at a time."""
 
     def __init__(
         self, *, keys_max: int = KEYS_MAX, fault_point: FaultPoint = no_fault_point
@@ -55,11 +55,11 @@ class LogCleaner:
         self._is_outdated = False
 
     def begin(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleaning | None:
-        """Run all steps of `beginning`."""
+        """Begin to compact the dirtiest log in one step (see `beginning`)."""
         return run_to_end(self.beginning(logs, now_ms))
 
     def beginning(self, logs: Iterable[PartitionLog], now_ms: int) -> Steps[Cleaning | None]:
-        """Begin to compact the log that needs it most, if any. `now_ms` is wall-clock time.
+        """Begin to compact the dirtiest log. Return None if no log is dirty enough.
 
         A log that cannot be read is marked uncleanable, and the others are still compacted.
         """
@@ -87,8 +87,8 @@ class LogCleaner:
     def _beginning_with(self, log: PartitionLog, now_ms: int) -> Steps[Cleaning | None]:
         """Plan the compaction, then collect the producers. Return None if the log has changed.
 
-        The plan and the segments are taken together, before the producers. A producer's batch that
-        is newer than the collected one is after the plan's end, and is not touched.
+        Batches may be appended while the producers are collected. Such a batch is above the end of
+        the plan, and is not rewritten.
         """
         plan = yield from self._planning(log, now_ms)
         if plan is None or not plan.is_worth_it(log.config):
@@ -120,7 +120,10 @@ class LogCleaner:
         )
 
     def _planning(self, log: PartitionLog, now_ms: int) -> Steps[CleaningPlan | None]:
-        """Read the timestamps that are needed, and plan. Return None for an unreadable log."""
+        """Read the first timestamps of segments if they are needed, and plan the compaction.
+
+        Returns None for an unreadable log.
+        """
         try:
             if log.config.max_compaction_lag_ms < LONG_MAX:
                 for number, segment in enumerate(list(log.segments), 1):
@@ -198,10 +201,10 @@ class LogCleaner:
         )
 
     def _set_aside(self, log: PartitionLog, error: BaseException) -> None:
-        """Stop compacting an unreadable log (Kafka calls the log uncleanable).
+        """Mark a log as uncleanable after an error that will not go away.
 
-        A lack of resources may be temporary, so it does not count as such an error. A failed log
-        reports its failure itself.
+        A lack of resources may be temporary, so the log is tried again. A failed log is not marked,
+        because it reports its failure itself.
         """
         if log.is_failed or not isinstance(error, LOG_TROUBLE):
             return

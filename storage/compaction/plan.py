@@ -30,7 +30,11 @@ class SegmentSummary(NamedTuple):
 
 
 class CleaningPlan(NamedTuple):
-    """A plan in which keys of [first_dirty_offset, end_offset) supersede all below end_offset."""
+    """The plan of one compaction.
+
+    A record below `end_offset` is superseded by a later record of the same key in
+    [first_dirty_offset, end_offset).
+    """
 
     first_dirty_offset: int
     end_offset: int

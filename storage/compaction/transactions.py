@@ -20,7 +20,7 @@ from ..segments.transaction_index import AbortedTransaction
 
 
 class TransactionWalk:
-    """The state of one traversal, from the first segment to the last."""
+    """The transactions during one traversal of a log, from its first segment to its last."""
 
     __slots__ = ("_aborted_ahead", "_aborted_with_data", "_committed_with_data", "_in_abort")
 
@@ -50,7 +50,8 @@ class TransactionWalk:
     def end(self, header: BatchHeader, marker: Buffer) -> tuple[bool, AbortedTransaction | None]:
         """Record a marker. Return whether it may be removed later, and the index entry to keep.
 
-        The marker must stay if the traversal has found records of its transaction.
+        A marker may be removed, and has no index entry, if the traversal has found no records of
+        its transaction.
         """
         producer_id = header.producer_id
         self._reach(header.base_offset)

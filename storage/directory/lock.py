@@ -17,11 +17,11 @@ class DirectoryInUse(Exception):
 
 
 class DirectoryOfAnother(Exception):
-    """The error of an untrusted directory of another user."""
+    """The error of a data directory that belongs to another user, and is not trusted."""
 
 
 class DirectoryRemoved(Exception):
-    """The error of a running broker with a removed or moved directory."""
+    """The error of a data directory that was removed or moved while its broker runs."""
 
 
 def make_directory(path: Path) -> None:
@@ -36,9 +36,9 @@ def make_directory(path: Path) -> None:
 
 
 def close_to_others(path: Path) -> bool:
-    """Remove the rights of other users on a directory that was left open. Return whether it was.
+    """Remove the rights of other users on a directory. Return whether that changed anything.
 
-    An older release or a person may have left the directory open.
+    An older release or an administrator may have left the directory open to others.
     """
     if not is_open_to_others(path):
         return False
@@ -53,7 +53,7 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def other_owner(path: Path) -> int | None:
-    """Return the user that owns `path`, or None for this user and root."""
+    """Return the id of the user that owns `path`, or None if that is this user or root."""
     owner = path.stat().st_uid
     return owner if owner not in (ROOT, os.geteuid()) else None
 
@@ -91,7 +91,7 @@ def take_lock(path: Path) -> int:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a directory, or None if it does not exist."""
+    """Return the device and inode numbers of a directory, or None if it does not exist."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -100,9 +100,10 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def lock_inode(path: Path) -> int | None:
-    """Return the inode of a directory's lock, or None without a lock.
+    """Return the inode number of a directory's lock file, or None without a lock file.
 
-    A lock that was created again has another inode. Raises OSError if the disk fails.
+    A lock file that was deleted and created again has another inode number. Raises OSError if the
+    disk fails.
     """
     try:
         return (path / LOCK).stat().st_ino

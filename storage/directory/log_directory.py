@@ -159,7 +159,7 @@ class LogDirectory:
             return (yield from opening.as_new().open())
 
     def opened(self, log: PartitionLog) -> None:
-        """Start to serve a log."""
+        """Add an opened log to the logs that the broker serves."""
         key = (log.topic, log.partition)
         self.found.discard(key)
         self.logs[key] = log
@@ -207,7 +207,7 @@ class LogDirectory:
             )
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Rename a damaged partition's directory to keep it (blocks). Return its new name."""
+        """Rename a damaged partition's directory, which is kept (blocks). Return its new name."""
         with self._disk():
             target = self._removed.set_aside(topic, partition)
         return "nothing" if target is None else target.name
@@ -259,12 +259,12 @@ class LogDirectory:
     def collect_offsets(self, name: str) -> Steps[dict[TopicPartition, int]]:
         """Collect the offsets for the checkpoint `name`, also of partitions not opened yet.
 
-        An offset that changes between two steps is taken as it is in its step.
+        Offsets may change between the steps.
         """
         return self.offsets.collect(name, self.logs)
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write offsets to the disk (blocks), in the thread that opens logs."""
+        """Write offsets to the checkpoint `name` (blocks), in the thread that opens logs."""
         with self._disk():
             self.offsets.write(name, offsets)
 
@@ -279,7 +279,7 @@ class LogDirectory:
             self.offsets.lower({(log.topic, log.partition): log for log in logs}, self.logs)
 
     def write_last(self) -> None:
-        """Write the in-memory state of logs to files, before these are synced (blocks)."""
+        """Write the state that logs keep only in memory to their files, before a sync (blocks)."""
         for log in self.logs.values():
             with contextlib.suppress(KafkaStorageError):  # the log has failed; `close` reports it
                 log.flushing.write_last()
@@ -323,9 +323,10 @@ class LogDirectory:
     def _check_meta(
         self, cluster_id: str, node_id: int, boot_id: str, new_directory_id: bytes
     ) -> MetaProperties:
-        """Write the properties of a new directory.
+        """Check that the directory is of this cluster and node, and return its properties.
 
-        Refuse the directory of another cluster or node.
+        A new directory gets a file with the properties. Raises WrongCluster for the directory of
+        another cluster or node.
         """
         meta = MetaProperties.read(self.path)
         is_ours = meta is not None or os.listdir(self.path) == [LOCK]
@@ -366,7 +367,10 @@ class LogDirectory:
         self._written_boot_id = meta.boot_id
 
     def _take_clean_shutdown_mark(self) -> int | None:
-        """Read and remove the clean-shutdown mark, which only `close` writes again."""
+        """Remove the mark of a clean shutdown, and return its broker epoch, or None without a mark.
+
+        An empty mark of an old Kafka has epoch -1. Only `close` writes the mark again.
+        """
         mark = self.path / CLEAN_SHUTDOWN
         try:
             content = mark.read_bytes()
@@ -401,7 +405,10 @@ class LogDirectory:
             return dict.fromkeys(self.found, AFTER_A_POWER_CUT)
 
     def _note_unrecovered(self) -> None:
-        """Mark these logs as unrecovered, whatever the clean-shutdown mark and the boot id say."""
+        """Write the partitions that were not opened since an unclean shutdown to their checkpoint.
+
+        The next start recovers them, even after a clean shutdown.
+        """
         worst = AFTER_A_POWER_CUT if self.machine_restarted else AFTER_A_KILL
         left = {
             key: max(worst, self._unrecovered.get(key, AFTER_A_KILL))

@@ -45,18 +45,18 @@ class PartitionOffsets:
         }
 
     def of(self, name: str, key: TopicPartition) -> int:
-        """Return the known offset of a partition, or 0."""
+        """Return the last known offset of a partition, or 0 if it is unknown."""
         return self._known[name].get(key, 0)
 
     def remove_partition(self, key: TopicPartition) -> None:
-        """Forget a partition. Its offsets remain in the files until the next write."""
+        """Remove a partition's offsets from memory. The next write removes them from the files."""
         for offsets in self._known.values():
             offsets.pop(key, None)
 
     def collect(
         self, name: str, logs: Mapping[TopicPartition, PartitionLog]
     ) -> Steps[dict[TopicPartition, int]]:
-        """Collect the current offsets, and the last known ones of failed logs."""
+        """Return the current offset of each partition. A failed log has its last known offset."""
         known, offset_of = self._known[name], CHECKPOINTS[name]
         for number, (key, log) in enumerate(list(logs.items()), 1):
             # And not replaced by another log in the meantime.
@@ -67,7 +67,7 @@ class PartitionOffsets:
         return dict(known)
 
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a file (blocks).
+        """Replace a checkpoint by one with these offsets (blocks).
 
         A log may have been shortened or deleted since the offsets were collected, so each offset is
         limited to the currently known offset.
@@ -87,10 +87,9 @@ class PartitionOffsets:
         found: Mapping[TopicPartition, PartitionLog],
         logs: Mapping[TopicPartition, PartitionLog],
     ) -> None:
-        """Rewrite the files that have higher offsets than `found` (blocks).
+        """Lower the offsets in the files that are above the offsets of the logs `found` (blocks).
 
-        The entries of other logs stay. Only a log that is truncated meanwhile must not find its old
-        end in the files.
+        The offsets of other logs in the files do not change.
         """
         for name, offset_of in CHECKPOINTS.items():
             offsets = {key: offset_of(log) for key, log in found.items()}

@@ -26,7 +26,7 @@ class Origin(Enum):
 
 
 class AppendedBatch(NamedTuple):
-    """A batch in the log. Its last sequence and offset are `last_offset_delta` higher."""
+    """A batch in the log. Its last offset and sequence are the first plus `last_offset_delta`."""
 
     base_sequence: int
     last_offset_delta: int
@@ -79,11 +79,10 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def last_data_offset_below(self, offset: int) -> int:
-        """Return the offset of the last record below `offset`, as far as the window reaches.
+        """Return the last record's offset of the newest batch that begins below `offset`.
 
-        A batch above `offset` may still be truncated, and then the result is the last record. If
-        the whole window is above `offset`, no batch below is sent again, and the result is the last
-        record of all.
+        Only the last five batches are examined. If all of them begin at or above `offset`, the
+        result is the last offset of all.
         """
         for batch in reversed(self.batches):
             if batch.base_offset < offset:
@@ -91,14 +90,14 @@ class ProducerEntry:
         return self.last_data_offset
 
     def find(self, base_sequence: int, last_offset_delta: int) -> AppendedBatch | None:
-        """Find the batch of the window with exactly these sequences."""
+        """Return the batch with exactly these sequences among the last five, or None."""
         for batch in self.batches:
             if batch[0] == base_sequence and batch[1] == last_offset_delta:
                 return batch
         return None
 
     def append(self, batch: AppendedBatch) -> None:
-        """Add a batch to the window. The sixth replaces the oldest."""
+        """Add a batch to the last five batches. The oldest of six is dropped."""
         batches = self.batches
         batches.append(batch)
         if len(batches) > WINDOW_BATCHES:
@@ -177,9 +176,10 @@ def drop_longest_idle(entries: dict[int, ProducerEntry]) -> None:
 def refill_windows(
     entries: Mapping[int, ProducerEntry], headers: Iterable[tuple[int, BatchHeader]]
 ) -> None:
-    """Complete windows that have one batch from earlier (base offset, header), in rising order.
+    """Complete producers' windows of five batches from the batches before a snapshot.
 
-    Batches that are already in the window, and batches of another epoch, are skipped.
+    `headers` are (base offset, header) in rising order. Batches that are already in the window, and
+    batches of another epoch, are skipped.
     """
     older: dict[int, list[AppendedBatch]] = {}
     for base_offset, header in headers:

@@ -41,12 +41,15 @@ class OpenTransactions:
         self._ongoing[first_offset] = producer_id
 
     def stable_offset_without(self, first_offset: int, marker_offset: int) -> int:
-        """Return the last stable offset after the end of the transaction at `first_offset`."""
+        """Return the LSO after the transaction at `first_offset` has ended and is replicated."""
         others = (other for other in self._ongoing if other != first_offset)
         return next(others, marker_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Move a transaction from ongoing to unreplicated. Its abort was already recorded."""
+        """Move a transaction from ongoing to unreplicated, after its marker was written.
+
+        The caller has added an aborted transaction to the transaction index before.
+        """
         del self._ongoing[completed.first_offset]
         heapq.heappush(self.unreplicated, (completed.first_offset, completed.last_offset))
 
@@ -58,12 +61,12 @@ class OpenTransactions:
 
     @property
     def first_ongoing_offset(self) -> int | None:
-        """Return the first offset of the oldest transaction without a marker."""
+        """Return the first offset of the oldest transaction without a marker, or None."""
         return next(iter(self._ongoing), None)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Return the first offset of the oldest ongoing or unreplicated transaction."""
+        """Return the first offset of the oldest ongoing or unreplicated transaction, or None."""
         ongoing = self.first_ongoing_offset
         if not self.unreplicated:
             return ongoing

@@ -70,7 +70,7 @@ class SnapshotFiles:
             self.path(offset).unlink(missing_ok=True)
 
     def remove_between(self, base_offsets: Container[int]) -> None:
-        """Delete the snapshots within segments, except for the last two."""
+        """Delete the snapshots that are not at a segment's base offset, except for the last two."""
         self.remove([offset for offset in self.offsets if offset not in base_offsets][:-2])
 
     def remove_above(self, offset: int) -> None:

@@ -70,7 +70,7 @@ class SnapshotCut:
         self._kept: dict[int, ProducerSnapshotEntry] = {}
 
     def keep(self, producer_id: int) -> None:
-        """Save an entry before it changes."""
+        """Save an entry as it is, before it changes for the first time."""
         entry = self._unchanged.pop(producer_id, None)
         if entry is not None:
             self._kept[producer_id] = entry.to_snapshot()
@@ -240,7 +240,7 @@ class ProducerStateTable:
             verification.ongoing_index = ongoing_index
 
     def drop_guard(self, producer_id: int) -> None:
-        """Drop a guard for a marker that need not be written, like a written marker would."""
+        """Drop a producer's guard, because a repeated marker need not be written."""
         self._guards.pop(producer_id, None)
 
     # -- taking in what was written ----------------------------------------------------------
@@ -331,12 +331,12 @@ class ProducerStateTable:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Return the first offset of the oldest transaction without a committed marker."""
+        """Return the first offset of the oldest transaction without a committed marker, or None."""
         return self._transactions.first_unstable_offset
 
     @property
     def first_ongoing_offset(self) -> int | None:
-        """Return the first offset of the oldest transaction without a marker."""
+        """Return the first offset of the oldest transaction without a marker, or None."""
         return self._transactions.first_ongoing_offset
 
     def ongoing(self) -> list[tuple[int, int]]:
@@ -398,11 +398,11 @@ class ProducerStateTable:
         return iter(self._entries.values())
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """Return the entry of a producer, for reading only."""
+        """Return the entry of a producer, or None. The caller must not change it."""
         return self._entries.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:
-        """Return all producers by id, for reading only."""
+        """Return the entries of all producers by id. The caller must not change them."""
         return [self._entries[producer_id] for producer_id in sorted(self._entries)]
 
     def clear(self, end_offset: int) -> None:
@@ -414,7 +414,7 @@ class ProducerStateTable:
         self.end_offset = end_offset
 
     def begin_snapshot(self) -> SnapshotCut:
-        """Begin a snapshot of the current entries. It is `cut` until the table changes its end."""
+        """Begin a snapshot of the present entries. It is stored in `cut` while it is valid."""
         cut = self.cut = SnapshotCut(self._entries, self.end_offset)
         return cut
 
@@ -425,7 +425,7 @@ class ProducerStateTable:
     def loading_entries(
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, now_ms: int
     ) -> Steps[None]:
-        """Start again from a snapshot taken at `end_offset`."""
+        """Replace all state by the entries of a snapshot at `end_offset`."""
         self.clear(end_offset)
         ongoing: list[tuple[int, int]] = []
         for count, entry in enumerate(entries, 1):
@@ -437,7 +437,7 @@ class ProducerStateTable:
         self._transactions.load(ongoing)
 
     def refill_windows(self, headers: Iterable[tuple[int, BatchHeader]]) -> None:
-        """Complete the windows of five after `loading_entries`, from the log before the snapshot.
+        """Complete producers' windows of five batches from the log before a loaded snapshot.
 
         `headers` are rising (base offset, header), for example of the last two segments.
         """

@@ -7,10 +7,12 @@ from .entry import NO_OFFSET, ProducerEntry
 
 
 class Duplicate(NamedTuple):
-    """The batch is already in the log. Offsets are inclusive, `timestamp` is its largest.
+    """The result of a check that has found the batch in the log. Both offsets are inclusive.
 
     The duplicate must be answered like its first copy, so acks=all waits until last_offset is
     committed.
+
+    `timestamp` is the batch's largest timestamp.
     """
 
     base_offset: int
@@ -19,7 +21,7 @@ class Duplicate(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The batch may be appended."""
+    """The result of a check that allows the append."""
 
 
 class MarkerAlreadyWritten(NamedTuple):

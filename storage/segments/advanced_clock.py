@@ -7,5 +7,5 @@ AdvancedSince = Callable[[int], int]
 
 
 def never_advanced(_moment_ms: int) -> int:
-    """Return 0, since the clock is the machine's."""
+    """Return 0, because the clock of this cluster is never advanced."""
     return 0

@@ -28,14 +28,14 @@ class Damaged(OSError):
 
 
 class SteppedDown(Damaged):
-    """The failure of a log in which a reader found damage.
+    """The failure of a log that this broker no longer leads, because a reader found damage.
 
-    The memory of the log is correct and unchanged.
+    The log's state in memory is correct.
     """
 
 
 class LogDamage:
-    """The first damage found in the files of a log. `words` is "" without damage.
+    """The first damage that was found in the files of a log. `words` describes it, or is empty.
 
     `on_found` is called for each damage, and decides whether the log stops serving.
     """
@@ -49,14 +49,17 @@ class LogDamage:
         self.on_found: Callable[[], object] = lambda: None
 
     def found(self, problem: Exception) -> None:
-        """Record damage in a file of this log."""
+        """Record that a file of this log is damaged."""
         if not self.words:
             self.words = str(problem) or repr(problem)
             logger.error("%s is damaged: %s", self._name, self.words)
         self.on_found()
 
     def met(self, problem: Exception) -> NoReturn:
-        """Record damage found by a read, or raise KafkaStorageError, or its CorruptMessage."""
+        """Record damage found by a read, and raise `problem` if it is a CorruptMessage.
+
+        Otherwise, or if the log has failed, KafkaStorageError is raised.
+        """
         self.found(problem)
         self._disk.check()
         if isinstance(problem, CorruptMessage):

@@ -45,9 +45,10 @@ class IndexedSegment(Protocol):
 
 
 def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[int, int]:
-    """Check the entry (timestamp, offset) of a segment, or the entry of an empty index.
+    """Check an entry (timestamp, offset) of a segment's time index, and return it.
 
-    Raises CorruptIndex unless the batch that ends with the entry's offset has its timestamp.
+    Raises CorruptIndex unless the batch that ends with the entry's offset has its timestamp. The
+    entry of an empty index is always valid.
     """
     timestamp_ms, offset = entry
     if timestamp_ms == NO_TIMESTAMP:
@@ -110,7 +111,7 @@ def _checking_first_offsets(
 
 
 def _checking_batches(segment: IndexedSegment, end: int, last: BatchHeader) -> Steps[None]:
-    """Raise CorruptMessage unless the segment is whole up to the position behind a batch."""
+    """Raise CorruptMessage unless all batches from the segment's start to `last` are intact."""
     offsets = range(segment.base_offset, last.next_offset)
     for number, _ in enumerate(scan_closed(segment.file, 0, end, offsets), 1):
         if number % _ENTRIES_A_STEP == 0:

@@ -53,7 +53,7 @@ class EntryFile:
 
     @property
     def has_full_tail(self) -> bool:
-        """Return whether the next append writes the tail to the file."""
+        """Return whether the next append writes the entries in memory to the file."""
         return len(self._tail[1]) + self.entry_bytes > self._tail_bytes_max
 
     def append_entry(self, entry: bytes) -> None:
@@ -89,7 +89,7 @@ class EntryFile:
         return b"".join(parts)
 
     def count_up_to(self, target: int, key: EntryKey) -> int:
-        """Return the number of entries with a key of at most `target`. Keys rise.
+        """Return the number of entries with a key of at most `target`. The keys must rise.
 
         `key` reads the key of the entry that begins at a position of a buffer.
         """
@@ -135,7 +135,10 @@ class EntryFile:
             os.truncate(self.path, self.count * self.entry_bytes)
 
     def write_out(self) -> None:
-        """Write the tail into the file, and remove later bytes of the file, without a sync."""
+        """Write the entries in memory to the file, without a sync.
+
+        The file then ends after them.
+        """
         before, tail = self._tail
         if not tail and self.bytes_on_disk() == self.count * self.entry_bytes:
             return
@@ -152,7 +155,7 @@ class EntryFile:
             os.fdatasync(fd)
 
     def close(self) -> None:
-        """Write the tail to the file. The object stays usable."""
+        """Write the entries in memory to the file. The object can still be used."""
         if self._tail[1] or os.path.exists(self.path):
             self.write_out()
 

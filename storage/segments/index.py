@@ -28,7 +28,7 @@ class CorruptIndex(CorruptFile):
 
 
 class KeptEntries(NamedTuple):
-    """The rest of an index after a truncation, with the number of entries and the last entry."""
+    """The entries that remain after a truncation of an index, with their number and the last."""
 
     entry_count: int
     last_entry: tuple[int, int]
@@ -60,17 +60,17 @@ class SegmentIndex(EntryFile):
 
     @property
     def if_empty(self) -> tuple[int, int]:
-        """Return the entry for an empty index, which is below all other entries."""
+        """Return the entry that stands for an empty index, and is below all other entries."""
         raise NotImplementedError
 
     @property
     def is_full(self) -> bool:
-        """Return whether a new segment must begin."""
+        """Return whether the index is full, so that a new segment must begin."""
         return self.count >= self.full_count
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the file after all entries are written."""
+        """Return the size of the file once the entries in memory are written."""
         return self.count * self.entry_bytes
 
     def entry(self, number: int) -> tuple[int, int]:
@@ -90,7 +90,7 @@ class SegmentIndex(EntryFile):
         return KeptEntries(count, self._last_of(count))
 
     def keep(self, kept: KeptEntries) -> None:
-        """Remove all other entries, without a file descriptor."""
+        """Remove all entries except `kept`. No file descriptor is needed."""
         self.cut(kept.entry_count)
         self.last_entry = kept.last_entry
 
@@ -113,7 +113,7 @@ class SegmentIndex(EntryFile):
         self.last_entry = self.if_empty
 
     def move_to(self, path: Path, base_offset: int) -> None:
-        """Become the index of another segment, which only an empty index can."""
+        """Rename the file of an empty index, to become the index of another segment."""
         self.base_offset = base_offset
         self.last_entry = self.if_empty
         self.rename_to(path)
@@ -160,7 +160,7 @@ class OffsetIndex(SegmentIndex):
         return self._last_of(self.count_up_to(offset - self.base_offset, type(self).offset_of))
 
     def lookup_position(self, position: int) -> tuple[int, int]:
-        """Return the entry of the last batch at or below a position, or as `lookup`."""
+        """Return the last entry of a batch at or below `position`, or (base offset, 0)."""
         return self._last_of(self.count_up_to(position, self.position_of))
 
     def truncate_to_position(self, position: int) -> None:

@@ -21,7 +21,7 @@ from .transaction_index import AbortedTransaction, TransactionIndex, encode
 
 
 class IndexMending:
-    """The new transaction index of an inactive segment."""
+    """A new transaction index that replaces the unreadable one of an inactive segment."""
 
     def __init__(self, segment: Segment, transactions: list[AbortedTransaction]) -> None:
         self.segment = segment
@@ -46,7 +46,10 @@ class IndexMending:
             self._temporary.unlink()
 
     def swap_in(self, segments: SegmentList) -> None:
-        """Replace the segment's index, unless the segment has changed, or raise OSError."""
+        """Replace the segment's index, or drop the new index if the segment has changed.
+
+        Raises OSError.
+        """
         segment = self.segment
         is_there = segments.floor(segment.base_offset) is segment
         if is_there and segment is not segments.active and segment.size_bytes == self._size_bytes:

@@ -159,11 +159,11 @@ def check_crcs(file: LogFile, start: int, end: int) -> None:
 def scan_closed(
     file: LogFile, start: int, end: int, offsets: range
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Run `scan_batches` on a part of a log that must consist of whole batches in order.
+    """Yield batches like `scan_batches` from a part of a log that must be whole.
 
     `offsets` is the allowed range. Raises DamagedSegment if a batch ends beyond `end`, or has other
-    offsets. No checksum covers length and base offset, and a batch that cannot be skipped correctly
-    would hide the following ones.
+    offsets. No checksum covers a batch's length and base offset, and a wrong length would hide the
+    following batches.
     """
     position, next_offset = start, offsets.start
     batches = scan_batches(file, start, end)

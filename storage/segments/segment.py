@@ -39,13 +39,13 @@ def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
 
 
 def _jitter_ms(directory: Path, base_offset: int, config: LogConfig) -> int:
-    """Return how much earlier a segment is rolled, which differs by partition and segment."""
+    """Return the time by which a segment is rolled earlier than segment.ms (segment.jitter.ms)."""
     bound_ms = min(config.segment_jitter_ms, config.segment_ms)
     return crc32(f"{directory.name}/{base_offset}".encode()) % bound_ms if bound_ms else 0
 
 
 class KeptBatches(NamedTuple):
-    """The rest of a segment after a truncation (see `Segment.kept_below`)."""
+    """The batches that remain after a truncation of a segment (see `Segment.kept_below`)."""
 
     size_bytes: int
     next_offset: int
@@ -57,7 +57,7 @@ class KeptBatches(NamedTuple):
 
 
 class Segment:
-    """The appendable, readable part of a log from `base_offset` on.
+    """One segment of a log, which begins at `base_offset` and can be appended to and read.
 
     Methods raise OSError, which the log turns into its failure. `created_ms` is wall-clock time,
     used as the first timestamp of records without timestamps.
@@ -239,7 +239,7 @@ class Segment:
         return headers
 
     def offset_near(self, timestamp_ms: int) -> int:
-        """Return an offset up to which all records have at most this timestamp."""
+        """Return an offset. All records up to this offset have at most this timestamp."""
         return check_time_entry(self, self.time_index.lookup(timestamp_ms))[1]
 
     # -- opening, cutting, closing -----------------------------------------------------------
@@ -278,10 +278,10 @@ class Segment:
         yield from checking_aborts(self)
 
     def check_newest(self, entry: tuple[int, int], *, is_as_closed: bool) -> None:
-        """Check the newest time entry of the file after the recovery of the segment.
+        """Check the newest entry of the time index, as it was before recovery read the batches.
 
-        A damaged entry may have been removed as one above the batches of the offset index. The
-        close of a log adds an entry with the largest timestamp. Raises CorruptIndex.
+        After a clean shutdown (`is_as_closed`) the entry must have the segment's largest timestamp,
+        because the close adds such an entry. Raises CorruptIndex.
         """
         newest = (self.max_timestamp, self.offset_of_max_timestamp)
         if is_as_closed and self.max_timestamp != NO_TIMESTAMP and entry != newest:
@@ -308,7 +308,7 @@ class Segment:
         self._last_indexed_position = 0
 
     def kept_below(self, offset: int) -> KeptBatches:
-        """Return the rest after the removal of every batch that ends above `offset`.
+        """Return the batches that remain if every batch that ends above `offset` is removed.
 
         Its end is the end of the last remaining batch, as after a restart. That end is below
         `offset` if a batch spans `offset`, or if compaction left a gap. Everything that may need a
@@ -336,7 +336,7 @@ class Segment:
         )
 
     def truncate(self, kept: KeptBatches) -> None:
-        """Remove everything else, after which the segment can be appended to."""
+        """Remove everything except `kept`. Afterwards batches can be appended again."""
         if kept.size_bytes < self.size_bytes:
             self.file.truncate(kept.size_bytes)
         self.size_bytes, self.next_offset = kept.size_bytes, kept.next_offset
@@ -376,7 +376,7 @@ class Segment:
             index.path = path
 
     def flush(self) -> None:
-        """Sync every file of a segment without appends (blocks)."""
+        """Sync every file of an inactive segment (blocks)."""
         for file in (self.file, self.time_index, self.offset_index, self.transaction_index):
             file.flush()
 
@@ -406,7 +406,7 @@ class Segment:
             os.posix_fallocate(self.file.fd, 0, segment_bytes)
 
     def last_modified_ms(self) -> int:
-        """Return when the .log file was last written, by the file system's clock."""
+        """Return the time of the last write to the .log file, by the file system's clock."""
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
 
     def find_first_timestamp(self) -> int:

@@ -48,7 +48,7 @@ class SegmentList:
         return sum(segment.size_bytes for segment in self._in_order[1])
 
     def add(self, *segments: Segment) -> None:
-        """Add segments, of which the highest becomes active. Many take no more time than one."""
+        """Add segments. The segment with the highest base offset becomes active."""
         self._replace([*self._in_order[1], *segments])
 
     def remove(self, *segments: Segment) -> None:
@@ -112,10 +112,10 @@ class SegmentList:
 
 
 def while_unchanged(segments: SegmentList, steps: Steps[Result]) -> Steps[Result | None]:
-    """Return the result of steps that read `segments`, or None once a segment is removed.
+    """Run steps that read `segments`, and return their result.
 
-    No step runs with other segments than the first step, except for newer segments. A caller that
-    still needs the result starts over.
+    Once a segment is removed, no further step runs, and the result is None. The caller may then
+    start over.
     """
     losses = segments.losses
     while segments.losses == losses:

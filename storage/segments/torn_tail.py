@@ -78,7 +78,10 @@ class _Tail:
         return at == self._end
 
     def _is_sound(self, start: int, header: BatchHeader) -> bool:
-        """Return whether a batch has a valid checksum, or False after too many checked bytes."""
+        """Return whether a batch is complete and has a valid checksum.
+
+        After many checked bytes the result is always False.
+        """
         if start + header.size_bytes > self._end or header.size_bytes > self._crc_bytes_left:
             return False
         self._crc_bytes_left -= header.size_bytes

@@ -120,7 +120,7 @@ class TransactionIndex(EntryFile):
         return self.count_up_to(offset - 1, _last_offset) if self.count else 0
 
     def keep(self, count: int) -> None:
-        """Keep only the first `count` entries, without a file descriptor."""
+        """Keep only the first `count` entries. No file descriptor is needed."""
         self.cut(count)
         self._last_offset = -1
         full = count // _BLOCK_ENTRIES
@@ -139,7 +139,7 @@ class TransactionIndex(EntryFile):
             yield
 
     def move_to(self, path: Path, base_offset: int) -> None:
-        """Become the index of another segment, which only an empty index can."""
+        """Rename the file of an empty index, to become the index of another segment."""
         self.base_offset = base_offset
         self.rename_to(path)
 
@@ -154,7 +154,7 @@ class TransactionIndex(EntryFile):
         return -(-self.count // _BLOCK_ENTRIES)
 
     def _block(self, number: int) -> list[AbortedTransaction]:
-        """Read a block of entries. Cache the bounds of a full one for `collect`."""
+        """Return a block of entries. The bounds of a full block are cached for `collect`."""
         first = number * _BLOCK_ENTRIES
         data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
         sums = len(data), crc32c(data)
