@@ -88,5 +88,5 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
 
 
 def operation_bits(operations: "tuple[AclOperation, ...] | list[AclOperation]") -> int:
-    """Return the operations as the bit field of an answer (KIP-430)."""
+    """Return the operations as a bit field, in which operation n is bit n (KIP-430)."""
     return sum(1 << operation for operation in operations)

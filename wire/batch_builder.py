@@ -33,7 +33,7 @@ _VARINTS = tuple(encode_unsigned_varint(value) for value in range(_TABLE_SIZE))
 
 
 class BatchBuilder:
-    """Records of one partition, at least one before `build`."""
+    """A record batch under construction, which needs at least one record before `build`."""
 
     __slots__ = ("_base_timestamp", "_chunks", "_max_timestamp", "count", "size_bytes")
 
@@ -139,10 +139,10 @@ class BatchBuilder:
         return batch
 
     def release(self) -> None:
-        """Free the records after `build`. Counts and sizes remain."""
+        """Free the records after `build`. The counts and sizes of the batch stay available."""
         self._chunks.clear()
 
 
 def size_of_headers(headers: Headers) -> int:
-    """Return the maximum size of these headers in a record."""
+    """Return the most bytes that these headers can take in a record."""
     return sum(len(name) * 4 + len(value or b"") + 10 for name, value in headers)

@@ -27,7 +27,7 @@ class DecompressedTooLarge(InvalidRecord):
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Compress data in the form of Java's clients, or raise UnsupportedCompressionType."""
+    """Compress data in the format of Java's clients, or raise UnsupportedCompressionType."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -76,7 +76,7 @@ def _too_large(codec: int, max_bytes: int) -> KafkaError:
 
 
 def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
-    """Decompress all members.
+    """Decompress gzip data, which may have several members.
 
     The input is passed in pieces, because zlib copies the unused rest.
     """

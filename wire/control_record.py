@@ -33,7 +33,7 @@ _USUAL = _marker.size - 12, MAGIC, 0, 1, _BEFORE_KEY, _BEFORE_VALUE, _HEADERS
 
 
 class ControlType(IntEnum):
-    """The type of a control record. All other types concern Raft snapshots."""
+    """The types of control records that end transactions. Kafka's other types are for Raft."""
 
     ABORT = 0
     COMMIT = 1

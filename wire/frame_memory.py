@@ -27,7 +27,7 @@ class FrameMemory:
         self._large_bytes = 0
 
     def large(self, size_bytes: int) -> bytearray:
-        """Return memory of at least this number of bytes, reused after its last view has ended."""
+        """Return memory of at least `size_bytes` bytes. It is reused once it has no more views."""
         kept = self._large
         for _ in range(len(kept)):
             memory = kept.popleft()

@@ -58,7 +58,7 @@ class FrameReceiver:
         memory: FrameMemory | None = None,
         trusted_bytes: int = TRUSTED_BYTES,
     ) -> None:
-        """Trust a length up to `trusted_bytes` ahead of the received bytes."""
+        """Create a receiver. Its memory is at most `trusted_bytes` ahead of the received bytes."""
         self.max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
         self._memory = memory or FrameMemory()
@@ -68,11 +68,11 @@ class FrameReceiver:
         self._frame_bytes = 0
 
     def peek(self, count: int) -> bytes:
-        """Return the first received bytes without a frame, to explain a malformed length."""
+        """Return the first bytes that are in no complete frame, to explain a malformed length."""
         return self._rest[:count]
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return the memory for the next bytes, at least one byte."""
+        """Return the buffer, never empty, into which the transport writes the next bytes."""
         frame = self._frame
         if frame is not None:
             if self._filled == len(frame):

@@ -1,4 +1,4 @@
-"""Text of clients, made printable for a terminal, a log, or a table."""
+"""Text from clients, made printable for a terminal, a log, or a table."""
 
 import unicodedata
 
@@ -7,9 +7,9 @@ ESCAPED = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return the text with control, format and line characters as Python's escapes.
+    """Return the text, with control, format and line characters escaped as in Python.
 
-    Letters of all scripts, signs and spaces stay, and so do the characters in `keep`.
+    Letters, symbols and spaces are not escaped, nor are the characters in `keep`.
     """
     if text.isprintable():
         return text
@@ -20,5 +20,5 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return a character as in a Python literal."""
+    """Return the character in the form that it has in a Python string literal."""
     return character.encode("unicode_escape").decode("ascii")

@@ -182,7 +182,7 @@ def split_batches(
 def restamp(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write the leader's offset and epoch into a batch, which its checksum does not cover."""
+    """Write the leader's base offset and epoch into a batch. The checksum does not cover them."""
     _base_offset.pack_into(buffer, position, base_offset)
     _leader_epoch.pack_into(buffer, position + LENGTH_COUNTS_FROM, leader_epoch)
 
@@ -219,7 +219,7 @@ def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 
 
 def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields: int) -> None:
-    """Write the header of a batch, in front of its records. `fields` begin with the attributes."""
+    """Write a batch's header before its records. `fields` are all fields from the attributes on."""
     length = len(batch) - LENGTH_COUNTS_FROM
     _header.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))

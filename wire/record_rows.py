@@ -23,7 +23,7 @@ BYTES_LIKE = frozenset({bytes, bytearray, memoryview, type(None)})
 
 
 class _Table(dict[int, Any]):
-    """A limited cache of results by number."""
+    """A cache of encoded bytes or sizes by a number. At most CACHED_MAX results are cached."""
 
     def __missing__(self, number: int) -> Any:
         answer = self.answer(number)
@@ -32,28 +32,28 @@ class _Table(dict[int, Any]):
         return answer
 
     def answer(self, number: int) -> Any:
-        """Compute the result for a number."""
+        """Compute the result for a number that is not cached."""
         return encode_varint(number)
 
 
 class _Cost(_Table):
-    """The number of bytes that a field takes, by the field's length. -1 stands for null."""
+    """The size of a field with its length prefix in bytes, by the field's length (-1 for null)."""
 
     def answer(self, number: int) -> int:
         return max(number, 0) + len(encode_varint(number))
 
 
 class _AfterNullKey(_Table):
-    """The bytes of a null key followed by the length of the value."""
+    """The bytes of a null key and of the length of a value, by that length."""
 
     def answer(self, number: int) -> bytes:
         return b"\x01" + encode_varint(number)
 
 
 class _Head(_Table):
-    """The header count (0) of a record, and the first fields of the next record.
+    """The end of a record without headers, and the beginning of the next record.
 
-    The number is that of the record's bytes after the timestamp delta.
+    The cache key is the number of bytes that the next record has after its timestamp delta.
     """
 
     def __init__(self, delta: bytes, closes: bytes) -> None:
@@ -82,8 +82,8 @@ def _heads_for(delta: bytes, closes: bytes) -> _Head:
 class SizedRows:
     """The sizes of rows, which tell how many rows fit into a batch.
 
-    `_edges` are upper bounds of the row ends. timestamps are wall-clock ms, either one for all rows
-    or one for each.
+    `_edges` are upper bounds of the positions at which rows end. `timestamps` are wall-clock ms,
+    either one for all rows or one for each.
     """
 
     __slots__ = ("_edges", "timestamps")
@@ -94,14 +94,14 @@ class SizedRows:
         return len(self._edges) - 1
 
     def before_place_bytes(self) -> int:
-        """Return the size of the attributes, and the usual maximum of index and timestamp."""
+        """Return the usual maximum size of a record's attributes, timestamp and offset delta."""
         times = self.timestamps
         if isinstance(times, int) or not len(times):
             return 1 + 2 + 2
         return 1 + 2 + len(encode_varint(int(max(times)) - int(min(times))))
 
     def bytes_between(self, first: int, last: int) -> int:
-        """Return the approximate size of the rows from `first` on, before `last`."""
+        """Return the approximate size of the rows from `first` to before `last`."""
         return self._edges[last] - self._edges[first]
 
     def largest_bytes(self) -> int:
@@ -109,7 +109,7 @@ class SizedRows:
         raise NotImplementedError
 
     def fitting(self, at: int, room_bytes: int, place: int) -> int:
-        """Return how many rows from `at` on fit after the `place` records of a batch."""
+        """Return how many rows from `at` on fit into a batch that already has `place` records."""
         edges = self._edges
         last = bisect_right(edges, edges[at] + room_bytes) - 1
         if place == 0:
@@ -117,7 +117,10 @@ class SizedRows:
         return max(0, min(last - at, ROWS_MAX - place))
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
-        """Encode `count` rows after `place` others in a batch. Return (bytes, newest timestamp)."""
+        """Encode `count` rows from `at` on, for a batch that has `place` records.
+
+        Returns (bytes, newest timestamp).
+        """
         raise NotImplementedError
 
 
@@ -161,7 +164,10 @@ class Rows(SizedRows):
         return max(self._sizes[1], default=0)
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[bytes, int]:
-        """Encode `count` rows after `place` others in a batch. Return (bytes, newest timestamp)."""
+        """Encode `count` rows from `at` on, for a batch that has `place` records.
+
+        Returns (bytes, newest timestamp).
+        """
         last = at + count
         lengths, sizes = self._sizes[0][at:last], self._sizes[1][at:last]
         places = _PLACES[place : place + count]

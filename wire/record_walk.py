@@ -183,10 +183,11 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithou
 def first_record_not_older(
     data: bytes, header: BatchHeader, timestamp_ms: int, offset: int
 ) -> Steps[tuple[int, int] | None]:
-    """Return (offset, timestamp) of the first record at or after `offset` that is not older.
+    """Return (offset, timestamp) of the first record with at least `timestamp_ms`, or None.
 
-    Keys, values, and later records are not read. Raises InvalidRecord, also for an invalid offset
-    or timestamp, since old batches may not have been checked.
+    Only records at or after `offset` count. Keys, values, and later records are not read. Raises
+    InvalidRecord, also for an invalid offset or timestamp, since old batches may not have been
+    checked.
     """
     if header.is_log_append_time and header.max_timestamp < timestamp_ms:
         return None

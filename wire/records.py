@@ -50,7 +50,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_batch(records: Sequence[Record], **fields: Any) -> bytes:
-    """Run all steps of `encoding_batch`."""
+    """Encode a batch in one step (see `encoding_batch`)."""
     return run_to_end(encoding_batch(records, **fields))
 
 
@@ -152,7 +152,7 @@ def decode_batch(
 def decoding_batch(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Steps[list[Record]]:
-    """Run `decode_batch` in steps. The buffer must not change."""
+    """Decode a batch in steps, like `decode_batch`. The buffer must not change."""
     header = decode_header(buffer, position)
     end = position + header.size_bytes
     if end > len(buffer):

@@ -61,7 +61,7 @@ def _schema(api_key: int, version: int, direction: str) -> type:
 
 
 def response_fields(api_key: int, version: int) -> tuple[str, ...]:
-    """Return the names of a response's fields in order."""
+    """Return the names of the top-level fields of a response, in order."""
     return tuple(each.name for each in fields(_schema(api_key, version, "response")))
 
 
@@ -84,7 +84,7 @@ def _decode(api_key: int, version: int, direction: str, body: Buffer) -> Any:
 
 
 def prepare(api_key: int, version: int) -> None:
-    """Create a server's part of the codecs now, so that the first client need not wait."""
+    """Create the codecs that a server needs now, so that the first client need not wait."""
     decoder_of(_schema(api_key, version, "request"))
     encoder_of(_schema(api_key, version, "response"))
 
@@ -109,7 +109,7 @@ def decode_request_steps(
 @overload
 def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]: ...
 def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
-    """Run `decode_request` in steps, for a large body."""
+    """Decode a large request in steps, like `decode_request`."""
     reader = SlicedReader(memoryview(body), REQUEST_ELEMENTS_MAX)
     try:
         return (yield from steps_decoder_of(_schema(api_key, version, "request"))(reader))
@@ -135,7 +135,7 @@ def encode_short_response(
 def encode_response_steps(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> Steps[bytes]:
-    """Run `encode_response` in steps."""
+    """Encode a large response in steps, like `encode_response`."""
     chunks = SlicedChunks()
     yield from steps_encoder_of(_schema(api_key, version, "response"))(values, chunks)
     return chunks.joined()
@@ -144,7 +144,7 @@ def encode_response_steps(
 def encode_response(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> bytes:
-    """Encode the body from nested mappings with the field names of the newest version.
+    """Encode a response body from nested mappings with the newest version's field names.
 
     A field that an older version lacks is omitted, and an absent field gets the schema's default.
     """

@@ -89,7 +89,7 @@ class FetchTopic:
 
 @dataclass(slots=True)
 class ForgottenTopic:
-    """Partitions to be removed from a session."""
+    """Partitions to be removed from a fetch session."""
 
     name: str | None
     topic_id: bytes | None
@@ -168,7 +168,7 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
 
 
 def decode_request_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
-    """Run `decode_request` in steps, for a large body."""
+    """Decode a large request in steps, like `decode_request`."""
     message = yield from control.decode_request_steps(FETCH, version, body)
     topics: dict[bytes | str | None, FetchTopic] = {}
     wanted: dict[tuple[bytes | str | None, int], FetchPartition] = {}
@@ -227,7 +227,7 @@ def _topics_once(topics: list[FetchTopic]) -> list[FetchTopic]:
 
 
 def _read_flexible(reader: Reader, version: int) -> list[FetchPartition]:
-    """Read the partitions in one step, since consumers send no tags and all have the same size."""
+    """Read partitions of version 12 or later, all at once if they have no tagged fields."""
     start = reader.position
     count = reader.length(True, _partition_v12.size)
     rows = list(_partition_v12.iter_unpack(reader.take(count * _partition_v12.size)))
@@ -259,7 +259,7 @@ def _classic_layout(version: int) -> struct.Struct:
 
 
 def partition_row_bytes(version: int) -> int:
-    """Return the size of a partition in a request, without tags from version 12 on."""
+    """Return the bytes of a partition in a request, if it has no tagged fields."""
     return (_partition_v12 if version >= FLEXIBLE_FROM else _classic_layout(version)).size
 
 

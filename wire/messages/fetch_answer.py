@@ -97,7 +97,7 @@ def encode_response(response: FetchResponse, version: int) -> list[Buffer]:
 
 
 def encode_response_steps(response: FetchResponse, version: int) -> Steps[list[Buffer]]:
-    """Run `encode_response` in steps, for any number of partitions."""
+    """Encode a response in steps, like `encode_response`, for any number of partitions."""
     pieces: list[Buffer] = []
     end = b"\0" if version >= FLEXIBLE_FROM else b""
     head = _opening(response, version)
@@ -134,7 +134,7 @@ def _topic_head(topic: FetchedTopic, version: int) -> bytes:
 def _encode_answers(
     answers: Sequence[FetchedPartition], version: int, pieces: list[Buffer], head: bytes
 ) -> bytes:
-    """Append the answers to `parts`, and return the bytes that go before the next records."""
+    """Append bytes and records to `pieces`. Return the bytes that precede the next records."""
     flexible = version >= FLEXIBLE_FROM
     encode_answer = _encode_flexible if flexible else _encode_classic
     for answer in answers:

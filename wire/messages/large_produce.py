@@ -67,7 +67,7 @@ def peek_acks(body: memoryview, version: int) -> int:
 def encode_parts_steps(
     responses: Iterable[ProduceResponse], version: int, throttle_ms: int = 0
 ) -> Steps[list[Buffer]]:
-    """Encode one answer from the answers to the parts."""
+    """Encode one response from the responses to the parts of a request."""
     topics: list[ProducedTopic] = []
     endpoints: dict[NodeEndpoint, None] = {}
     counter = StepCounter()

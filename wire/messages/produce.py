@@ -84,7 +84,7 @@ class ProduceRequest(NamedTuple):
 
 
 class TooManyElements(MalformedFrame):
-    """A request with more topics and partitions than allowed."""
+    """The error of a request with more topics and partitions than allowed."""
 
 
 def decode_request(

@@ -104,7 +104,7 @@ def _encode_one_plain(response: ProduceResponse, version: int) -> bytes | None:
 
 
 def encode_topic_start(topic: ProducedTopic, version: int) -> bytes:
-    """Encode the bytes before a topic's answers."""
+    """Encode a topic's name or id, and the number of its partitions."""
     flexible = version >= FLEXIBLE_FROM
     count = encode_count(len(topic.partitions), flexible)
     if version >= TOPIC_IDS_FROM:
@@ -141,7 +141,7 @@ def encode_answers(answers: Sequence[ProducedPartition], version: int, chunks: l
 
 
 def encode_closing(response: ProduceResponse, version: int) -> bytes:
-    """Encode the bytes after all topics."""
+    """Encode the fields that follow the topics: throttle time and node endpoints."""
     throttle = _int32.pack(response.throttle_time_ms)
     if version < FLEXIBLE_FROM:
         return throttle

@@ -109,7 +109,7 @@ def kinds_of(cls: type[Any]) -> tuple[Kind, ...]:
 
 
 def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
-    """Return the untagged fields in runs, where adjacent fields of fixed size form one run."""
+    """Return the untagged fields, in which adjacent fields of fixed size are grouped."""
     plain = [kind for kind in kinds_of(cls) if kind.tag is None]
     steps: list[tuple[Kind, ...]] = []
     for is_fixed, run in groupby(plain, key=lambda kind: kind.is_fixed):
@@ -119,5 +119,5 @@ def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
 
 
 def struct_of(run: tuple[Kind, ...]) -> struct.Struct:
-    """Return the layout of adjacent fields of fixed size."""
+    """Return the struct that packs a group of adjacent fields of fixed size."""
     return struct.Struct(">" + "".join(FIXED[kind.wire_type] for kind in run))

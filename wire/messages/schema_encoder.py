@@ -25,11 +25,11 @@ class TooLargeAtOnce(Exception):
 
 
 class ShortChunks(list[bytes]):
-    """The chunks of a message that must be short. A long message raises TooLargeAtOnce."""
+    """The encoded pieces of a message that must be short. A long one raises TooLargeAtOnce."""
 
 
 class SlicedChunks(list[bytes]):
-    """The chunks of a message that is encoded in steps."""
+    """The encoded pieces of a message that is encoded in steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class SlicedChunks(list[bytes]):
         self._pieces: list[bytes] = []  # the results of earlier steps
 
     def ends_step(self) -> bool:
-        """Return whether to yield now, which the caller asks after each item."""
+        """Return whether the encoder must yield now. It asks after each item of an array."""
         if not self._counter.ends_step():
             return False
         self._pieces.append(b"".join(self))
@@ -49,7 +49,7 @@ class SlicedChunks(list[bytes]):
 
 
 class Each(Generic[Made_co]):
-    """An array of an answer, which creates each item in the step that encodes the item.
+    """An array of a response, whose items are created one by one while they are encoded.
 
     `make` may be called again for an item, and must not raise.
     """

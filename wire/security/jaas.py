@@ -21,7 +21,7 @@ FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
 def parse_jaas(config: Secret) -> tuple[str, dict[str, str]]:
-    """Return (class of the module without its package, options).
+    """Return (name of the login module's class without its package, options).
 
     Raises ValueError with a sentence that does not repeat the text, because the text may contain a
     password.

@@ -57,9 +57,11 @@ class OauthbearerServer:
         return self.state is OauthState.DONE
 
     def respond(self, message: bytes) -> bytes:
-        """Return no bytes for a valid token, or the reason for an invalid one.
+        """Return the server's answer to a client's message.
 
         Raises FailedLogin for a malformed message, and when the client confirms the reason.
+
+        It is empty for a valid token, and has the reason for an invalid token.
         """
         if self.state is OauthState.REFUSED:
             self._move(OauthState.FAILED)

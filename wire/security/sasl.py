@@ -10,7 +10,7 @@ NO_USER = Secret("")
 
 
 class FailedLogin(Exception):
-    """The error of a refused login, with a text for the client, or a default for an empty text."""
+    """The error of a refused login. Its text is for the client, or empty for a default text."""
 
 
 class SaslServer(Protocol):

@@ -146,7 +146,7 @@ class ScramServer:
         return f"v={base64.b64encode(server_signature).decode()}"
 
     def _invented(self) -> ScramCredential:
-        """Return a constant credential for an unknown name."""
+        """Return a credential for an unknown name, which is the same at each login."""
         salt = hmac.digest(self._secret, self.username.encode(), "sha256")[:16]
         key = hmac.digest(self._secret, salt, self._hash)
         return ScramCredential(salt, key, key, ITERATIONS_LEAST)

@@ -6,7 +6,7 @@ HIDDEN = "[hidden]"
 
 
 class Secret:
-    """Text that `str` and `repr` hide, like Kafka's password type.
+    """A text that `str` and `repr` hide, like a value of Kafka's config type PASSWORD.
 
     A secret can be compared, hashed and pickled, so a configuration remains a plain value. Code
     that needs the text calls `reveal()`.
