@@ -213,7 +213,10 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each joined line and its last line number, without comments and blank lines."""
+    """Yield each line with its continuation lines joined, and the number of its last line.
+
+    Comments and blank lines are skipped.
+    """
     begun = ""
     lines = _END_OF_LINE.split(text)
     for number, raw in enumerate(lines, 1):

@@ -25,7 +25,7 @@ class UntilApplied:
 
 
 class MetadataBarrier:
-    """The barrier of one broker.
+    """The barrier with which one broker waits until all live brokers have applied a change.
 
     The barrier does not wait for brokers that are fenced during the wait.
     """

@@ -81,7 +81,7 @@ class ControllerService:
             self._elected(self._raft_group.term)
 
     async def stop(self) -> None:
-        """Stop, and abandon the proposals in flight, which may still be committed."""
+        """Stop the service, and abandon its proposals in flight, which may still be committed."""
         self._is_stopped = True
         self._resigned()
         await self._tasks.stop()

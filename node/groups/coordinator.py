@@ -313,7 +313,7 @@ class GroupCoordinator:
         shard.fail_waiters(NotCoordinator())
 
     def _releasing(self, shard: GroupShard) -> Steps[None]:
-        """Answer the waiting requests of all groups, and free the memory of the shard."""
+        """Answer the waiting requests of all groups of an unloaded shard, and free its memory."""
         group_ids = list(shard.groups)
         for start in range(0, len(group_ids), GROUPS_A_STEP):
             turn = shard.turn()
@@ -324,7 +324,10 @@ class GroupCoordinator:
         yield from shard.offsets.clearing()
 
     def _moved(self, partition: HostedPartition) -> None:
-        """React to a new high watermark, a lost leadership, or isolation from the controller."""
+        """Replay the records that are committed now, or unload the shard.
+
+        It is unloaded after the loss of the leadership, or if this broker is isolated.
+        """
         shard = self._shards[partition.index]
         if partition.leader is None or self._is_cut_off(partition):
             self._unload(shard)

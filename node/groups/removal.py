@@ -222,7 +222,7 @@ def _removing(
 ) -> Steps[None]:
     """Remove the offsets of deleted topics.
 
-    The expired offsets of a step are removed in the same step, because an offset of a new topic
+    The offsets that a step finds are removed in the same step, because an offset of a new topic
     with the same name may be committed at any time.
     """
     seen, found = 0, list[bytes]()

@@ -226,7 +226,7 @@ class GroupShard:
             self.table.consumers.replay(key, consumer_value)
 
     def keep_offsets_group(self, group_id: str) -> None:
-        """Recreate a removed group if it has offsets."""
+        """Create an empty group in place of a removed group that still has offsets."""
         if self.offsets.has_offsets(group_id):
             self.table.obtain_simple(group_id, self._clock.wall_ms())
 
@@ -286,7 +286,7 @@ class GroupShard:
         return min(looks_ms, default=None)
 
     def free_waiters(self) -> None:
-        """Complete the appends that have been replayed."""
+        """Wake the requests that wait for appends which have now been replayed."""
         while self.waiters and self.waiters[0].next_offset <= self.replayed:
             self.waiters.popleft().end(None)
 
@@ -303,7 +303,7 @@ class GroupShard:
         return was_group_record
 
     def _is_late(self, waiter: Waiter, now_ms: int) -> bool:
-        """Return whether an append has timed out, which a committed append never does."""
+        """Return whether an append has timed out. A committed append never times out."""
         high_watermark = self.partition.log.high_watermark
         return waiter.deadline_ms <= now_ms and waiter.next_offset > high_watermark
 
@@ -367,7 +367,7 @@ class GroupShard:
         return group_id in self.groups or self.offsets.has_offsets(group_id)
 
     def check_offset_delete(self, group_id: str) -> Container[str]:
-        """Return the topics that have subscribed members, so that their offsets must stay.
+        """Return the topics that have subscribed members, and so may not lose their offsets.
 
         Their partitions get GROUP_SUBSCRIBED_TO_TOPIC. Raises GroupIdNotFound, NonEmptyGroup.
         """

@@ -50,7 +50,7 @@ class AnswerTimes:
         self._turned_s = clock()
 
     def note(self, api_key: int, seconds: float) -> None:
-        """Count an answered request."""
+        """Count an answered request with its duration."""
         times = self._by_api.get(api_key)
         if times is None:
             times = self._by_api[api_key] = ApiTimes()

@@ -114,7 +114,10 @@ class ClientQuotas:
         return self._state.quotas.limit(key, connection.principal.name, name)
 
     def _rate(self, key: str, shared_by: QuotaEntity) -> QuotaRate:
-        """Return the rate of an entity, where a new rate replaces the least recently used rate."""
+        """Return the measured rate of a user, client id or both, which is new at its first use.
+
+        Above RATES_MAX rates, a new rate replaces the least recently used one.
+        """
         name = (key, shared_by)
         rate = self._rates.get(name)
         if rate is not None:

@@ -3,7 +3,7 @@
 A handler gets the connection's context, the header, and the body, and returns one of four things:
   a list of buffers      the body of the answer: the fast path, without another object
   a `PendingAnswer`      the answer comes later, through a callback; the connection keeps the order
-  a coroutine            for what waits, or takes several turns; it returns one of the others
+  a coroutine            waits, or takes several turns of the loop; it returns one of the others
   None                   there is no answer (a produce with acks=0)
 It may raise `CloseConnection`. A KafkaError, or any unexpected exception, becomes the answer of the
 row's `on_error`. Only this file turns exceptions into error codes.
@@ -421,7 +421,10 @@ class Dispatcher:
         )
 
     def _refuse_api_versions(self, frame: memoryview) -> list[Buffer]:
-        """Answer in version 0 with error 35 and our range, so that the client retries (KIP-511)."""
+        """Answer with UNSUPPORTED_VERSION in version 0, with the supported range of ApiVersions.
+
+        The client then retries with a supported version (KIP-511).
+        """
         api = self.table.get(API_VERSIONS)
         if api is None:
             raise CloseConnection("ApiVersions is not served")

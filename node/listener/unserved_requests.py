@@ -27,7 +27,7 @@ class UnservedRequests:
     def note(
         self, request: UnservedRequest, software: tuple[str, str], host: str, frame: memoryview
     ) -> None:
-        """Log a client's request, unless this software has sent the same request before."""
+        """Log an unsupported request, unless the same software has sent the same request before."""
         asked = (software, request.api_key, request.version)
         if asked in self._named or len(self._named) >= NAMED_MAX:
             return

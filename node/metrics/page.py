@@ -33,7 +33,7 @@ class _Part(Collector):
 
 
 def page_of(figures: Figures) -> Steps[bytes]:
-    """Return the OpenMetrics text of the figures."""
+    """Return the OpenMetrics text of the collected metrics."""
     parts: list[bytes] = []
     for name, rows in figures.families.items():
         head = _text(_family(name, ()))

@@ -23,7 +23,7 @@ SENT_AT_ONCE = 64 * 1024
 
 
 class MetricsPage:
-    """The server of the metrics page.
+    """The HTTP server of the metrics page.
 
     taking: returns the steps that collect the metrics.
     """

@@ -78,7 +78,7 @@ class DamagedLogs:
             self._unopened[key] = again
 
     def give_back(self, key: TopicPartition) -> PartitionLog | None:
-        """Return a stopped log that may not be repaired now, to be hosted again unchanged."""
+        """Return the stopped log if there is one, to be served again without a repair."""
         return self.stopped_logs.pop(key, None)
 
     def forget(self, key: TopicPartition) -> None:

@@ -63,7 +63,7 @@ class IsrProposer(InSyncReplicas):
         self._wake.set()
 
     async def stop(self) -> None:
-        """Stop, and ignore the outcome of a proposal in flight."""
+        """Stop proposing ISR changes, and ignore the outcome of a proposal in flight."""
         await end_tasks(*self._tasks)
 
     def look_at_unsettled(self) -> None:

@@ -48,7 +48,7 @@ class LogCompaction:
         self._task = background_task("log compaction", self._run())
 
     async def stop(self) -> None:
-        """Stop.
+        """Stop the compaction of logs.
 
         The next start removes the files of an interrupted compaction.
         """

@@ -58,7 +58,7 @@ class DirectoryOutcome(NamedTuple):
     again: PartitionLog | LogOpening | None = None
 
     def refused(self, problem: KafkaError, words: str) -> Self:
-        """Return the result without a log, with the reason."""
+        """Return this outcome for a log that could not be opened, with the reason."""
         is_damaged = isinstance(problem.__cause__, UNREADABLE)
         return self._replace(
             log=None,
@@ -191,7 +191,7 @@ class Logs:
     # -- in the thread
 
     def run_jobs(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
-        """Run the jobs on directories (blocks)."""
+        """Run jobs on the directories of partitions, and return their outcomes. This blocks."""
         outcomes = []
         for key, is_removed, opening, broken in jobs:
             if is_removed:
@@ -231,7 +231,7 @@ class Logs:
         return log
 
     def remove_unplaced(self, keys: Iterable[TopicPartition]) -> None:
-        """Remove the logs that are assigned to other brokers, see LogDirectory (blocks)."""
+        """Remove logs that are assigned to other brokers (see LogDirectory). This blocks."""
         for key in keys:
             try:
                 self.directory.remove_unplaced(*key)

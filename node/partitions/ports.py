@@ -38,7 +38,10 @@ class FailedLogs:
         """Report a log that failed or could not be opened, so that another replica leads."""
 
     def withdraw(self, topic_id: bytes, index: int) -> None:
-        """Withdraw the report of a log that could be opened, which the report would stop."""
+        """Withdraw the report of a log that could be opened after all.
+
+        A later delivery of the report would stop the replica.
+        """
 
 
 class DiskReport:

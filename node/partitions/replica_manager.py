@@ -105,7 +105,7 @@ class ReplicaManager:
         return self._by_name.get((topic, index))
 
     def add(self, partition: HostedPartition) -> None:
-        """Host a replica from now on."""
+        """Start to host a replica, whose log is open."""
         partition.log.local.disk.on_failure = lambda: self._loop.call_soon_threadsafe(
             self.fail, partition
         )
@@ -278,7 +278,7 @@ class ReplicaManager:
             partition.observer(partition)
 
     def truncated(self, partition: HostedPartition, end_offset: int) -> None:
-        """Handle a truncation of the log to this offset."""
+        """Tell the log cleaner that the log was truncated to this offset."""
         if self.cleaner is not None:
             self.cleaner.truncated(partition.topic, partition.index, end_offset)
 

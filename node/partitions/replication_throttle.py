@@ -74,9 +74,10 @@ class ReplicationThrottle(SendingThrottle):
             self._count(size_bytes)
 
     def pause_ms(self) -> int:
-        """Return the time until the rate is within its limit, or until it must be read again.
+        """Return how long throttled replicas must wait until the rate is within its limit.
 
-        The result is cached until more bytes are counted, since the rate only falls meanwhile.
+        The rate may have to be read again then. The result is cached until more bytes are counted,
+        since the rate only falls meanwhile.
         """
         if not self._held_until_ms:
             return 0

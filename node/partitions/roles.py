@@ -101,7 +101,7 @@ class PartitionRoles:
         ]
 
     async def stop(self) -> None:
-        """Stop following the metadata, and finish removals and running jobs of the thread."""
+        """Stop following the metadata, finish removals, and wait for the thread's running jobs."""
         self._is_stopping = True
         self._awaited.close()
         self._is_waiting.set()
@@ -296,7 +296,7 @@ class PartitionRoles:
             await self._do_jobs()
 
     async def _do_jobs(self) -> None:
-        """Run the next jobs of the thread, and apply their results."""
+        """Run the next jobs on partition directories in a thread, and apply their outcomes."""
         if self._left:  # remove their directories before new ones with the same names are created
             await self._settle_in_slices()
         jobs = []

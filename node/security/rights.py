@@ -89,7 +89,7 @@ OPEN: Rights = ()  # requires no right, since the request shows and changes noth
 
 @dataclass(slots=True)
 class RightsVerdict:
-    """The permitted part of a request (None for nothing), the refusals, and the filters."""
+    """The result of `judge`: the permitted request (None for nothing), refusals and filters."""
 
     request: Any
     refusals: list[tuple[Any, Refuse | None, KafkaError]] = field(
@@ -215,7 +215,7 @@ def on_each_topic(
 
 
 def topic_name(state: Any, item: Any) -> str | None:
-    """Return the name of the topic that an item of a request names by name or id."""
+    """Return the name of the topic that an item of a request names, or None for an unknown id."""
     if isinstance(item, str):
         return item
     for field_name in ("name", "topic"):

@@ -99,9 +99,9 @@ class MarkerWriter:
     def _appending(
         self, request: WriteMarkers, written: dict[HostedPartition, _Written]
     ) -> Steps[list[list[_Written | int]]]:
-        """Append markers.
+        """Append markers, and return the result for each marker and partition.
 
-        Returns the results, and stores each partition's last result in `written`.
+        The last result of each partition is also stored in `written`.
         """
         outcomes: list[list[_Written | int]] = []
         counter = StepCounter(APPENDS_A_STEP)

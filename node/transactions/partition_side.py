@@ -53,7 +53,7 @@ class PartitionTransactions:
         await self._expiry.expire()
 
     async def stop(self) -> None:
-        """Stop all parts.
+        """Stop the marker writer, the reaper and the producer expiry.
 
         Coordinators will send their markers again, to another broker.
         """

@@ -3,9 +3,9 @@
 An entry of a transactional id:
 
   is_pending       a write is in flight, so nothing else is decided about the id
-  joined           additions of partitions that form one write in this turn (joint_additions.py)
+  joined           additions of partitions that will be one write (joint_additions.py)
   completion       all markers are written, but the completion is not durable yet
-  marking_version  of the prepared record whose markers are being sent, 0 for none
+  marking_version  the version of the prepared record whose markers are being sent, 0 for none
   unmarked         partitions whose marker is not written yet
   waiters          requests that wait for one of these instead of being refused
 
@@ -42,7 +42,7 @@ class PendingTransaction:
 
     @property
     def is_changing(self) -> bool:
-        """Return whether a write is in flight, or will begin at the end of this turn."""
+        """Return whether a write is in flight, or will begin at the end of this event loop turn."""
         return self.is_pending or self.joined is not None
 
     @property
@@ -77,35 +77,38 @@ class PendingTransactions:
         return self._held >= self._held_max
 
     def get(self, transactional_id: str) -> PendingTransaction | None:
-        """Return the entry of an id, or None."""
+        """Return the entry of a transactional id, or None if the id is idle."""
         return self._by_id.get(transactional_id)
 
     def obtain(self, transactional_id: str) -> PendingTransaction:
-        """Return or create the entry of an id, for which the caller later calls `tidy`."""
+        """Return the entry of a transactional id, after its creation if the id was idle.
+
+        The caller must call `tidy` afterwards.
+        """
         entry = self._by_id.get(transactional_id)
         if entry is None:
             entry = self._by_id[transactional_id] = PendingTransaction()
         return entry
 
     def tidy(self, transactional_id: str) -> None:
-        """Drop an idle entry."""
+        """Remove the entry of a transactional id if the entry is empty."""
         entry = self._by_id.get(transactional_id)
         if entry is not None and entry.is_idle:
             del self._by_id[transactional_id]
 
     def complete(self, transactional_id: str, completion: TransactionRecord) -> None:
-        """Record that all markers of an id are written."""
+        """Record that all markers of a transaction are written, and keep its completed record."""
         entry = self.obtain(transactional_id)
         entry.completion = completion
         self._completed[transactional_id] = None
         entry.wake()
 
     def note_completed(self, transactional_id: str) -> None:
-        """Queue the completion of an id to be written again, since its command has failed."""
+        """Queue the completion of a transaction to be written again after a failed command."""
         self._completed[transactional_id] = None
 
     def take_completions(self, count_max: int) -> list[tuple[str, TransactionRecord]]:
-        """Return some completions that are neither durable nor being written."""
+        """Return up to `count_max` completions that are neither durable nor being written."""
         found: list[tuple[str, TransactionRecord]] = []
         while self._completed and len(found) < count_max:
             name, _ = self._completed.popitem(last=False)

@@ -66,7 +66,7 @@ class TransactionCoordinators:
         links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
 
     async def stop(self) -> None:
-        """Stop, and answer requests in flight with NOT_COORDINATOR.
+        """Stop the coordinators, and answer requests in flight with NOT_COORDINATOR.
 
         Clients then retry elsewhere.
         """
@@ -76,20 +76,20 @@ class TransactionCoordinators:
     # -- shards and their state
 
     def shard_of(self, transactional_id: str) -> int:
-        """Return the number of the id's shard."""
+        """Return the number of the shard to which a transactional id belongs."""
         return shard_for(transactional_id, len(self.leaders.shards))
 
     def leader_of(self, transactional_id: str) -> int | None:
         """Return the node that coordinates this id, or None without a leader.
 
-        FindCoordinator answers with this node.
+        This is the node that FindCoordinator returns.
         """
         return self.leaders.raft_groups[self.shard_of(transactional_id)].leader_id
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        """Describe a transaction.
+        """Return the state of a transaction, or its `error`.
 
-        `error` is TRANSACTIONAL_ID_NOT_FOUND or a coordinator error.
+        The error is TRANSACTIONAL_ID_NOT_FOUND or a coordinator error.
         """
         leader = self._leader(transactional_id)
         if isinstance(leader, ShardLeader):
@@ -97,7 +97,7 @@ class TransactionCoordinators:
         return TransactionDescription(transactional_id=transactional_id, error=leader)
 
     def partition_count(self, transactional_id: str) -> int:
-        """Return the number of partitions that `describe` names."""
+        """Return the number of partitions in the current transaction of an id."""
         leader = self._leader(transactional_id)
         return len(leader.unmarked(transactional_id)) if isinstance(leader, ShardLeader) else 0
 
@@ -192,7 +192,10 @@ class TransactionCoordinators:
         return error
 
     async def verify(self, request: VerifyTransaction) -> VerifyTransactionReply:
-        """Check that partitions are in the transaction. With `adds` add them (KIP-890)."""
+        """Check that partitions are in a transaction.
+
+        If `adds` is set, add them instead (KIP-890).
+        """
         transactional_id = request.transactional_id
         identity = request.producer_id, request.producer_epoch
         if request.adds:
@@ -278,7 +281,7 @@ class TransactionCoordinators:
     def _note_refusal(
         self, leader: ShardLeader, name: str, api: str, identity: Identity | None, error: int
     ) -> None:
-        """Log the refusal of a producer of an older session, with the current id and epoch."""
+        """Log that a producer of an older session was refused, with the current id and epoch."""
         current = leader.current(name)
         if error != ErrorCode.PRODUCER_FENCED or identity is None or current is None:
             return

@@ -39,7 +39,10 @@ class UnreadableJournal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One record, with `value` None if the id was removed, and a remark in `note`."""
+    """A record of a transactional id in the journal. `value` is None if the id was removed.
+
+    `note` is a remark for the reader, for example that a write was refused.
+    """
 
     index: int
     term: int  # -1 for a record of the snapshot, which does not store it
@@ -50,9 +53,9 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShardJournal:
-    """One node's copy of a shard.
+    """One node's copy of a transaction shard, with its records.
 
-    terms: by index, for the entries after the snapshot.
+    terms: the terms of the entries after the snapshot, by index.
     """
 
     node_id: int

@@ -72,7 +72,7 @@ class ShardLimits:
         return ErrorCode.POLICY_VIOLATION
 
     def check_change(self, old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
-        """Return NONE if the limits allow a change's transaction and partitions, else the error."""
+        """Return NONE if the limits allow the change from `old` to `new`, else the error."""
         if new.state != TransactionState.ONGOING:
             return ErrorCode.NONE
         if len(new.partitions) > self._settings.partitions_max:
@@ -145,7 +145,11 @@ class ShardLeader:
     # -- state
 
     def current(self, transactional_id: str) -> TransactionRecord | None:
-        """Return the record on which requests are decided."""
+        """Return the current record of a transactional id, or None.
+
+        This is the completed transaction as soon as all markers are written, even if not durable
+        yet.
+        """
         entry = self._pending.get(transactional_id)
         if entry is not None and entry.completion is not None:
             return entry.completion
@@ -218,13 +222,16 @@ class ShardLeader:
         return ErrorCode.NOT_COORDINATOR, None
 
     async def add(self, transactional_id: str, addition: Addition) -> ErrorCode:
-        """Add partitions, joined with other additions of the id in the same turn."""
+        """Add partitions to a transaction, and return NONE or an error.
+
+        Other additions of the same id in this turn of the event loop share the write.
+        """
         ports = AdditionPorts(look=self._look, limit=self._limits.check_change, write=self._write)
         hold_ms = self._settings.hold_ms
         return await self._joint_additions.add(transactional_id, addition, hold_ms, ports)
 
     async def remove_expired(self, transactional_ids: list[str]) -> None:
-        """Remove expired ids without an operation in progress."""
+        """Remove the expired ids, except ids with an operation in progress."""
         writes = []
         for name in transactional_ids:
             record = self.shard.get(name)
@@ -250,7 +257,10 @@ class ShardLeader:
         return self.current(transactional_id), context
 
     def _write(self, transactional_id: str, new: TransactionRecord) -> asyncio.Future[ErrorCode]:
-        """Write a decision, after a waiting completion of the id."""
+        """Write a decision, together with a completion of the id that is not durable yet.
+
+        Returns the future outcome.
+        """
         entry = self._pending.obtain(transactional_id)
         assert not entry.is_pending
         old = self.shard.get(transactional_id)
@@ -330,7 +340,7 @@ class ShardLeader:
             self._raft_group.propose(barrier, WRITE_TIMEOUT_MS, done)
 
     def _settle(self, names: list[str]) -> None:
-        """Clear the pending state of ids after the outcome of their write."""
+        """Mark ids as no longer pending, since the outcome of their write is known."""
         for name in names:
             self._attempt(self._settle_one, name)
 
@@ -348,7 +358,7 @@ class ShardLeader:
         self._pending.tidy(name)
 
     def _attempt(self, action: Callable[[str], None], name: str) -> None:
-        """Run an action for one id, and run the action again later after an exception."""
+        """Run an action for one transactional id. After an exception run it again later."""
         try:
             if self.is_current:
                 action(name)

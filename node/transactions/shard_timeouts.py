@@ -84,7 +84,7 @@ class ShardLeaders:
             self._tasks.spawn(self._repeat(name, interval_ms, walk))
 
     async def stop(self) -> None:
-        """Stop, and answer requests in flight with NOT_COORDINATOR.
+        """Stop all shard leaders, and answer requests in flight with NOT_COORDINATOR.
 
         Clients then retry elsewhere.
         """

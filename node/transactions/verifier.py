@@ -1,10 +1,10 @@
 """The verification by a partition leader that a transaction includes its partition (KIP-890).
 
-Each broker has one verifier. A transactional id has one question to the coordinator in flight.
-Further questions of the same producer id and epoch are joined into the next. Of two waiting
-questions with different epochs the one with the older epoch gets INVALID_PRODUCER_EPOCH. A question
-never gets the answer to an earlier question, because its guard may be newer than that answer. If
-this node is the coordinator no message is sent.
+Each broker has one verifier. For each transactional id one request to the coordinator is in flight
+(a question). Further questions of the same producer id and epoch are joined into the next request.
+Of two waiting questions with different epochs the one with the older epoch gets
+INVALID_PRODUCER_EPOCH. A question never gets the answer to an earlier question, because its guard
+may be newer than that answer. If this node is the coordinator no message is sent.
 
 Kafka answers a waiting question with NETWORK_EXCEPTION when another one of the same epoch arrives,
 so that its client retries. Here both are answered.
@@ -38,7 +38,10 @@ class Verified(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """The next question about an id, for all requests with one producer id and epoch."""
+    """The next verification request about a transactional id, for several produce requests.
+
+    All of them have the same producer id and epoch.
+    """
 
     identity: Identity
     adds: bool
@@ -107,7 +110,7 @@ class TransactionVerifier:
         return Verified([errors[partition] for partition in partitions], ongoing_index)
 
     async def stop(self) -> None:
-        """Cancel the questions in flight, which get NETWORK_EXCEPTION."""
+        """Cancel the verifications in flight, which then get NETWORK_EXCEPTION."""
         await self._tasks.stop()
 
     # -- inside
@@ -115,7 +118,10 @@ class TransactionVerifier:
     def _join(
         self, questions: list[_Question], identity: Identity, adds: bool
     ) -> _Question | ErrorCode:
-        """Return the waiting question to join, or an error."""
+        """Return a waiting verification request that further partitions may join, maybe a new one.
+
+        Returns an error for an older epoch, or if too many requests wait.
+        """
         for question in list(questions):
             if question.identity[0] == identity[0] and question.identity[1] != identity[1]:
                 if question.identity[1] > identity[1]:
@@ -134,7 +140,7 @@ class TransactionVerifier:
         return question
 
     async def _run(self, transactional_id: str, questions: list[_Question]) -> None:
-        """Send the questions about an id one after the other, until no question waits."""
+        """Send the waiting verification requests about an id, one after the other."""
         asked: _Question | None = None
         try:
             while questions:

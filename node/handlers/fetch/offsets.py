@@ -64,7 +64,10 @@ def list_offsets(
 
 
 def _has_search(topic: "requests.ListOffsetsRequest.ListOffsetsTopic") -> bool:
-    """Return whether a topic may need a search, which is assumed for one with many partitions."""
+    """Return whether ListOffsets may have to search for a timestamp in the topic.
+
+    A topic with many partitions is not examined, and True is returned.
+    """
     partitions = topic.partitions
     return len(partitions) > ENTRIES_PER_STEP or any(_is_searched(p.timestamp) for p in partitions)
 

@@ -95,7 +95,10 @@ class _Offset(NamedTuple):
 
 
 class SortedCommit:
-    """A request sorted into `topics`, the answer, and `offsets`, those that may be committed."""
+    """A commit request whose partitions are checked and sorted.
+
+    `topics` is the answer, and `offsets` has the partitions that may be committed.
+    """
 
     def __init__(self, broker: BrokerServices, request: "_Request") -> None:
         self.group_id: str = request.group_id
@@ -265,7 +268,7 @@ def _transactional(answer: "_Response") -> "responses.TxnOffsetCommit.Response":
 
 
 def _generation(request: "requests.TxnOffsetCommitRequest", version: int) -> int:
-    """Return the generation or the member epoch, which version 6 renamed."""
+    """Return the member's generation or epoch. The field has another name since version 6."""
     if version >= TOPIC_IDS_FROM:
         return request.generation_id_or_member_epoch
     return getattr(request, "generation_id", NO_EPOCH)

@@ -43,7 +43,7 @@ SOFTWARE_FROM = 3
 
 
 class Address(TypedDict):
-    """A broker's host, port and rack in an answer. The field of its id has different names."""
+    """The host, port and rack of a broker. They have these names in each answer, unlike the id."""
 
     host: str
     port: int

@@ -30,7 +30,7 @@ LOGGER, CLIENT_METRICS, GROUP = 6, 7, 8
 
 
 class Synonym(NamedTuple):
-    """One source of a value."""
+    """A key with a value and the source of the value, as a synonym in DescribeConfigs (KIP-226)."""
 
     name: str
     value: str | None
@@ -38,7 +38,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One config as DescribeConfigs shows it."""
+    """One config with its effective value and its synonyms, as DescribeConfigs shows it."""
 
     name: str
     value: str | None

@@ -103,10 +103,10 @@ class MetadataAnswers:
         request: "requests.MetadataRequest",
         _: Place | None,
     ) -> list[Any]:
-        """Answer a decoded request.
+        """Return the encoded answer to a decoded request.
 
-        A question holds names and ids, which each step looks up again. The answer is cached only if
-        the metadata has not changed since the first step.
+        The request's topics are looked up again in each step (`_Question`). The answer is cached
+        only if the metadata has not changed since the first step.
         """
         broker, version, began_at = context.broker, header.api_version, self._cached_at
         try:

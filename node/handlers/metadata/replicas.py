@@ -55,9 +55,9 @@ METADATA_TOPIC = "__cluster_metadata"
 async def elect_leaders(
     context: RequestContext, header: RequestHeader, request: "requests.ElectLeadersRequest"
 ) -> "responses.ElectLeaders.Response":
-    """Elect leaders.
+    """Elect leaders, and return a result for each partition.
 
-    Returns for each partition the result, ELECTION_NOT_NEEDED, or an error.
+    The result is NONE, ELECTION_NOT_NEEDED, or another error.
     """
     election_type = getattr(request, "election_type", PREFERRED)
     if election_type not in (PREFERRED, UNCLEAN):

@@ -126,7 +126,7 @@ class ProduceOperation:
             self._led_by_ms = replicas.awaited.deadline_ms(self.timeout_ms)
 
     def look_up(self) -> None:
-        """Look up the replicas again after a wait.
+        """Look up the replica of each batch again after a wait.
 
         An unknown topic id may be known by then.
         """
@@ -166,7 +166,7 @@ class ProduceOperation:
         return not self.context.broker.replicas.partition_exists(*key)
 
     def unverified(self) -> dict[HostedPartition, int]:
-        """Return the partitions in which the request opens a transaction, each with its guard."""
+        """Return the partitions in which the request opens a transaction, with their new guards."""
         if self.producer is None or self.is_abandoned:
             return {}
         if self.pending is not None:

@@ -43,7 +43,10 @@ _Verifications = Mapping[HostedPartition, Verification]
 
 
 class ProduceQueue:
-    """The queue of one connection, which its context refers to until the queue is empty."""
+    """The queued produce requests of one connection.
+
+    The context of the connection refers to the queue until the queue is empty.
+    """
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context

@@ -153,7 +153,7 @@ def _refused(
 
 
 def _show_topics(access: Access, state: object, request: object, values: Any) -> Steps[Any]:
-    """Remove the topics that the client may not describe."""
+    """Remove from the answer the topics that the client may not describe."""
     shown: list[Any] = []
     counter = StepCounter(DESCRIBED_A_STEP)
     for each in values["transaction_states"]:  # each transaction is described in its own step

@@ -78,7 +78,10 @@ def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[Transacti
 def _outcomes(
     markers: Sequence[TransactionMarker], errors: Iterable[Sequence[int]]
 ) -> "Steps[responses.WriteTxnMarkers.Response]":
-    """Return the answer, in which `errors` belong to the markers with a producer."""
+    """Return the answer from the errors of each written marker.
+
+    A marker without a valid producer id was not written, and gets INVALID_REQUEST.
+    """
     written = iter(errors)
     answers: _Answers = {}
     counter = StepCounter()

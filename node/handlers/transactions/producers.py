@@ -88,7 +88,7 @@ async def init_producer_id(
 async def add_partitions(
     context: RequestContext, header: RequestHeader, request: "requests.AddPartitionsToTxnRequest"
 ) -> "responses.AddPartitionsToTxn.Response":
-    """Add partitions to a transaction, or verify them."""
+    """Add partitions to a transaction, or only verify them for a broker (KIP-890)."""
     work, name = context.broker.work, "AddPartitionsToTxn"
     if header.api_version >= BROKERS_ASK_FROM:
         results: list[responses.AddPartitionsToTxn.AddPartitionsToTxnResult] = []
