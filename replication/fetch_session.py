@@ -41,7 +41,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class SessionPartition(StandingPlace):
-    """A partition as the client requested it, and its last answer."""
+    """A partition of a fetch session, as the client requested it, with its last answer."""
 
     __slots__ = (
         "has_more",
@@ -75,14 +75,14 @@ class SessionPartition(StandingPlace):
         )
 
     def was_answered(self, answer: FetchedPartition) -> None:
-        """Record the answer to the client. After an error the next answer is always news."""
+        """Record the answer to the client. After an error the next answer is always sent."""
         is_known = not answer.error_code and answer.diverging_epoch is None
         self.high_watermark = answer.high_watermark if is_known else -1
         self.log_start_offset = answer.log_start_offset
 
 
 class FetchSession(StandingFetch):
-    """A session. `epoch` is the epoch that its next request must have."""
+    """The fetch session of one client. `epoch` is the epoch that its next request must have."""
 
     __slots__ = (
         "created_ms",

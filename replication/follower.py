@@ -17,7 +17,7 @@ from .messages import NO_EPOCH, SlotAnswer
 
 
 class FollowedLog(Protocol):
-    """The log as the rules need it, such as `storage.partition_log.PartitionLog`."""
+    """The interface of a follower's log, such as `storage.partition_log.PartitionLog`."""
 
     @property
     def log_end_offset(self) -> int: ...
@@ -29,7 +29,10 @@ class FollowedLog(Protocol):
 
 
 class Append(NamedTuple):
-    """Append `records` (maybe none), then raise both watermarks, each at most to the log end."""
+    """Append `records` (maybe none), then raise the high watermark and the log start offset.
+
+    Both are raised at most to the log end offset.
+    """
 
     records: memoryview | bytes
     high_watermark: int

@@ -105,9 +105,10 @@ class FollowerSession:
     def should_send(self, now_ms: int) -> bool:
         """Return whether to send a request now.
 
-        One poll always waits at the leader. News is sent immediately, unless the current request
-        has max_wait_ms 0 and is answered immediately. When a request is sent in several parts, all
-        parts but the last are sent like this.
+        One poll always waits at the leader. If a partition was added, moved or removed, a further
+        request is sent immediately, unless the current request has max_wait_ms 0 and is answered
+        immediately. When a request is sent in several parts, all parts but the last have
+        max_wait_ms 0.
         """
         if self.retries:
             self._enter_retries(now_ms)

@@ -38,7 +38,7 @@ class IsrChange:
 
 
 class AfterFailure(Enum):
-    """The action of a leader after a failed change."""
+    """The action of a leader after an ISR change failed."""
 
     RESTORE = "restore"
     """The controller did not apply it and our partition epoch is right: the confirmed ISR holds."""
@@ -61,5 +61,8 @@ _AFTER_FAILURE = {
 
 
 def after_failure(error: int) -> AfterFailure:
-    """Return the action for this Kafka error code. An unlisted error is retried."""
+    """Return the leader's action after an ISR change failed with this error code.
+
+    After an error that is not listed the change is sent again.
+    """
     return _AFTER_FAILURE.get(error, AfterFailure.RETRY)  # type: ignore[call-overload]

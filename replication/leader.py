@@ -89,7 +89,7 @@ class PartitionLeader:
     # -- events of the log and of the followers
 
     def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> int | None:
-        """Record that the log has grown. Return the new high watermark or None.
+        """Record the log end after an append, and return the new high watermark or None.
 
         Unless `is_flushed`, the leader's copy does not count towards the high watermark until
         `flushed` is called.
@@ -239,7 +239,10 @@ class PartitionLeader:
     def isr_change_succeeded(
         self, change: IsrChange, isr: Iterable[int], partition_epoch: int, now_ms: int
     ) -> int | None:
-        """Apply the controller's answer. Return the new high watermark or None."""
+        """Apply an ISR that the controller has confirmed.
+
+        Returns the new high watermark, or None if it does not rise.
+        """
         if self.pending_isr_change is not change or partition_epoch < self.partition_epoch:
             return None
         return self._confirm(frozenset(isr), partition_epoch, now_ms)

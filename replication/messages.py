@@ -251,6 +251,9 @@ def _unpack_list(header: bytes, types: list[type]) -> list[Any]:
 
 
 def _check_numbers(values: list[Any], width: int = 1) -> None:
-    """Check that entries have `width` integers each. Set and map run in C."""
+    """Raise MalformedPeerMessage unless there are `width` integers for each entry.
+
+    Set and map run in C.
+    """
     if values and (len(values) % width or set(map(type, values)) != _INT):
         raise MalformedPeerMessage(f"expected {width} whole numbers for each entry")

@@ -162,7 +162,10 @@ class Purgatory:
             operation.context = None
 
     def expire(self, now_ms: int) -> list[DelayedProduce | DelayedFetch]:
-        """Return the expired operations. Open partitions of produces get REQUEST_TIMED_OUT."""
+        """Return the expired operations.
+
+        Partitions of an expired produce that are not acknowledged get REQUEST_TIMED_OUT.
+        """
         expired: list[DelayedProduce | DelayedFetch] = []
         while (operation := self._deadlines.pop_up_to(now_ms)) is not None:
             if isinstance(operation, DelayedProduce):

@@ -43,7 +43,7 @@ class LeaderRead(Protocol):
 
 
 class LedLog(FollowedLog, Protocol):
-    """The log as a leader needs it, such as `storage.partition_log.PartitionLog`."""
+    """The interface of a leader's log, such as `storage.partition_log.PartitionLog`."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -89,7 +89,7 @@ class ReplicationUpdates:
 
 
 class PollResponse(NamedTuple):
-    """A response that is due. `context` was passed with its request."""
+    """The response to a follower's poll. `context` is the value that was passed with the poll."""
 
     follower: int
     context: object
@@ -97,7 +97,7 @@ class PollResponse(NamedTuple):
 
 
 class ReplicaServer:
-    """All followers of one broker."""
+    """The fetch sessions of all followers of one broker, and the answers to their polls."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class ReplicaServer:
     # -- answers
 
     def take_responses(self, now_ms: int) -> list[PollResponse]:
-        """Answer the polls that have news or have expired."""
+        """Return the responses to the polls that have news for their followers or have expired."""
         due, self._due = self._due, []
         for follower in due:
             follower.is_due = False
@@ -319,10 +319,7 @@ class ReplicaServer:
             self._due.append(follower)
 
     def _judge(self, slot: LeaderSlot, now_ms: int, updates: ReplicationUpdates) -> None:
-        """Compare a follower's position with the log.
-
-        Count the position as progress if the logs agree.
-        """
+        """Compare a follower's position with the log. If they agree, count it as progress."""
         slot.host = host = self._find(slot.key)
         slot.is_held = host is None or host.leader_epoch < slot.leader_epoch
         if host is None or slot.is_held:

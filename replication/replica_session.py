@@ -59,7 +59,7 @@ Watermarks = Callable[[LeaderSlot], tuple[int, int] | None]
 
 @dataclass(slots=True, eq=False)
 class LeaderSession:
-    """The leader's side, with the slots that have news for the follower, and the waiting poll.
+    """The leader's side of a session, with the slots that may have news, and the waiting poll.
 
     `on_removed` is called for every slot that is removed. poll, its context and deadline_ms
     (monotonic), and is_due are stored here for the server of the sessions.
@@ -122,7 +122,10 @@ class LeaderSession:
         self.row.clear()
 
     def mark_dirty(self, slot: LeaderSlot) -> None:
-        """Mark a slot with possible news. A marked slot keeps its place in the queue."""
+        """Mark a slot whose partition may have news for the follower.
+
+        A marked slot keeps its place in the queue.
+        """
         if not slot.is_dirty:
             slot.is_dirty = True
             self.row.append(slot)

@@ -80,7 +80,7 @@ class StandingFetches:
         added_bytes: int,
         stable_offset: Callable[[], int] | None = None,
     ) -> list[DelayedFetch]:
-        """Return the fetches that have enough bytes now. See `Purgatory.made_visible`."""
+        """Return the fetches that now have enough bytes (see `Purgatory.made_visible`)."""
         places = self.places.get(key)
         if not places:
             return []

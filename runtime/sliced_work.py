@@ -41,7 +41,7 @@ CLIENT_RUN_S = 0.05
 
 
 class _Job:
-    """A generator in a queue. `ran_s` is its running time since its last place at the end."""
+    """A generator in a queue. `ran_s` is its running time since it was last put at the end."""
 
     __slots__ = ("future", "name", "ran_s", "steps")
 

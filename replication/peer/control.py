@@ -53,7 +53,10 @@ class ControlChannel:
         frames: Sequence[Buffer],
         routing_id: bytes = b"",
     ) -> int:
-        """Return the number of sent bytes, 0 without a connection or if the socket is full."""
+        """Send a message, and return its size in bytes, or 0 if it could not be sent.
+
+        It cannot be sent without a connection, or while the socket is full.
+        """
         sock = self.socket
         if sock.closed:
             return 0
@@ -99,7 +102,7 @@ Received = Callable[[ControlLink, int, bool, PeerPacket, int], object]
 
 
 class ControlChannels:
-    """All sockets. `received` and `event` are called on the event loop that started them."""
+    """All ZeroMQ sockets of one broker. The callbacks run on the event loop that called `start`."""
 
     def __init__(
         self,
@@ -122,7 +125,10 @@ class ControlChannels:
         self._dealers: dict[int, ControlChannel] = {}
 
     def start(self, open_sockets: Callable[["zmq.Context[Socket]"], PeerSockets]) -> None:
-        """Bind, and begin to connect, or raise PeerSocketError with a sentence for users."""
+        """Bind the ROUTER, and begin to connect a DEALER to each peer.
+
+        Raises PeerSocketError, with a sentence for users.
+        """
         self._loop = asyncio.get_running_loop()
         self._context = zmq.Context(io_threads=1)
         sockets = open_sockets(self._context)
@@ -150,7 +156,10 @@ class ControlChannels:
         return self._dealers.get(peer)
 
     def look_again(self, channel: ControlChannel) -> None:
-        """Read again later, since a call on the socket may have cleared its signal."""
+        """Read a socket in the next turn of the event loop if it has input.
+
+        It is called after other calls on the socket, which may have cleared its signal.
+        """
         if _has_input(channel.socket):
             channel.is_scheduled = True
             self._loop.call_soon(self._drain, channel)
@@ -197,7 +206,10 @@ class ControlChannels:
             raise
 
     def _take(self, channel: ControlChannel, sender: bytes, parts: list[zmq.Frame]) -> None:
-        """Pass a message on. `sender` is the routing id that a ROUTER puts before the message."""
+        """Pass a received message to the callback `received`, or drop it if it is malformed.
+
+        sender: the routing id that a ROUTER puts before the message.
+        """
         peer = channel.peer
         link: ControlLink = channel
         if peer is None:

@@ -65,7 +65,7 @@ class PeerPacket(NamedTuple):
 
 
 def envelope(what: What, kind: int, correlation_id: int, header_bytes: int) -> bytes:
-    """Return the first bytes of a message."""
+    """Return the encoded envelope, which begins each message."""
     return _ENVELOPE.pack(what, kind, correlation_id, header_bytes)
 
 
@@ -100,7 +100,7 @@ class PeerHandlers:
         self._requests[kind, bulk] = handler
 
     def on_peer_change(self, callback: PeerChange) -> None:
-        """Call callback(peer, is_up) on changes, which are decided by link_state."""
+        """Call callback(peer, is_up) when a peer goes up or down, as decided by `link_state`."""
         self._changes.append(callback)
 
     def on_link_change(self, callback: PeerChange) -> None:

@@ -42,7 +42,7 @@ class LinkGate:
         self._directions: dict[tuple[int, bool], _Direction] = {}
 
     def attach(self, scheduler: DelayScheduler) -> None:
-        """Set the event loop for delays, from the gate's transport."""
+        """Set the event loop on which delayed messages are delivered."""
         self._scheduler = scheduler
 
     def cut(self, peer: int, *, inbound: bool = True, outbound: bool = True) -> None:
@@ -51,7 +51,7 @@ class LinkGate:
             direction.is_cut = True
 
     def hold(self, peer: int, *, inbound: bool = True, outbound: bool = True) -> None:
-        """Hold messages until `heal`."""
+        """Hold back all messages from (inbound) and to (outbound) this peer until `heal`."""
         for direction in self._chosen(peer, inbound, outbound):
             direction.is_held = True
 
@@ -108,7 +108,10 @@ class LinkGate:
     def admit(
         self, peer: int, is_outbound: bool, deliver: Callable[[], object], kind: int | None = None
     ) -> None:
-        """Deliver a message now, later, or never. Call this method only while `is_active`."""
+        """Call `deliver` for a message now, later, or never, as the injected faults require.
+
+        Call this method only while `is_active`.
+        """
         direction = self._directions.get((peer, is_outbound))
         if direction is None:
             deliver()

@@ -11,7 +11,10 @@ REFUSALS_TO_BE_DOWN = 2
 
 
 class LinkState:
-    """The control link to one peer. Methods return True if `is_up` changed."""
+    """The state of the control link to one peer.
+
+    Methods that return a bool return whether they have changed `is_up`.
+    """
 
     __slots__ = ("_closed_at_ms", "_refusals", "is_up")
 
@@ -40,7 +43,7 @@ class LinkState:
         return self._refusals >= REFUSALS_TO_BE_DOWN and self._down()
 
     def grace_over(self, now_ms: int) -> bool:
-        """Decide about a link that closed GRACE_MS ago."""
+        """Mark the peer as down if its link broke GRACE_MS ago and is not open again."""
         if not self.is_up or self._closed_at_ms is None:
             return False
         return now_ms - self._closed_at_ms >= GRACE_MS and self._down()

@@ -53,7 +53,10 @@ class RequestsUnderWay:
         return correlation_id
 
     def replied(self, correlation_id: int, connection: object, outcome: Body | PeerError) -> bool:
-        """Pass a reply on. Return False if no request waits for the reply on this connection."""
+        """Pass a reply, or the peer's failure, to its waiting request on this connection.
+
+        Returns False if no such request waits.
+        """
         waiting = self._under_way.get(correlation_id)
         if waiting is None or waiting.connection is not connection:
             return False
@@ -62,12 +65,15 @@ class RequestsUnderWay:
         return True
 
     def end(self, correlation_id: int, error: PeerError) -> None:
-        """End a request in a later turn, since its callback may send another request."""
+        """End a request with an error, in the next turn of the event loop.
+
+        Its callback is not called now, since it may send another request.
+        """
         waiting = self._under_way.pop(correlation_id)
         self._loop.call_soon(waiting.answered, error)
 
     def fail(self, error: PeerUnavailable, connection: object = None) -> None:
-        """End the requests of a connection, or all requests."""
+        """End the requests of one connection with an error, or all requests for None."""
         ended = [
             number
             for number, waiting in self._under_way.items()

@@ -4,7 +4,7 @@ A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by Zer
 message between threads (docs/decisions/0010). Decisions stay on ZeroMQ, so a heartbeat never waits
 behind megabytes.
 
-A stream begins with a hello, which has the connecting broker and the intended broker. All later
+A stream begins with a hello, which names the connecting broker and the intended broker. All later
 messages are from the connecting broker, or are answers to it. With TLS the certificates of both
 sides must match, so `broker-ID` is one of their DNS names. A newer stream of a broker ends the
 previous stream and its unanswered requests, because the broker has restarted, or has lost the other
@@ -74,9 +74,10 @@ class PeerStream(asyncio.BufferedProtocol):
     def send(
         self, what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
     ) -> int:
-        """Return the number of sent bytes, 0 for a lost peer or one too slow for a request.
+        """Send a message, and return its size in bytes, or 0 if it could not be sent.
 
-        An answer is never refused, since the requesting broker would wait for the answer until the
+        It cannot be sent if the peer is lost, or if it is a request and the peer is too slow. An
+        answer is never refused, since the requesting broker would wait for the answer until the
         deadline. Instead no more of its requests are read while the stream is full.
         """
         if self._transport is None or (self._is_full and self.is_ours):
@@ -216,7 +217,10 @@ class PeerStreams:
         self._entering: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen, and begin to connect, or raise PeerSocketError with a sentence for users."""
+        """Listen for streams of peers, and begin to open a stream to each peer.
+
+        Raises PeerSocketError, with a sentence for users.
+        """
         try:
             self._listener = listening_socket(self._address)
         except OSError as error:
@@ -233,7 +237,8 @@ class PeerStreams:
         """Accept a connection without the event loop's own methods.
 
         A Unix socket keeps the system's send buffer unless it is set before the event loop gets the
-        socket. Also, sock_accept loses an accepted connection if it is cancelled in that turn.
+        socket. Also, sock_accept loses an accepted connection if it is cancelled in the same turn
+        of the event loop.
         """
         loop = asyncio.get_running_loop()
         try:

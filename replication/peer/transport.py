@@ -64,7 +64,10 @@ class PeerTransport(PeerHandlers):
         self._streams: PeerStreams | None = None
 
     async def start(self) -> None:
-        """Bind, and begin to connect, or raise PeerSocketError with a sentence for users."""
+        """Listen for peers, and begin to connect to them by ZeroMQ and by streams.
+
+        Raises PeerSocketError, with a sentence for users.
+        """
         self._loop = asyncio.get_running_loop()
         self._under_way = RequestsUnderWay(self._loop, int.from_bytes(os.urandom(7)))
         self.gate.attach(self._loop)
