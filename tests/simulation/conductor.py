@@ -1,7 +1,8 @@
 """Execute the faults of a schedule in a simulated cluster, and undo them.
 
-A fault that would exceed the promises is skipped at its time. For example, the power of one machine
-is cut only while all others have every record (docs/ARCHITECTURE.md, "What survives what").
+A fault is skipped if the cluster does not promise to survive it at its time. For example, the power
+of one machine is cut only while all others have every record (docs/ARCHITECTURE.md, "What survives
+what").
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 class Conductor(DiskFaults, FileDamage):
     """Executes the faults of one run.
 
-    `clients` maps c1 and c2 to client processes. `replace` restarts a killed client.
+    `clients` has the client processes c1 and c2. `replace` restarts a killed client.
     """
 
     def __init__(
@@ -160,8 +161,8 @@ class Conductor(DiskFaults, FileDamage):
     def _others_have_everything(self, node: VirtualNode) -> bool:
         """Return whether all other nodes have every record of this node.
 
-        An in-sync node may lack records. A record that only this node has fetched may still be
-        committed by its fetch, before its death is noticed.
+        A node of the ISR may lack records. Its fetch may already have committed a record of this
+        node, before the death of this node is noticed.
         """
         if not self.is_whole():
             return False
@@ -175,7 +176,7 @@ class Conductor(DiskFaults, FileDamage):
         return True
 
     def _crash_point(self, fault: Fault) -> bool:
-        """End the process at a fault point."""
+        """Kill the process when it has passed `fault.amount` fault points."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -270,7 +271,7 @@ class Conductor(DiskFaults, FileDamage):
         self._later(fault.seconds, end)
 
     def _keep(self, fault: Fault) -> bool:
-        """Delay some requests of a node, most of them until their connection has ended."""
+        """Delay some requests of a node, in most cases until their connection has broken."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -287,7 +288,7 @@ class Conductor(DiskFaults, FileDamage):
         return True
 
     def _one_way(self, fault: Fault) -> bool:
-        """Cut all links to one node, chosen by role, or all links from that node."""
+        """Cut all links to a node, or all links from the node if the fault's amount is MUTE."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -324,7 +325,7 @@ class Conductor(DiskFaults, FileDamage):
         return True
 
     def _wipe(self, fault: Fault) -> bool:
-        """Replace a machine by an empty one."""
+        """Replace a machine by one with an empty disk, if all other nodes have its records."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None or not self._others_have_everything(node) or len(self.cluster.nodes) < 3:
             return False
@@ -335,7 +336,7 @@ class Conductor(DiskFaults, FileDamage):
 
 
 def _needs_restart(node: VirtualNode) -> bool:
-    """Return whether any of its logs has failed or could not be opened."""
+    """Return whether a log of the node has failed or could not be opened."""
     broker: Any = node.broker
     replicas = getattr(broker, "replicas", None) or ()
     return any(hosted.log.is_failed for hosted in replicas) or bool(unusable(node))

@@ -1,4 +1,4 @@
-"""Slow, full, failing and damaged disks, and processes that die during a write."""
+"""Faults of simulated disks, which are slow, full, failing, damaged, or stop during a write."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,7 @@ FLIPS = 8  # bits, each in another file
 
 
 class DiskFaults:
-    """The part of the conductor for faults of disks."""
+    """The base class of Conductor that executes the faults of disks."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
@@ -31,13 +31,13 @@ class DiskFaults:
         raise NotImplementedError
 
     def remove_flipped(self) -> None:
-        """Remove the flipped files that were never read, since they are not a finding."""
+        """Remove the flipped files that no process has read, since the judge would report them."""
         for file, content in self.flipped.items():
             if file.exists() and file.read_bytes() == content:
                 REAL["unlink"](file)
 
     def _crash_io(self, fault: Fault, power: bool = False) -> bool:
-        """End the process while it writes."""
+        """Kill the process, or cut the machine's power, in the middle of a write."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -94,7 +94,7 @@ class DiskFaults:
         return self._hurt_disk(fault, "sync_errors", 1, 0)
 
     def _hurt_disk(self, fault: Fault, name: str, during: object, after: object) -> bool:
-        """Let the disk fail, repair it later, and restart the node."""
+        """Set the disk's attribute `name` to a fault, and later repair it and restart the node."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -110,7 +110,7 @@ class DiskFaults:
         return True
 
     def _disk_errors(self, fault: Fault) -> bool:
-        """Let the disk fail for a while. The node continues without a restart."""
+        """Let operations of the disk fail for a while. The node is not restarted afterwards."""
         node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
         if node is None:
             return False
@@ -130,7 +130,7 @@ class DiskFaults:
         return True
 
     def _flip(self, fault: Fault) -> bool:
-        """Flip a bit in each of some producer snapshots while the node is down."""
+        """Flip a bit in each of a few producer snapshots while the node is down."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False

@@ -1,6 +1,6 @@
-"""The faults of a seed and their times, for execution by `conductor`.
+"""The random schedule of faults for a seed, which `conductor` executes.
 
-A fault is words and numbers (see `outcome.Fault`). A schedule can therefore be printed, reduced,
+A fault consists of words and numbers (see `outcome.Fault`), so a schedule can be printed, reduced,
 and passed on the command line.
 """
 
@@ -60,7 +60,7 @@ class ImpossibleFault(ValueError):
 
 
 def require_possible(faults: Sequence[Fault], shape: Shape) -> None:
-    """Raise ImpossibleFault for the first fault that cannot be executed."""
+    """Raise ImpossibleFault for the first fault that a cluster of this shape cannot have."""
     nodes = [str(i) for i in range(1, shape.nodes + 1)]
     for fault in faults:
         if fault.kind not in EVERY_KIND:
@@ -85,7 +85,10 @@ def require_possible(faults: Sequence[Fault], shape: Shape) -> None:
 
 
 def draw(seed: int, shape: Shape) -> list[Fault]:
-    """Return the schedule of a seed, by time. Raises ImpossibleFault for unknown kinds."""
+    """Return the faults of a seed in the order of their times.
+
+    Raises ImpossibleFault if the shape names an unknown kind.
+    """
     rng = random.Random(f"faults of {seed}")
     kinds = dict(KINDS)
     if shape.durable:
@@ -119,7 +122,7 @@ def _is_node(target: str) -> bool:
 
 
 def _hit_by(fault: Fault, rng: random.Random) -> str:
-    """Return a node or role that a fault affects or isolates, or an empty text."""
+    """Return the node or role that a fault affects, or "" if it affects no single node."""
     if _is_node(fault.target):
         return fault.target
     ends = {end for link in fault.target.split(",") for end in link.split(">") if end.isdigit()}
@@ -181,7 +184,7 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
 
 
 def _cut(rng: random.Random, nodes: list[int]) -> str:
-    """Return directed links: between halves, of one node, a ring, one link, one direction."""
+    """Return the links of a random cut, such as all between two halves, or one in one direction."""
     shape = rng.choice(["halves", "halves", "deaf", "mute", "ring", "link", "one way"])
     side = set(rng.sample(nodes, rng.randint(1, max(1, len(nodes) // 2))))
     pairs = [(a, b) for a in nodes for b in nodes if a != b]

@@ -1,9 +1,9 @@
 """Damaged bytes in the files of one machine, while its process runs or before a start.
 
-Only one machine of a run has damage, since data lost on all replicas is lost. Damage that prevents
-a start (the machine's own state, Raft's files) is repaired at the general healing, as operators
-would. Damaged bytes that no process has read by the end of a run are restored before the judge
-reads the files, because they are no finding.
+Only one machine of a run has damage, since data damaged on all replicas is lost. Damage that
+prevents a start (in the machine's own state or Raft's files) is repaired when all faults end, as an
+operator would do. Damaged bytes that no process has read by the end of a run are restored before
+the judge reads the files, because it would report them.
 """
 
 import random
@@ -28,7 +28,7 @@ IGNORED = (".lock", ".tmp", ".cleaned", ".swap", ".deleted")
 
 
 class DamagedByte(NamedTuple):
-    """A byte that was changed, its former value, and the bytes before it."""
+    """A byte that was changed in a file, with its former value and the bytes before it."""
 
     path: Path
     inode: int
@@ -39,7 +39,7 @@ class DamagedByte(NamedTuple):
 
     @classmethod
     def chosen(cls, rng: random.Random, path: Path) -> "DamagedByte":
-        """Choose a byte of this file and one bit of it, and change nothing yet."""
+        """Return a random byte of this file with one flipped bit. The file is not changed yet."""
         content = path.read_bytes()
         position = rng.randrange(len(content))
         was = content[position]
@@ -49,7 +49,7 @@ class DamagedByte(NamedTuple):
     def is_there(self) -> bool:
         """Return whether the file still has the same inode and the damaged byte.
 
-        The bytes before it are compared, too. A journal that was cut off and written again may have
+        The bytes before it are compared as well, since a truncated and rewritten journal may have
         the same value at this position.
         """
         try:
@@ -69,7 +69,7 @@ class DamagedByte(NamedTuple):
 
 
 class FileDamage:
-    """The part of the conductor that damages files."""
+    """The base class of Conductor that damages bytes in files."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
@@ -114,7 +114,7 @@ class FileDamage:
         self._say(f"damaged byte {byte.position} of {path}: {byte.was} is {byte.now}")
 
     def mend_start(self) -> None:
-        """Put back the bytes that keep the damaged machine from starting, now or later."""
+        """Restore the damaged bytes that would prevent a start of the damaged machine."""
         node = self._victim
         if node is None:
             return
@@ -124,7 +124,7 @@ class FileDamage:
                 byte.write(byte.was)
 
     def read_all_logs(self) -> None:
-        """Have the damaged machine read all its logs, as consumers of all topics would."""
+        """Read all logs of the damaged machine, and report damaged bytes that cause no error."""
         node = self._victim
         if node is None or node.broker is None:
             return
@@ -139,7 +139,7 @@ class FileDamage:
             ]
 
     def _read_as_good(self, log: PartitionLog) -> Iterator[str]:
-        """Yield damaged bytes of records that have just been read without an error."""
+        """Yield the damaged bytes that were just read without an error."""
         segments = {segment.file.path: segment for segment in log.segments}
         for byte in self.damaged:
             segment = segments.get(byte.path)
@@ -150,7 +150,7 @@ class FileDamage:
                 yield f"byte {byte.position} of {byte.path.name} was read as {byte.now}"
 
     def is_repaired(self) -> bool:
-        """Return whether no log of the damaged machine has stopped, or is being copied again."""
+        """Return whether all logs of the damaged machine are usable, and none is copied again."""
         broker = None if self._victim is None else self._victim.broker
         if broker is None:
             return True
@@ -159,16 +159,16 @@ class FileDamage:
         return is_sound and not broker._logs.damaged.words
 
     def remove_damage(self) -> None:
-        """Put back the bytes that were not read."""
+        """Restore the damaged bytes that are still in their files."""
         for byte in reversed(self.damaged):  # one may have been damaged twice
             if byte.is_there():
                 byte.write(byte.was)
 
 
 def wrong_answers(log: PartitionLog) -> Iterator[str]:
-    """Look up each batch of a log by offset and by time, and yield the wrong answers.
+    """Look up each batch of a log by offset and by time, and yield the wrong results.
 
-    The lookups use each entry of an index. Raises the error of a log that finds damage.
+    The lookups use each entry of an index. Raises the error of a log that detects damage.
     """
     start, end, lookup = log.log_start_offset, log.log_end_offset, log.segments.drop_cached_reads
     headers: list[BatchHeader] = []

@@ -47,7 +47,7 @@ ENTRIES_MAX = 100  # of a Raft group in a second; the busiest seeds have 30
 
 
 class Invariants:
-    """A checker of one cluster. `found` has pairs of name and sentence."""
+    """The checks of one simulated cluster. `found` has (invariant, sentence) of each violation."""
 
     def __init__(self, cluster: VirtualCluster, recorder: Recorder) -> None:
         self.cluster, self.recorder = cluster, recorder
@@ -71,7 +71,10 @@ class Invariants:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Check at every few events, at every entry that is applied, at every cleaned segment."""
+        """Check the invariants regularly while the context is open.
+
+        Checks run after every few events, at each applied Raft entry, and at each cleaned segment.
+        """
         apply, put, swap = Applier.apply, TransactionShard._put, LogCleaner.swap
         invariants = self
 
@@ -101,7 +104,7 @@ class Invariants:
                 self.cluster.on_events = None
 
     def look(self) -> None:
-        """Check all cheap invariants, and at every eighth time compare some bytes."""
+        """Check all invariants that take little time, and sometimes compare bytes of replicas."""
         self.looks += 1
         if len(self.found) > FOUND_MAX:
             return
@@ -117,7 +120,7 @@ class Invariants:
             self._deaf()
 
     def look_at_all(self) -> None:
-        """Compare, at the end, all bytes of all replicas, also those that were read before."""
+        """Compare all bytes of all replicas at the end of a run, also those compared before."""
         self._compared.clear()
         for node in self.cluster.nodes.values():
             for partition in _hosted(node):
@@ -146,7 +149,7 @@ class Invariants:
             self._violated("restless", f"{count} entries of Raft group {group} in a second")
 
     def _decision(self, transactional_id: str, record: Any) -> None:
-        """Record a decision in the coordinators' log, in its order."""
+        """Record the state of a transaction in the history, when it is first applied."""
         if self._is_first_to_apply and record is not None:
             now_ns = self.cluster.timeline.now_ns
             self.recorder.add(
@@ -217,7 +220,7 @@ class Invariants:
             self._violated("failed by a read", f"{hosted} on {node.node_id}: {failure}")
 
     def _last_batches(self, log: PartitionLog) -> None:
-        """Check that an undamaged log has the last batch of each producer that is in memory."""
+        """Check that an undamaged log has the last batch of each producer in the producer state."""
         found: dict[int, tuple[int, int]] = {}
         try:
             for segment in log.segments:
@@ -237,7 +240,7 @@ class Invariants:
                 )
 
     def _damaged(self, node: VirtualNode, hosted: Any) -> None:
-        """Report a log that was considered damaged. A new copy would hide the cause."""
+        """Report a log that was marked as damaged on a machine without a damaged file."""
         place = (node.node_id, node.starts, *hosted.key)
         if not (node.has_damage or node.is_hurt or node.was_hurt) and place not in self._doubted:
             self._doubted.add(place)
@@ -252,7 +255,7 @@ class Invariants:
                 self._violated("not opened", f"{topic}-{index} on {node.node_id}")
 
     def _deaf(self) -> None:
-        """Check a node that receives from no other node, while the others can elect a leader."""
+        """Check that a node that receives nothing is fenced, while others can elect a leader."""
         now, nodes, wires = self.cluster.timeline.now, self.cluster.nodes, self.cluster.wires
         deaf = next((i for i in nodes if all(wires.is_cut(j, i) for j in nodes if j != i)), 0)
         controller = next((n for n in self.cluster.serving if controls(n)), None)
@@ -323,7 +326,7 @@ class Invariants:
                 self._compare(node, hosted[self.looks // 8 // len(nodes) % len(hosted)])
 
     def _compare(self, node: VirtualNode, hosted: Any) -> bool:
-        """Compare this replica's bytes below its high watermark with the other replicas'."""
+        """Compare some bytes of a replica with other replicas, and return whether more are left."""
         log, key = hosted.log, hosted.key
         if log.is_failed or log.config.is_compacted:
             return False  # each replica is cleaned by itself
@@ -368,7 +371,7 @@ class Invariants:
 
 
 def unusable(node: VirtualNode) -> set[tuple[str, int]]:
-    """Return the replicas that the process could not open."""
+    """Return the replicas that the process of a node could not open."""
     roles = getattr(node.broker, "_roles", None)
     return set() if roles is None else roles._unusable
 

@@ -1,10 +1,10 @@
-"""Transactional clients as before KIP-360, with short timeouts.
+"""Transactional producers that behave like clients before KIP-360, with short timeouts.
 
-After a short timeout a client repeats a request on a new connection. The abandoned request may
-still arrive. After a batch that no attempt appended, the client aborts by EndTxn, and requests a
-new epoch only for its next transaction. Until then late requests have a valid epoch.
+After a timeout such a client repeats a request on a new connection, and the abandoned request may
+still arrive. After a batch that no attempt appended, it aborts by EndTxn, and requests a new epoch
+only for its next transaction. Until then late requests have a valid epoch.
 
-Every transaction stays open for a moment. Its operations are in the history, as for all clients.
+Each transaction stays open for a moment. The history has its operations, as those of all clients.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def transact(
     rng: random.Random,
     name: str,
 ) -> None:
-    """Run client after client until `stop()`. `name` is the transactional id."""
+    """Run one client after another until `stop()`. `name` is the transactional id of all."""
     while not stop():
         client = _OldClient(bootstrap, recorder, settings, rng, name)
         try:
@@ -62,7 +62,7 @@ async def transact(
 
 
 class _OldClient:
-    """One incarnation of a client, which ends when a call raises or a batch is abandoned."""
+    """A client with one producer epoch. It ends after an exception or an abandoned batch."""
 
     def __init__(
         self,
@@ -142,9 +142,9 @@ class _OldClient:
         await self._ask(ADD_PARTITIONS, ADD_VERSION, fields)
 
     async def _send(self, partition: int, transaction: Begun) -> bool:
-        """Send one record.
+        """Produce one record, and return whether it was acknowledged.
 
-        Returns False without a successful answer, since the record may still arrive.
+        Without an acknowledgement the record may still arrive later.
         """
         recorder, value = self._recorder, self._recorder.new_value()
         row = recorder.send_invoked(self._process, f"{APPEND}/{partition}", value, transaction)
@@ -194,10 +194,7 @@ class _OldClient:
             raise error_for(code)
 
     async def _abort(self, transaction: Begun) -> None:
-        """Abort the transaction.
-
-        The transaction has failed with any answer, since no commit was sent.
-        """
+        """Send EndTxn to abort, and record the transaction as failed, whatever the answer is."""
         try:
             await self._ask(END, END_VERSION, self._ending(False))
         finally:
@@ -214,7 +211,7 @@ class _OldClient:
     async def _ask(
         self, api_key: int, version: int, fields: dict[str, Any], attempts: list[int] | None = None
     ) -> Any:
-        """Return the coordinator's answer, repeating the request where that may help.
+        """Send a request to the coordinator until it has no retriable error, and return the answer.
 
         Raises KafkaError for other errors.
         """
@@ -250,7 +247,7 @@ class _OldClient:
 
 
 def _code_of(answer: Any) -> int:
-    """Return the error code of an answer, or the worst of its parts."""
+    """Return the error code of an answer, or the largest error code of its partitions."""
     if hasattr(answer, "error_code"):
         return int(answer.error_code)
     topics = answer.results_by_topic_v3_and_below

@@ -1,4 +1,4 @@
-"""The values between a simulation and its callers, which are faults, shapes and outcomes."""
+"""The values that describe a simulation, which are faults, shapes and outcomes."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -6,11 +6,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One deliberate fault and its duration.
+    """One injected fault with its time, duration and target.
 
     `at_s` counts from the time at which the cluster serves. `target` names nodes (`1`, `1,2`),
-    links (`1>2`, `c1>2` from a client) or a role that is resolved when it happens: `controller`,
-    `leader` (of append/0), `group` or `transactions` (a coordinator).
+    links (`1>2`, `c1>2` from a client) or a role (`controller`, `leader` of append/0, or `group`
+    and `transactions` for their coordinators). The node of a role is determined when the fault
+    occurs.
     """
 
     at_s: float
@@ -24,7 +25,10 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> "Fault":
-        """Parse the text of str(), and raise ValueError for any other."""
+        """Return the fault that str() has written as this text.
+
+        Raises ValueError for another text.
+        """
         head, _, target = text.partition(":")
         kind, _, times = head.partition("@")
         at, _, rest = times.partition("+")
@@ -40,13 +44,15 @@ class Fault:
 class Shape:
     """The size, duration and load of a simulated cluster. Times are virtual seconds.
 
-    nodes: 1, 3, 4 or 5. seconds: of the safety phase, in which faults happen. faults: how many the
-    seed's schedule has. pace: 1 is a busy cluster, and at 10 every client pauses ten times as long.
-    durable: flush.messages=1 everywhere, so that power may be cut on all nodes at once.
-    old_clients: so many in each of the two processes of clients. segment_bytes: of the topics'
-    logs, or 0 by seed. size: so many partitions and transactional ids are made at a time.
-    step_cpu_ms: the limit of CPU time of one step of a node's loop, or 0. broker: further keys
-    of server.properties. kinds: the faults that may be drawn, empty for all.
+    `nodes` is 1, 3, 4 or 5. `seconds` is the duration of the safety phase, and `faults` the number
+    of faults in it. With `pace` 1 the clients are busy, and with 10 they pause ten times as long.
+    `durable` sets flush.messages=1 for all topics, so that power may be cut on all nodes at once.
+
+    `old_clients` is the number of old clients in each of the two client processes. `segment_bytes`
+    is for the topics, or 0 for a random size. `size` is the number of partitions and transactional
+    ids that are created at a time. `step_cpu_ms` limits the CPU time of one callback of a node's
+    loop, or is 0. `broker` has further keys of server.properties. `kinds` has the kinds of faults,
+    or is empty for all.
     """
 
     nodes: int = 3
@@ -79,7 +85,10 @@ class Shape:
 
     @classmethod
     def parse(cls, text: str) -> "Shape":
-        """Return a shape of NAMED, or parse the text of str(), or raise ValueError."""
+        """Return the shape of this name in NAMED, or the one that str() has written as this text.
+
+        Raises ValueError for another text.
+        """
         if text in NAMED:
             return NAMED[text]
         usual, found, broker = cls(), dict[str, Any](), list[tuple[str, str]]()
@@ -160,9 +169,8 @@ NAMED = {
 class Outcome:
     """The outcome of one run.
 
-    `violations` are sentences, and empty without a violation. `names` are the names of the
-    violations by the judge and the invariants (`lost-write`, `two leaders`). `history` is for a
-    closer inspection.
+    `violations` has a sentence for each violation, and `names` the names of the violated checks of
+    the judge and of invariants (`lost-write`, `two leaders`). `history` is the recorded history.
     """
 
     seed: int

@@ -1,12 +1,12 @@
-"""A whole Raft cluster in one process under virtual time, and its invariants.
+"""A whole Raft cluster in one process under virtual time, and the check of its invariants.
 
 Some invariants are checked all the time. A node sends one vote in a term, and a term has one
-leader. Every index has the same command on every node and in every incarnation. Applied entries are
-never reverted. A serving leader has every acknowledged command.
+leader. Each index has the same command on all nodes, also after restarts. Applied entries are never
+reverted. A serving leader has every acknowledged command.
 
-Other invariants are checked at the end, after a healing. Each acknowledged command is present once,
-and refused commands are absent. Every submitter got an answer, all nodes agree, and every group
-accepts commands.
+Other invariants are checked at the end, after all faults. Each acknowledged command is present
+once, and refused commands are absent. Each submitted command got an answer, all nodes agree, and
+each group accepts commands.
 """
 
 import logging
@@ -47,13 +47,13 @@ NOTICED_S = (0.003, 0.3)  # a live kernel resets connections at once
 class Violation(BaseException):
     """A violated invariant.
 
-    It is not an Exception, since the engine would catch an Exception.
+    It is a BaseException, since the engine catches each Exception.
     """
 
 
 @dataclass
 class History:
-    """The observations of clients and state machines, over all nodes and incarnations."""
+    """The observed votes, leaders, applied entries and answers, over all nodes and restarts."""
 
     applied: dict[tuple[int, int], tuple[int, bytes]] = field(default_factory=dict)
     leaders: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class History:
 
 
 class Machine:
-    """A list of commands that checks the calls it gets."""
+    """A state machine that lists its commands, and checks the order of the calls it gets."""
 
     def __init__(self, group_id: int, history: History) -> None:
         self.group_id, self._history = group_id, history
@@ -106,7 +106,7 @@ class Node:
 
 
 class Cluster:
-    """Nodes 1..n with `groups` groups each."""
+    """A simulated cluster of the nodes 1 to `size`, each with `groups` Raft groups."""
 
     def __init__(
         self, seed: int, size: int = 3, groups: int = 2, settings: RaftSettings = SETTINGS
@@ -173,9 +173,9 @@ class Cluster:
                 self.world.at(self.world.now + delay, self._link, j, i, False)
 
     def crash_after(self, i: int, jobs: int, *, power: bool, down_s: float) -> None:
-        """Let the process die within AFTER_A_JOB_S after so many more jobs of its disk.
+        """Crash the process soon after `jobs` more jobs of its disk.
 
-        The process restarts soon. Its earlier messages are on the way or have arrived.
+        The process restarts after `down_s`. Its earlier messages still arrive.
         """
         node, delay = self.nodes[i], self.random.uniform(0, AFTER_A_JOB_S)
 
@@ -240,7 +240,7 @@ class Cluster:
         return None
 
     def led_by(self, g: int = 0) -> int:
-        """Return the leader, which must exist."""
+        """Return the leader of a group. Raises AssertionError without a leader."""
         leader = self.leader(g)
         assert leader is not None
         return leader
@@ -273,7 +273,10 @@ class Cluster:
                         raise Violation(f"group {g} has two leaders in term {core.term}")
 
     def check_end(self, seconds: float = 30.0) -> None:
-        """Heal, let it settle, and judge the history."""
+        """End all faults, wait until the cluster is stable, and check the invariants of the end.
+
+        Raises Violation if one does not hold.
+        """
         self.heal()
         if not self.run(seconds, lambda: self.all_vote() and self.leaders_settled()):
             raise Violation(f"no leader, or no vote, {seconds} s after healing: {self.describe()}")
@@ -354,7 +357,10 @@ class Cluster:
 
 
 def started(seed: int = 1, **options: Any) -> tuple[Cluster, int]:
-    """Return three nodes with one group, unless `options` differ, and its leader."""
+    """Return a cluster with a leader, and the leader.
+
+    By default it has three nodes and one group.
+    """
     cluster = Cluster(seed, **{"size": 3, "groups": 1, **options})
     assert cluster.run(10, cluster.leaders_settled)
     return cluster, cluster.led_by()

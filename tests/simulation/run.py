@@ -31,12 +31,12 @@ def run_seed(
     faults: Sequence[Fault] | None = None,
     install: Install | None = None,
 ) -> Outcome:
-    """Run one seed to its end, and judge it. A fault of the cluster raises nothing.
+    """Run one seed to its end, and return the judged outcome. A violation raises no exception.
 
-    shape: None lets the seed choose. faults: instead of the seed's own schedule (the workload stays
-    the seed's). install: makes a context that is entered before the first node is built and left
-    after the judge. It may put broken behaviour into the brokers' and cores' classes. Raises
-    ValueError for an impossible fault.
+    Without `shape` the seed determines the shape. `faults` replaces the schedule of the seed, while
+    the workload stays the same. `install` returns a context that is open from before the first node
+    is built until after the verdict, and may replace product code by broken code. Raises ValueError
+    for an impossible fault.
     """
     return run(seed, shape=shape, faults=faults, install=install)
 
@@ -67,19 +67,19 @@ def in_json(outcome: Outcome) -> str:
 
 
 def shrunken(outcome: Outcome, shape: Shape | None) -> str:
-    """Return the shortest schedule that still fails, as a command."""
+    """Return the command for the smallest schedule that still fails."""
     faults, runs = shrink(outcome, lambda fewer: run(outcome.seed, shape=shape, faults=fewer))
     return f"  after {runs} runs: {command(outcome.seed, faults, shape)}"
 
 
 def seeds_of(text: str) -> range:
-    """Parse one seed, or a range FIRST:END without its end."""
+    """Return the seeds of a text such as "7" or "0:160". The end of a range is not included."""
     first, is_range, behind = text.partition(":")
     return range(int(first), int(behind) if is_range else int(first) + 1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run seeds, and return 0 when every seed was clean."""
+    """Run the given seeds, and return 0 if no seed had a violation, otherwise 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", help="FIRST:BEHIND, or some: 3,7,10:20")

@@ -1,6 +1,6 @@
 """Reduce a failing schedule by removing faults as long as the run still fails (ddmin).
 
-The names of the violations must stay, while the sentences may differ.
+The reduced run must have a violation of the same name, but its sentence may differ.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,9 +13,9 @@ RUNS_MAX = 60
 def shrink(
     failed: Outcome, again: Callable[[Sequence[Fault]], Outcome], runs_max: int = RUNS_MAX
 ) -> tuple[list[Fault], int]:
-    """Return the smallest schedule with one of the same failures, and the number of runs.
+    """Return a minimal schedule that fails in the same way, and the number of runs.
 
-    again: runs the seed with another schedule.
+    `again` runs the seed with another schedule.
     """
     left, wanted, runs = list(failed.faults), set(failed.names), 0
 
@@ -40,7 +40,10 @@ def shrink(
 
 
 def command(seed: int, faults: Sequence[Fault], shape: Shape | None = None) -> str:
-    """Return the command that runs a seed with a schedule. Without a shape it is the seed's own."""
+    """Return the command that runs a seed with these faults.
+
+    Without `shape` the seed determines the shape.
+    """
     given = " ".join(f"'{fault}'" for fault in faults)
     shaped = "" if shape is None else f" --shape '{shape}'"
     return f"python -m tests.simulation.run --seed {seed}{shaped} --faults {given}"

@@ -1,9 +1,10 @@
 """Run one seed of the deterministic simulation, from the start to the verdict.
 
-The safety phase has clients, an administrator and faults, while the invariants are checked. In the
-liveness phase everything is healed. Within a virtual deadline every node serves, every replica is
-in sync, every transaction is decided, every record readable, and a commit and a consume work
-through each broker. Then the cluster is stopped, and the judge reads the history and the log files.
+The safety phase has clients, an administrator and faults, while the invariants are checked. Then
+all faults end. In the liveness phase, within a virtual deadline, each node has to serve, each
+replica to be in sync, each transaction to be decided, each record to be readable, and a commit and
+a consume to work through each broker. At the end the cluster is stopped, and the judge reads the
+history and the log files.
 """
 
 import contextlib
@@ -53,7 +54,10 @@ CPU = time.process_time
 
 
 def shape_of(seed: int) -> Shape:
-    """Return the shape of a seed's cluster, which is short and busy, or long and quiet."""
+    """Return the shape of a seed's cluster.
+
+    It is short with busy clients, or long with quiet ones.
+    """
     rng = random.Random(f"shape of {seed}")
     nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3
     durable = rng.random() < 0.15
@@ -65,7 +69,7 @@ def shape_of(seed: int) -> Shape:
 
 
 class _NotAlive(Exception):
-    """An expected event did not happen in time."""
+    """Raised if the cluster does not recover in time after all faults have ended."""
 
 
 def run(
@@ -77,7 +81,7 @@ def run(
     trace: list[str] | None = None,
     on_log: Callable[[str], object] | None = None,
 ) -> Outcome:
-    """Run a seed, see run.run_seed. `trace` gets the trace as text, `on_log` the nodes' logs."""
+    """Run a seed (see run.run_seed). `trace` gets the trace as text, `on_log` the nodes' logs."""
     shape = shape or shape_of(seed)
     planned = list(draw(seed, shape) if faults is None else faults)
     require_possible(planned, shape)
@@ -246,9 +250,9 @@ class _Run:
         return "; ".join([*parts, f"clients that have not ended: {waiting}"])
 
     def _until_decided(self) -> None:
-        """Wait until nothing is stuck in two checks.
+        """Wait until two successive checks find no undecided transaction.
 
-        A shard without a leader lists no transactions.
+        One check is not enough, since a shard without a leader lists no transactions.
         """
         cluster, was_stuck = self.cluster, True
         end = cluster.timeline.now + DECIDED_S
@@ -265,7 +269,7 @@ class _Run:
             cluster.run(1.0)
 
     def _open_transactions(self) -> str:
-        """Return the transactions that are open in partitions, with their coordinators' records."""
+        """Describe all open transactions in partitions, with the records of coordinators."""
         found = []
         known: dict[int, str] = {}
         for node in self.cluster.serving:

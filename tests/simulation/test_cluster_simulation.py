@@ -1,7 +1,7 @@
-"""Test that whole clusters under virtual time lose, double and tear no acknowledged record.
+"""Test that simulated clusters lose, duplicate and tear no acknowledged record.
 
-Each chunk of seeds runs in its own process with a fixed order of sets of names. A failing seed
-therefore fails again with `python -m tests.simulation.run --seed N`.
+Seeds run in other processes with PYTHONHASHSEED=0. A failing seed therefore fails again with
+`python -m tests.simulation.run --seed N`.
 """
 
 import errno
@@ -43,7 +43,7 @@ VIRTUAL_S_LEAST = 50.0  # a seed, on average
 
 
 def simulate(seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Run seeds in another process, and return one dictionary a seed."""
+    """Run seeds in another process, and return the JSON object of each seed."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", "tests.simulation.run", "--json", "--no-shrink"]
     command += ["--seeds", ",".join(map(str, seeds))]
@@ -57,7 +57,7 @@ def simulate(seeds: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def verdict(runs: list[dict[str, Any]]) -> str:
-    """Return the text to print about seeds that failed."""
+    """Return a text with the violations and the command of each failing seed, or ""."""
     return "\n".join(
         f"seed {run['seed']}: {run['violations']}\n"
         f"  python -m tests.simulation.run --seed {run['seed']}"
@@ -84,7 +84,7 @@ TRACES: dict[int, str] = {}  # by seed, of the chunks that have run here
     ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
 )
 def test_simulated_cluster_with_random_faults_violates_no_promise(seeds: Sequence[int]) -> None:
-    """The runs check safety while faults last, liveness once they are healed, then the judge."""
+    """A run checks invariants during faults and liveness afterwards, and judges the history."""
     runs = simulate(seeds)
     TRACES.update({run["seed"]: run["trace"] for run in runs})
     assert not verdict(runs), verdict(runs)
@@ -94,7 +94,7 @@ def test_simulated_cluster_with_random_faults_violates_no_promise(seeds: Sequenc
 
 
 def test_simulation_default_seeds_cover_every_shape_and_fault_kind() -> None:
-    """The few seeds must include each cluster size and each kind of fault."""
+    """The seeds that run by default must include each cluster size and each kind of fault."""
     shapes = {seed: shape_of(seed) for seeds in SEEDS for seed in seeds}
     faults = {fault.kind for seed, shape in shapes.items() for fault in draw(seed, shape)}
     of_shapes = {"power-truncation", "damage"}  # no seed draws these by itself
@@ -106,7 +106,7 @@ def test_simulation_default_seeds_cover_every_shape_and_fault_kind() -> None:
 
 @RUN_AGAIN
 def test_simulation_of_one_seed_has_the_same_trace_in_another_process() -> None:
-    """Every message, disk operation and timer is at the same moment, whatever ran before."""
+    """All messages, disk operations and timers occur at the same times in both processes."""
     seed = 1  # a short and busy one
     if seed not in TRACES:  # this test was chosen alone
         TRACES[seed] = simulate([seed])[0]["trace"]
@@ -115,7 +115,7 @@ def test_simulation_of_one_seed_has_the_same_trace_in_another_process() -> None:
 
 
 def test_simulation_with_a_refused_last_client_request_reports_the_seed() -> None:
-    """The seed is reported, and the remaining seeds are run."""
+    """A refused last request was an error of the simulation, which skipped the remaining seeds."""
 
     def refuse(_: object) -> None:
         raise NotLeaderOrFollower("nobody leads")
@@ -130,7 +130,7 @@ def test_simulation_with_a_refused_last_client_request_reports_the_seed() -> Non
 
 
 def test_simulated_broker_registrations_that_arrive_late_fence_no_living_process() -> None:
-    """Every registration is repeated, also when its process is dead and another one runs."""
+    """Each registration is sent again later, also when its process is dead and another one runs."""
     arrive = VirtualLinks._arrive
     came_late = 0
 
@@ -162,7 +162,7 @@ def test_simulated_broker_registrations_that_arrive_late_fence_no_living_process
 def test_simulation_of_5000_further_seeds_violates_no_promise(
     request: pytest.FixtureRequest,
 ) -> None:
-    """The same seeds for a long time."""
+    """Use other seeds than the default run."""
     if "soak" not in (request.config.getoption("-m") or ""):
         pytest.skip("runs with -m soak")
     for first in range(10_000, 15_000, 50):
@@ -211,7 +211,7 @@ EFFECTS = {
 
 @pytest.mark.in_turn
 def test_simulation_fault_of_each_kind_has_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault that is drawn must also have an effect."""
+    """A kind of fault may have no effect, for example because its target does not exist."""
     seen: Counter[str] = Counter()
 
     def watch(owner: type, name: str, has_happened: Callable[[Any, Any], object]) -> None:

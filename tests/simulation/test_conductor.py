@@ -1,4 +1,4 @@
-"""Test the faults that the conductor leaves out because they would break more than is promised."""
+"""Test the condition under which the conductor may wipe a machine."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ from .conductor import Conductor
 
 
 def node(**ends: int) -> Any:
-    """Return a node with these partitions, each with the given log end offset."""
+    """Return a node that hosts these topics with the given log end offsets."""
     hosted = {
         (topic, 0): SimpleNamespace(topic=topic, index=0, log=SimpleNamespace(log_end_offset=end))
         for topic, end in ends.items()
@@ -36,7 +36,7 @@ def node(**ends: int) -> Any:
 def test_simulated_machine_is_wiped_only_if_all_others_have_its_records(
     monkeypatch: pytest.MonkeyPatch, others: list[dict[str, int]], has_everything: bool
 ) -> None:
-    """In seed 38 of a shape a record fetched by one machine alone was committed by that fetch."""
+    """In one run the wiped machine alone had a record, which its own fetch had committed."""
     lost = node(a=5, b=2)
     conductor = Conductor.__new__(Conductor)
     cluster: Any = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Test that reading a damaged log like consumers of all records finds every misleading byte."""
+"""Test that the simulation finds each damaged byte that a log uses without an error."""
 
 import random
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ BATCHES = 12
 
 
 def made(directory: Path) -> PartitionLog:
-    """Make a closed segment with index entries for all batches, and an active one."""
+    """Return a log with an active segment, and a closed one with an index entry for each batch."""
     config = LogConfig(index_interval_bytes=1)
     log = PartitionLog.open(
         directory, topic="t", partition=0, topic_id=bytes(16), config=config, now_ms=1
@@ -62,7 +62,9 @@ def test_index_with_a_damaged_entry_is_detected_or_returns_right_answers(
     log.local.retire()
 
 
-def test_index_lookup_without_its_check_returns_a_reported_wrong_answer(tmp_path: Path) -> None:
+def test_index_lookup_without_its_check_returns_wrong_answers_that_are_reported(
+    tmp_path: Path,
+) -> None:
     log = made(tmp_path / "t-0")
     path = log.segments.first.offset_index.path
     content = bytearray(path.read_bytes())
@@ -78,7 +80,7 @@ def test_index_lookup_without_its_check_returns_a_reported_wrong_answer(tmp_path
     log.local.retire()
 
 
-def test_damaged_byte_in_a_part_that_was_written_anew_is_gone(tmp_path: Path) -> None:
+def test_damaged_byte_in_a_rewritten_part_of_the_file_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "000000000001.wal"
     path.write_bytes(bytes(64) + b"the end")
     byte = DamagedByte.chosen(random.Random(3), path)

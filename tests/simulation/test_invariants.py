@@ -1,4 +1,4 @@
-"""Test the findings of checks of a cluster, and repeated checks of bytes that may have changed."""
+"""Test that the checks of invariants report violations, and nothing else."""
 
 import contextlib
 import errno
@@ -27,7 +27,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def replica(directory: Path, values: list[bytes]) -> Any:
-    """Return a hosted partition with only committed records."""
+    """Return a replica of a partition with these values, all of them committed."""
     log = PartitionLog.open(
         directory, topic="t", partition=0, topic_id=TOPIC_ID, config=LogConfig(), now_ms=0
     )
@@ -39,7 +39,7 @@ def replica(directory: Path, values: list[bytes]) -> Any:
 
 
 class TwoNodes:
-    """The part of a cluster that is needed to compare two replicas."""
+    """A stand-in for a cluster of two nodes, each with one replica."""
 
     def __init__(self, *hosted: Any) -> None:
         self.timeline = SimpleNamespace(now=0.0)
@@ -68,7 +68,7 @@ class TwoNodes:
 
 
 def look(invariants: Invariants, times: int = 80) -> list[str]:
-    """Check for a while, and return the names of the findings."""
+    """Compare replicas several times, and return the names of the violations."""
     for _ in range(times):
         invariants.looks += 1
         invariants._compare_some()
@@ -76,7 +76,7 @@ def look(invariants: Invariants, times: int = 80) -> list[str]:
 
 
 def looked_at(folder: Path) -> tuple[TwoNodes, Invariants]:
-    """Return two equal replicas that were read to their ends."""
+    """Return a cluster with two equal replicas, all bytes of which were compared."""
     cluster = TwoNodes(*(replica(folder / name, [b"one", b"two"]) for name in "ab"))
     invariants = cluster.watched()
     assert look(invariants) == []
@@ -106,7 +106,7 @@ def test_invariant_check_at_the_end_compares_all_bytes_again(tmp_path: Path) -> 
 
 
 def test_invariant_check_reports_the_same_raft_decision_proposed_endlessly() -> None:
-    """A leader once proposed a refused in-sync set as fast as Raft decided."""
+    """A leader proposed a refused ISR change again and again, as fast as Raft committed."""
     nodes = TwoNodes()
     invariants = nodes.watched()
     for index in range(3 * ENTRIES_MAX):
@@ -156,7 +156,7 @@ def test_invariant_check_reports_a_node_that_receives_nothing_and_is_not_fenced(
 
 
 def test_invariant_check_reports_a_replica_not_opened_on_an_undamaged_disk() -> None:
-    """The failure is reported once a process, and never if it happened during a disk fault."""
+    """It is reported once for each process, but not for a failure during a disk fault."""
     cluster = TwoNodes()
     invariants = cluster.watched()
     failed: set[tuple[str, int]] = {("t", 0)}

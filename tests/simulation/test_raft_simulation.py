@@ -1,4 +1,4 @@
-"""Test random faults on a whole Raft cluster in virtual time. A failure prints its seed."""
+"""Test a simulated Raft cluster with random faults. A failure prints its seed."""
 
 import random
 from typing import Any
@@ -11,7 +11,7 @@ from .raft_simulation import Cluster, Violation
 
 
 def run_schedule(seed: int) -> Cluster:
-    """Run thirty rounds of load and faults chosen by the seed, then heal and judge."""
+    """Run thirty rounds of random load and faults, then end all faults and check the invariants."""
     rng = random.Random(seed)
     size = rng.choice([3, 3, 3, 4, 5])
     cluster = Cluster(seed, size=size)
@@ -33,7 +33,7 @@ def run_schedule(seed: int) -> Cluster:
 
 
 def act(cluster: Cluster, rng: random.Random) -> None:
-    """Execute one fault or one repair."""
+    """Inject one random fault, or end one."""
     ids, alive, network = cluster.ids, list(cluster.nodes), cluster.network
     choice = rng.random()
     if choice < 0.08:  # a partition in two
@@ -75,7 +75,7 @@ def act(cluster: Cluster, rng: random.Random) -> None:
 
 
 def crash_soon(cluster: Cluster, rng: random.Random, nodes: list[int]) -> None:
-    """Crash nodes during their work. A service manager starts them again."""
+    """Crash some of the nodes during their next disk jobs. They restart soon."""
     for i in rng.sample(nodes, rng.randrange(len(nodes) + 1)):
         jobs = rng.randrange(1, rng.choice([2, 4, 12]))
         down_s = rng.choice([0.0, 0.002, 0.1])
@@ -83,7 +83,7 @@ def crash_soon(cluster: Cluster, rng: random.Random, nodes: list[int]) -> None:
 
 
 def run_power_cuts(seed: int) -> Cluster:
-    """Run steady load with snapshots, and power cuts of one, some or all nodes."""
+    """Run a steady load with snapshots, and cut the power of one, some or all nodes."""
     rng = random.Random(seed)
     cluster = Cluster(seed, size=3)
     for _ in range(14):
@@ -108,7 +108,7 @@ def run_power_cuts(seed: int) -> Cluster:
 
 
 def some(firsts: range) -> list[Any]:
-    """Return the first seeds of runs. Every second one is for chaos runs only."""
+    """Return the first seeds of the test's runs. Every second one runs only with -m chaos."""
     marks = ([], [pytest.mark.chaos])
     return [pytest.param(first, marks=marks[at % 2]) for at, first in enumerate(firsts)]
 
@@ -116,7 +116,7 @@ def some(firsts: range) -> list[Any]:
 @pytest.mark.in_turn
 @pytest.mark.parametrize("first", some(range(0, 24, 6)))
 def test_raft_wal_after_simulated_power_cuts_loses_no_synced_entry(first: int) -> None:
-    """Journal, snapshots and deleted segments are consistent after a cut at any moment."""
+    """The power is cut at any moment of a write, a snapshot, or the deletion of a segment."""
     for seed in range(first, first + 6):
         try:
             run_power_cuts(seed)
@@ -128,7 +128,7 @@ def test_raft_wal_after_simulated_power_cuts_loses_no_synced_entry(first: int) -
 @pytest.mark.in_turn
 @pytest.mark.parametrize("first", some(range(0, 64, 8)))
 def test_raft_groups_under_random_faults_lose_no_acknowledged_entry(first: int) -> None:
-    """The runs check safety under every mix of faults, and liveness once they end."""
+    """The runs check safety under all faults, and liveness after the faults."""
     acknowledged = 0
     for seed in range(first, first + 8):
         try:
@@ -148,7 +148,7 @@ def test_raft_simulation_reports_a_node_that_votes_twice_in_a_term() -> None:
 
 
 def test_raft_simulation_of_one_seed_has_the_same_trace_twice() -> None:
-    """Every frame is sent at the same moment, in two runs."""
+    """In both runs each frame is sent at the same time."""
     traces = [run_schedule(7).world.trace.hexdigest() for _ in range(2)]
     assert traces[0] == traces[1]
 
@@ -157,7 +157,7 @@ def test_raft_simulation_of_one_seed_has_the_same_trace_twice() -> None:
 def test_raft_simulation_of_2000_further_seeds_loses_no_entry(
     request: pytest.FixtureRequest,
 ) -> None:
-    """The same seeds for a long time."""
+    """Use other seeds than the default run."""
     if "soak" not in str(request.config.getoption("-m")):
         pytest.skip("runs with -m soak")
     for seed in range(1_000, 3_000):

@@ -1,4 +1,4 @@
-"""Test that the simulator's parts keep the promises of the parts that they replace."""
+"""Test that the simulated clock, network and disk behave like those that they replace."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ from .wires import PORT_BASE, Wires
 
 
 class Stream(asyncio.BufferedProtocol):
-    """A protocol that records the received bytes and the calls."""
+    """A protocol that records the received bytes and the callbacks."""
 
     def __init__(self) -> None:
         self.received, self.told = bytearray(), list[str]()
@@ -55,7 +55,7 @@ class Stream(asyncio.BufferedProtocol):
 
 
 class Pair:
-    """A node that listens, and a client's connection to it."""
+    """A node with a listener, and a client that can connect to it."""
 
     def __init__(self, seed: int = 1) -> None:
         self.timeline = Timeline(seed)
@@ -175,7 +175,7 @@ def test_virtual_connection_during_a_cut_is_silent_and_delivers_its_bytes_afterw
 def test_virtual_connection_with_held_bytes_delivers_the_bytes_before_its_close(
     pair: Pair, way: str
 ) -> None:
-    """Otherwise a held batch is dropped with its connection, and never arrives late."""
+    """A batch that was held back must arrive late, even if its connection was closed since."""
     _, stream = pair.connect()
     pair.timeline.run(1)
     pair.sockets.hold(101, 1, 5.0)
@@ -268,7 +268,7 @@ def test_virtual_peer_link_times_out_during_a_cut_and_stays_open_after_a_reset()
 
 
 def test_virtual_peer_link_forgets_the_size_of_messages_dropped_by_a_cut() -> None:
-    """A message that is dropped at its arrival is no longer in flight."""
+    """A message that was dropped by a cut no longer counts as in flight."""
     links = Links()
     links.nodes[2].on_request(PeerMessage.PING, answer, bulk=True)
 
@@ -448,7 +448,7 @@ def test_simulation_shape_of_invalid_text_is_refused(text: str) -> None:
     ["kill@1+1/0:leader:log/0", "kill@1+1/0:4", "cut@1+1/0:1", "flood@1+1/0:1", "wipe@1+1/0:"],
 )
 def test_fault_that_cannot_happen_in_a_shape_is_refused(text: str) -> None:
-    """An unknown role would hit another node."""
+    """An unknown role would let the fault affect another node."""
     with pytest.raises(ImpossibleFault):
         require_possible([Fault.parse(text)], Shape())
 

@@ -1,4 +1,4 @@
-"""Test jobs of simulated processes. Jobs take time and overlap, in an order set by the seed."""
+"""Test threads of simulated processes. Their jobs take time and overlap, as the seed decides."""
 
 import asyncio
 import os
@@ -21,14 +21,14 @@ from .virtual_threads import Stopped, Threads, VirtualLock, locks_are_virtual, p
 
 @pytest.fixture(autouse=True)
 def never_at_one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each job of these tests pause at every possible point."""
+    """Let each job pause at each possible point."""
     monkeypatch.setattr(virtual_loop, "AT_ONE_INSTANT", (0.0,))
     monkeypatch.setattr(virtual_threads, "BY_LINE", 0.0)
     monkeypatch.setattr(virtual_threads, "OPERATIONS_APART", (0,))
 
 
 def steps(out: list[Any], name: str, count: int = 5) -> str:
-    """Run a job of some system calls."""
+    """Call `pause_point` `count` times, and return `name`."""
     for number in range(count):
         out.append((name, number))
         pause_point()
@@ -147,7 +147,7 @@ def test_virtual_thread_jobs_of_a_paused_process_pause() -> None:
 def test_virtual_thread_jobs_may_be_interrupted_at_any_line_of_product_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only lines of product code may interrupt. Lines of other code could differ between runs."""
+    """Other lines could be different in another run, for example lines of the standard library."""
     monkeypatch.setattr(virtual_threads, "BY_LINE", 1.0)
     monkeypatch.setattr(virtual_threads, "LINES_APART", (1,))
     source = "for number in range(20):\n    seen.append(number)\n"
@@ -212,7 +212,7 @@ def test_virtual_locks_replace_only_locks_of_the_product_code() -> None:
 
 
 def test_virtual_disk_refuses_changes_by_a_dead_process(tmp_path: Path) -> None:
-    """The refusal also applies in a `finally` that the kill itself runs."""
+    """The disk also refuses changes by a `finally` block that runs because of the kill."""
     timeline = Timeline(10)
     disks = Disks(tmp_path, timeline, [1])
     disk = disks.nodes[1]

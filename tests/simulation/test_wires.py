@@ -1,4 +1,4 @@
-"""Test the effects of the wires of a simulated cluster on single messages."""
+"""Test delayed requests in the simulated network."""
 
 from oncelog.replication.messages import PeerMessage
 
@@ -8,7 +8,7 @@ from .wires import Wires
 MARKERS, HEARTBEAT = PeerMessage.WRITE_TRANSACTION_MARKERS, PeerMessage.HEARTBEAT
 
 
-def test_virtual_wires_keep_back_only_so_many_requests_of_one_kind() -> None:
+def test_virtual_wires_keep_delays_the_given_number_of_requests_of_a_kind() -> None:
     wires = Wires(Timeline(1))
     now = wires._timeline.now
     kept_for: list[int] = []

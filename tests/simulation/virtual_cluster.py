@@ -1,4 +1,4 @@
-"""A whole cluster and its clients in one process, created from a seed.
+"""A whole cluster with its clients in one process. A seed determines all random choices.
 
 with VirtualCluster.made(seed, shape) as cluster:
     cluster.start()
@@ -96,7 +96,7 @@ BROKER = {
 
 
 class VirtualCluster:
-    """A simulated cluster, which the top of the file describes."""
+    """A simulated cluster of nodes and clients, created by `made`."""
 
     def __init__(self, seed: int, shape: Shape, root: Path) -> None:
         self.seed, self.shape, self.root = seed, shape, root
@@ -122,7 +122,7 @@ class VirtualCluster:
     def made(
         cls, seed: int, shape: Shape, on_log: Callable[[str], object] | None = None
     ) -> "Iterator[VirtualCluster]":
-        """Yield a cluster that has not been started, with its own time, rng and disks meanwhile."""
+        """Yield a cluster that has not been started. Clocks and disks are simulated meanwhile."""
         base = "/dev/shm" if Path("/dev/shm").is_dir() else None
         root = Path(tempfile.mkdtemp(prefix="oncelog-simulation-", dir=base))
         cluster = cls(seed, shape, root)
@@ -167,7 +167,7 @@ class VirtualCluster:
             )
 
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
-        """Let virtual time pass. See Timeline.run."""
+        """Let virtual time pass, and return whether `until` became true. See Timeline.run."""
         return self.timeline.run(seconds, until, self.on_events)
 
     def new_client(self) -> VirtualClient:
@@ -176,7 +176,10 @@ class VirtualCluster:
         return client
 
     def finish(self, work: Any, seconds: float = 60.0) -> Any:
-        """Run a coroutine in its own client to its end, and return the result."""
+        """Run a coroutine in a new client process, and return its result.
+
+        Raises TimeoutError after this virtual time.
+        """
         client = self.new_client()
         task = client.run(work)
         if not self.run(seconds, task.done):
@@ -185,11 +188,11 @@ class VirtualCluster:
 
     @property
     def serving(self) -> list[VirtualNode]:
-        """Return the nodes with brokers that answer."""
+        """Return the nodes that serve and are not paused."""
         return [n for n in self.nodes.values() if n.is_serving and not n.is_paused]
 
     def failures(self) -> list[str]:
-        """Return the errors that were never handled."""
+        """Return the unhandled errors of all processes, and the errors in the brokers' logs."""
         loops = [n.loop for n in self.nodes.values() if n.loop is not None]
         found = [f for loop in loops for f in loop.failures]
         found += [f for client in self.clients for f in client.loop.failures]
@@ -198,7 +201,7 @@ class VirtualCluster:
         return [*found, *self.complaints]
 
     def forget(self) -> None:
-        """Release everything, without messages."""
+        """Release all objects of the cluster, without warnings about unfinished tasks."""
         for part in (*self.nodes.values(), *self.clients):
             silence(part.remains)
             part.remains.clear()
@@ -240,7 +243,7 @@ class VirtualCluster:
         )
 
     def _retention_check_ms(self) -> int:
-        """Return the interval, for some seeds so short that retention overlaps all other work."""
+        """Return the interval of retention checks, which is short for some seeds."""
         often_ms = random.Random(f"retention of {self.seed}").choice([100, 1_000, 4_000])
         return often_ms * (8 if self.shape.pace >= QUIET_PACE else 1)
 
@@ -252,7 +255,7 @@ class VirtualCluster:
 
     @contextlib.contextmanager
     def _time_is_virtual(self) -> Iterator[None]:
-        """Replace the clocks that clients read."""
+        """Replace the functions of `time` by virtual clocks while the context is open."""
         timeline = self.timeline
 
         def wall_ns() -> int:
@@ -274,13 +277,13 @@ class VirtualCluster:
             yield
 
     def _epochs_begin_late(self) -> AbstractContextManager[object]:
-        """Let the epochs of new transactional ids be used up soon, for some seeds."""
+        """Return a context in which, for some seeds, new ids soon reach their last epoch."""
         first = random.Random(f"epochs of {self.seed}").choice(EPOCHS_FIRST)
         return mock.patch.object(decisions, "EPOCH_FIRST", first)
 
     @contextlib.contextmanager
     def _beating_slowly(self) -> Iterator[None]:
-        """Let periodic checks be rarer in a quiet cluster."""
+        """Make periodic checks rarer in a quiet cluster while the context is open."""
         with contextlib.ExitStack() as stack:
             if self.shape.pace >= QUIET_PACE:
                 for module, name, milliseconds in (
@@ -294,7 +297,7 @@ class VirtualCluster:
 
     @contextlib.contextmanager
     def _listening_to_logs(self) -> Iterator[None]:
-        """Record errors that brokers catch and log, too."""
+        """Record the errors in the brokers' logs while the context is open."""
         logger, handler = logging.getLogger("oncelog"), _Listener(self)
         before = (logger.level, logger.propagate, logger.handlers[:])
         asyncio_logger = logging.getLogger("asyncio")
@@ -311,14 +314,14 @@ class VirtualCluster:
 
 
 def bury() -> None:
-    """Collect the garbage of ended clusters."""
+    """Run the garbage collector for ended clusters, without warnings."""
     with _silence():
         gc.collect()
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Suppress messages about objects of dead processes."""
+    """Suppress log messages and warnings about unfinished objects while the context is open."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     logging.disable(logging.CRITICAL)
@@ -330,7 +333,7 @@ def _silence() -> Iterator[None]:
 
 
 class _Listener(logging.Handler):
-    """Keeps exceptions that should not have happened."""
+    """A log handler that records unexpected exceptions in the cluster."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         super().__init__(logging.DEBUG)

@@ -1,13 +1,13 @@
-"""Disks of simulated machines with real files and their state after a power cut.
+"""Disks of simulated machines, with real files and their possible state after a power cut.
 
-The storage code runs unchanged on a temporary directory. While `Disks` is installed, this file
-replaces the used functions of `os` for every path below that directory. It thereby records the
-written bytes, and the names created, renamed and removed since the last fsync. A killed process
-leaves all changes, as the page cache does. A power cut may revert any changes. Of a file it reverts
-any pages, or everything behind some sector. Of the names, which a journaling file system writes in
-order, it reverts everything behind some point.
+The storage code runs unchanged on a temporary directory. While `Disks` is installed, functions of
+`os` are replaced for all paths below that directory, and record the changes since the last fsync.
 
-Descriptors are numbers of this file, so that descriptors of a dead process open nothing.
+After a kill all changes stay, as in a page cache. A power cut may revert unsynced changes. In a
+file it reverts any pages, or all changes behind some sector. Changes of names (create, rename,
+remove) are ordered as in a journaling file system, so all after some point are reverted.
+
+File descriptors are virtual numbers, so those of a dead process refer to no file.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ REAL_FLOCK = fcntl.flock
 
 @dataclass(slots=True)
 class _Change:
-    """One change of a file's bytes since its last sync."""
+    """A change of a file's bytes since its last fsync."""
 
     position: int
     old: bytes
@@ -53,7 +53,7 @@ class _Change:
 
 @dataclass(slots=True)
 class _Name:
-    """A create, rename or unlink of a name since the last sync of its directory."""
+    """A created, renamed or removed name, since the last fsync of its directory."""
 
     what: str
     path: str
@@ -63,7 +63,7 @@ class _Name:
 
 @dataclass(slots=True)
 class _Opened:
-    """The file of a descriptor that this disk opened."""
+    """An open file, which a virtual file descriptor refers to."""
 
     disk: "NodeDisk"
     real: int
@@ -75,7 +75,7 @@ class _Opened:
 
 @dataclass(slots=True)
 class NodeDisk:
-    """The disk of one node."""
+    """The disk of one node, with its unsynced changes and its present faults."""
 
     number: int
     path: str
@@ -98,11 +98,11 @@ class NodeDisk:
 
     @property
     def is_failing(self) -> bool:
-        """Return whether it has a fault now."""
+        """Return whether operations of the disk fail now."""
         return self.is_full or self.sync_errors > 0 or self.error > 0
 
     def trash(self) -> str:
-        """Return a name for a file that may have to be restored."""
+        """Return a new path to keep a replaced or removed file, which a power cut may restore."""
         self.trash_count += 1
         return f"{os.path.dirname(self.path)}/{TRASH}-{self.number}-{self.trash_count}"
 
@@ -113,10 +113,10 @@ class NodeDisk:
         self.names_in.setdefault(os.path.dirname(name.path), []).append(self.name_count)
 
     def segment_begun(self, log: str) -> None:
-        """Check a new segment of a log for the condition of a power cut.
+        """Call `on_regrowth` if a truncated log begins a segment while an older one is unsynced.
 
-        A truncated log continues before an older segment is synced, so the recovery point must be
-        lowered first.
+        The recovery point must be lowered before, since a power cut could now lose the older
+        segment's end.
         """
         if self.on_regrowth is not None and log in self.truncated:
             inodes = [os.stat(file).st_ino for file in Path(log).glob("*.log")]
@@ -124,7 +124,7 @@ class NodeDisk:
                 self.on_regrowth()
 
     def sync_names(self, directory: str, numbers: list[int]) -> None:
-        """Mark these names in a directory as durable."""
+        """Forget these changes of names, which are durable now."""
         left = [n for n in self.names_in.pop(directory, ()) if n not in numbers]
         if left:
             self.names_in[directory] = left
@@ -135,7 +135,7 @@ class NodeDisk:
                     REAL["unlink"](name.saved)
 
     def cut_power(self) -> int:
-        """Revert unsynced changes, and return how many files changed."""
+        """Revert a random part of the unsynced changes, and return the number of changed files."""
         names = list(self.names.values())
         keep = self.random.choice([0, len(names), self.random.randint(0, len(names))])
         for name in reversed(names[keep:]):
@@ -167,7 +167,7 @@ class NodeDisk:
 
 
 def _after_cut(rng: random.Random, content: bytes, changes: list[_Change]) -> bytes:
-    """Return the possible content of a file after a power cut."""
+    """Return a file's content after a power cut, which reverts a random part of the changes."""
     data = bytearray(content)
     for change in reversed(changes):
         if change.new is not None:
@@ -206,7 +206,7 @@ def _apply(data: bytearray, change: _Change, start: int, end: int | None) -> Non
 
 
 class Disks:
-    """The disks of all nodes below one directory, such as ROOT/node-1 and ROOT/node-2."""
+    """The disks of all nodes, in the directories node-1, node-2 and so on below `root`."""
 
     def __init__(self, root: Path, timeline: Timeline, nodes: list[int]) -> None:
         self.root = str(root)
@@ -222,7 +222,7 @@ class Disks:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Let the storage code of all nodes write through here while inside."""
+        """Replace functions of `os` by those of this object while the context is open."""
         with contextlib.ExitStack() as stack:
             for name in REPLACED:
                 stack.enter_context(mock.patch.object(os, name, getattr(self, name)))
@@ -235,7 +235,7 @@ class Disks:
                 self._opened.clear()
 
     def died(self, number: int) -> None:
-        """Close the files and free the locks of a dead process."""
+        """Close the files of a node's dead process, and release its locks."""
         disk = self.nodes[number]
         for descriptor in [d for d, opened in self._opened.items() if opened.disk is disk]:
             REAL["close"](self._opened.pop(descriptor).real)
@@ -263,7 +263,7 @@ class Disks:
         return self.nodes[int(number)], text
 
     def _step(self, disk: NodeDisk, what: int, size: int = 0) -> None:
-        """Execute an operation that changes a file, unless the machine stops first."""
+        """Prepare a change of a file. Raises Stopped if the process ends before the change."""
         pause_point()
         if not disk.is_in_use:
             raise Stopped
@@ -467,7 +467,7 @@ class Disks:
     replace = rename
 
     def _moved(self, disk: NodeDisk, source: str, target: str) -> None:
-        """Update the names of opened files after a move. They are looked up by their first name."""
+        """Update the paths of open files after a directory was renamed."""
         for opened in self._opened.values():
             if opened.disk is disk and opened.path.startswith(source + "/"):
                 opened.path = target + opened.path[len(source) :]

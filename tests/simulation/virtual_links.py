@@ -1,11 +1,10 @@
-"""The links between simulated brokers, like `PeerTransport` without sockets.
+"""The links between simulated brokers, with the interface of `PeerTransport` but no sockets.
 
-A dialled connection to each peer carries two channels in order. Messages are not queued for a peer
-that is not connected. Messages on a connection that breaks are lost, or arrive late, among messages
-of the next connection. A queue has a bound. The connections of a killed process break immediately,
-and new connections to it are refused. A cut, and a machine without power, are silent. Raft frames
-alone may be repeated or overtake one another: to tolerate that is the engine's own promise, not a
-link's.
+A broker opens one connection to each peer, with two ordered channels. Messages to an unconnected
+peer are refused. Messages on a connection that breaks are lost, or arrive among messages of the
+next connection. The bytes in flight are bounded. After a kill the connections break immediately,
+and new ones are refused. During a cut or a power failure messages disappear silently. Only Raft
+frames may be repeated or overtake one another, which the Raft engine has to tolerate.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +34,7 @@ QUEUE_MESSAGES = {False: 4096, True: 64}
 
 
 class _Dialled:
-    """The connection that one broker opened to another."""
+    """The state of a connection that one broker opened to another."""
 
     __slots__ = ("is_up", "number", "state", "under_way")
 
@@ -47,7 +46,7 @@ class _Dialled:
 
 
 class Exchange:
-    """The transports of all nodes that run."""
+    """The transports of all running nodes, by node id."""
 
     def __init__(self, wires: Wires) -> None:
         self.wires = wires
@@ -55,7 +54,7 @@ class Exchange:
         self.bytes_sent = 0
 
     def died(self, node_id: int, *, power: bool) -> None:
-        """Remove a process that died. Its peers notice at once, or not at all."""
+        """Remove the transport of a dead process. After a power cut the peers do not notice."""
         gone = self.nodes.pop(node_id, None)
         if gone is not None and not power:
             for node in self.nodes.values():
@@ -64,14 +63,14 @@ class Exchange:
                     node.loop.call_later(delay, node.broken, node_id, gone.incarnation)
 
     def arrived(self, newcomer: "VirtualLinks") -> None:
-        """Add a process that listens. Others find it at their next attempt."""
+        """Add the transport of a started process. Other nodes connect to it after a while."""
         rng = newcomer.loop.timeline.random
         for node in self.nodes.values():
             if node is not newcomer:
                 node.loop.call_later(rng.uniform(*RECONNECT_S), node.dial, newcomer.node_id)
 
     def reset(self, one: int, other: int) -> None:
-        """Break the connections between two nodes, which are opened again."""
+        """Break the connections between two nodes, which then connect again."""
         for near, far in ((one, other), (other, one)):
             node, peer = self.nodes.get(near), self.nodes.get(far)
             if node is not None and peer is not None:
@@ -79,7 +78,7 @@ class Exchange:
 
 
 class VirtualLinks(PeerHandlers):
-    """All links of one broker. See replication.peer.transport.PeerTransport."""
+    """The transport of one broker, in place of replication.peer.transport.PeerTransport."""
 
     def __init__(
         self, node_id: int, peers: Iterable[int], exchange: Exchange, loop: ProcessLoop
@@ -154,7 +153,7 @@ class VirtualLinks(PeerHandlers):
     # -- connections
 
     def dial(self, peer: int) -> None:
-        """Try to connect, and again until connected or the peer is known to be down."""
+        """Try to connect to a peer, again and again until connected or the peer counts as down."""
         dialled, there = self._dialled[peer], self._exchange.nodes.get(peer)
         if not self._is_listening:
             return
@@ -180,7 +179,7 @@ class VirtualLinks(PeerHandlers):
             self._link_changed(peer, True)
 
     def broken(self, peer: int, incarnation: int) -> None:
-        """Note that the connection to this incarnation of a peer broke."""
+        """Handle a broken connection to this incarnation of a peer, and connect again later."""
         if self._known.get(peer) == incarnation:
             self._break(peer)
             self.loop.call_later(self._reconnect_s(), self.dial, peer)
@@ -310,5 +309,5 @@ class VirtualLinks(PeerHandlers):
 
 
 def _owned(frames: Sequence[Buffer]) -> list[Buffer]:
-    """Return copies, since a receiver owns its bytes."""
+    """Return copies of frames, since a receiver may change them."""
     return [memoryview(bytes(frame)) for frame in frames]

@@ -1,12 +1,12 @@
 """Virtual time for asyncio, with one queue of events and an event loop for each process.
 
-All loops share one `Timeline`, which runs one callback after the other and jumps from timer to
-timer. A callback runs with its own process's loop as the running loop, so real coroutines notice no
-difference. The scheduled events of a process can be dropped (`kill`) or delayed (`pause`) as a
-whole, like SIGKILL and SIGSTOP.
+All loops share one `Timeline`, which runs one callback after the other and advances the time to the
+next timer. During a callback the loop of its process is the running loop, so coroutines run
+unchanged. The events of a process can be dropped (`kill`) or held (`pause`), like SIGKILL and
+SIGSTOP.
 
-The order is a function of the seed. Events at one instant run in the order of their scheduling.
-Every timer that fires and everything that others `note` is added to one running hash.
+The seed determines the order of all events. Events of the same time run in the order in which they
+were scheduled. Each event is added to a hash, the trace of the run.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ LOOK_S = 0.02  # how often a run checks its condition
 
 
 class Handle:
-    """A scheduled call that can be cancelled, like the used part of asyncio.TimerHandle."""
+    """A scheduled call that can be cancelled, in place of asyncio.TimerHandle."""
 
     __slots__ = ("_args", "_callback", "_context", "_is_cancelled", "_when", "loop")
 
@@ -71,7 +71,7 @@ class Handle:
 
 
 def _words_of(callback: Any) -> str:
-    """Return the name of a step's function, or of its coroutine for a task."""
+    """Return the name of a callback's function, or of the coroutine of its task."""
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         return getattr(task.get_coro(), "__qualname__", repr(task))
@@ -83,7 +83,7 @@ def _nothing(*_: Any) -> None:
 
 
 class Timeline:
-    """The clock, the queue, the source of randomness, and the trace of a run."""
+    """The virtual clock, the queue of events, the random generator and the trace of a run."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -103,11 +103,11 @@ class Timeline:
 
     @property
     def now_ns(self) -> int:
-        """Return virtual monotonic nanoseconds."""
+        """Return the virtual monotonic time in nanoseconds."""
         return round(self.now * 1e9)
 
     def note(self, *what: int) -> None:
-        """Put numbers into the trace."""
+        """Add numbers with the current time to the trace."""
         self.trace = hash((self.trace, self.now, what))
         if self.log is not None:
             self.log.append(f"{self.now:.6f} {what}")
@@ -126,10 +126,10 @@ class Timeline:
         each: Callable[[], None] | None = None,
         every: int = 120,
     ) -> bool:
-        """Run for this virtual time, or until `until` returns True.
+        """Run events for this virtual time, or until `until` returns True.
 
-        `each` is called after every so many events. Returns whether `until` returned True (True
-        without `until`).
+        `each` is called after every `every` events. Returns whether `until` returned True, or True
+        without `until`.
         """
         ready, timers, end = self._ready, self._timers, self.now + seconds
         running: ProcessLoop | None = None
@@ -186,7 +186,7 @@ class Timeline:
 
 
 class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
-    """A task with a hash that does not depend on its place in memory."""
+    """A task with a number as its hash, so that the order of sets does not depend on addresses."""
 
     def __init__(self, coro: Any, *, loop: "ProcessLoop", **keywords: Any) -> None:
         loop.timeline.tasks += 1
@@ -215,7 +215,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- life
 
     def kill(self) -> None:
-        """Stop the process. It never runs again."""
+        """Kill the process. Its callbacks and jobs never run again."""
         self.is_alive, self.is_stopped = False, True
         self.held.clear()
         jobs, self.jobs = sorted(self.jobs, key=lambda job: job.number), set()
@@ -227,7 +227,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.is_stopped = True
 
     def resume(self) -> None:
-        """Run the events that were due meanwhile, in order."""
+        """Run the events that were held since `pause`, in their order."""
         if self.is_alive and self.is_stopped:
             self.is_stopped = False
             held, self.held = self.held, deque()
@@ -322,7 +322,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return await self.network.connect(self, protocol_factory, host, port)
 
     async def create_unix_server(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:
-        """Return the server for administrators, which has no clients."""
+        """Return a stand-in for the admin socket's server, to which no client connects."""
         with open(path, "w"):
             pass
         return _Door()

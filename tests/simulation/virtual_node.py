@@ -1,4 +1,4 @@
-"""One simulated machine with the real `Broker` between a virtual loop, links and a disk."""
+"""A simulated machine, which runs the real `Broker` on a virtual loop, network and disk."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class NodeClock:
-    """The clocks of one machine. The wall clock may be set."""
+    """The clocks of one machine. `skew_ms` moves the wall clock."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -44,7 +44,7 @@ class NodeClock:
 
 
 class VirtualNode:
-    """A machine. Disk and clock persist, while the process is killed and restarted."""
+    """A machine. Its disk and clock persist while its process is killed and started again."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class VirtualNode:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether there is a process, paused or not."""
+        """Return whether the machine has a process, which may be paused."""
         return self.loop is not None
 
     @property
@@ -161,7 +161,7 @@ class VirtualNode:
 
     @staticmethod
     def stop_here() -> None:
-        """End the step of a process that has just been killed."""
+        """Raise Stopped, to end the current callback of a process that was just killed."""
         raise Stopped
 
     async def _serve(self, broker: Broker) -> None:
@@ -170,7 +170,7 @@ class VirtualNode:
         await broker.run(asyncio.Event())
 
     def _ended(self, loop: ProcessLoop, error: BaseException | None) -> None:
-        """Handle a process that ends by itself."""
+        """Handle the unexpected end of a process, and report it unless a fault explains it."""
         if loop is self.loop:
             if not self.is_hurt and not (self.has_damage and isinstance(error, REFUSALS)):
                 self.ends.append(f"node {self.node_id} ended: {error!r}")
@@ -181,14 +181,14 @@ class VirtualNode:
         return VirtualLinks(node_id, peers, self._exchange, self.loop)
 
     def _point(self, name: str) -> None:
-        """Handle a fault point that the broker has reached."""
+        """Count a fault point that the broker has reached, and call `on_point`."""
         self.points[name] = self.points.get(name, 0) + 1
         if self.on_point is not None:
             self.on_point(self.node_id, name)
 
 
 class VirtualClient:
-    """A process with clients in it."""
+    """A simulated process in which clients run."""
 
     def __init__(self, number: int, timeline: Timeline, sockets: Sockets) -> None:
         self.number = number
@@ -206,7 +206,7 @@ class VirtualClient:
 
 
 def silence(remains: list[Any]) -> None:
-    """Suppress messages about the objects that dead processes left."""
+    """Suppress warnings about unfinished tasks and futures of dead processes."""
     for one in remains:
         if isinstance(one, asyncio.Task):
             one._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -1,9 +1,9 @@
-"""Sliced work of simulated processes, with random slice ends, next jobs and step sizes.
+"""Sliced work of simulated processes, with random ends of slices, order and sizes of steps.
 
-Production bounds a step by its cost, so a step has tens or hundreds of entries. The small logs and
-groups of a simulation would fit into one step, and other work would never come between. For some
-seeds a step has one entry or a few. For most seeds any job of a queue may be next. The order of a
-queue serves only latency, so no code may rely on the order.
+A step of the product handles tens or hundreds of entries, to bound its time. The small logs and
+groups of a simulation would fit into one step, without other work in between. Therefore a step has
+one or a few entries for some seeds. For most seeds the next job is chosen at random. The product
+must not rely on the order, which only serves latency.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ STEP_SIZES: tuple[tuple[ModuleType, str], ...] = (
 
 
 class SliceClock:
-    """The clock of `SlicedWork`. The seed determines the number of steps of a slice."""
+    """A clock for `SlicedWork`, which advances at random, so that slices have random lengths."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random, self._now_s = rng, 0.0
@@ -76,10 +76,10 @@ class SliceClock:
 
 @contextmanager
 def slices_take_time(rng: random.Random) -> Iterator[None]:
-    """Let time pass between two slices while inside, so that other events can arrive.
+    """Let virtual time pass between two slices while the context is open, for other events.
 
     For some seeds the jobs of clients alternate, as the broker's own jobs do. For other seeds a job
-    ends before the next job begins, unless any job may be next.
+    ends before the next job begins, unless the next job is chosen at random.
     """
     client_run_s = rng.choice((OWN_RUN_S, CLIENT_RUN_S))
     is_in_order, step = rng.random() < IN_ORDER, rng.choice(STEPS)

@@ -1,9 +1,9 @@
-"""TCP between simulated processes, as clients and a broker's listener see it.
+"""TCP connections between simulated processes, for clients and the broker's listeners.
 
 Bytes of one direction arrive in order, whole or in pieces, after a while. A window bounds the bytes
-in flight. Further bytes wait at the sender, and its protocol is paused. A cut is silent, and bytes
-arrive after the healing, like TCP's retransmissions. A killed process's connections are reset. The
-connections of a machine without power are silent until its return.
+in flight, and the protocol of a sender with a full window is paused. Bytes sent during a cut arrive
+after it, as by TCP's retransmissions. The connections of a killed process are reset. Those of a
+machine without power are silent until its return.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Listener:
 
 
 class ListeningSocket:
-    """The replacement for a broker's bound socket."""
+    """A stand-in for the bound socket of a broker's listener."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -43,7 +43,7 @@ class ListeningSocket:
 
 
 class Endpoint(asyncio.Transport):
-    """One end of a connection, the transport of one protocol."""
+    """One end of a simulated connection, which is the asyncio transport of a protocol."""
 
     def __init__(self, sockets: "Sockets", loop: ProcessLoop, far: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Endpoint(asyncio.Transport):
     # -- the wire
 
     def pump(self) -> None:
-        """Send the bytes that the window and the wire allow."""
+        """Send the bytes for which the window has space, unless the link is cut."""
         wires = self._sockets.wires
         if self._is_lost or wires.is_cut(self.loop.number, self.far):
             return
@@ -158,7 +158,7 @@ class Endpoint(asyncio.Transport):
             self._read()
 
     def lose(self, error: Exception | None) -> None:
-        """End the connection at this endpoint."""
+        """End the connection at this endpoint, and call `connection_lost` of its protocol."""
         if self._is_lost:
             return
         self._is_lost = self._is_closing = True
@@ -169,7 +169,7 @@ class Endpoint(asyncio.Transport):
         self.protocol.connection_lost(error)
 
     def reset_later(self) -> None:
-        """Send RST to this endpoint."""
+        """Let a TCP reset arrive at this endpoint after a delay, unless the link is cut."""
         if not self._is_lost:
             if self._sockets.wires.is_cut(self.far, self.loop.number):
                 return  # the peer receives the reset when it sends
@@ -178,7 +178,7 @@ class Endpoint(asyncio.Transport):
             self.loop.call_at(arrival, self.lose, ConnectionResetError("reset by peer"))
 
     def vanish(self) -> None:
-        """Close the endpoint without a message, since its process is dead."""
+        """Remove the endpoint without a callback, since its process is dead."""
         self._is_lost = self._is_closing = True
         self._inbox.clear()
         self._unsent.clear()
@@ -252,8 +252,9 @@ class Sockets:
         return near, near.protocol
 
     def process_died(self, loop: ProcessLoop, *, power: bool) -> None:
-        """Close the process's ports and reset its connections. After a power cut no peer hears of
-        it.
+        """Close the ports of a dead process, and reset its connections.
+
+        After a power cut the peers receive no reset.
         """
         for port, listener in list(self.listeners.items()):
             if listener.loop is loop:
@@ -264,7 +265,7 @@ class Sockets:
                 endpoint.peer.reset_later()
 
     def power_is_back(self, number: int) -> None:
-        """Reset the connections that peers still hold to the machine."""
+        """Reset the connections of other processes to a machine that has power again."""
         for endpoint in [e for e in self.endpoints if e.far == number and e.peer.is_lost]:
             endpoint.reset_later()
 
@@ -275,9 +276,10 @@ class Sockets:
                 endpoint.reset_later()
 
     def hold(self, source: int, target: int, seconds: float, share: float = 1.0) -> None:
-        """Delay bytes on a share of the present connections by at most so much.
+        """Hold back bytes from `source` to `target` on a share of the open connections.
 
-        Each has its own time, as each has its own retransmission timer.
+        Each of these connections has its own random time of at most `seconds`, like a
+        retransmission timer.
         """
         rng = self.timeline.random
         for endpoint in self.endpoints:

@@ -1,11 +1,11 @@
-"""Threads of simulated processes, with jobs that take time while the loop runs.
+"""Threads of simulated processes, whose jobs take virtual time while the event loop runs.
 
-A job runs in a real thread, but only one thread runs at a time. A job may stop at a *pause point*,
-which is a watched function of `os` or a lock in use. In some jobs each line of our own code is a
-pause point. While the job is stopped the timeline continues, and later resumes the job. The places
-and lengths of the pauses come from the seed, so events between a job and its loop are repeatable.
+A job runs in a real thread, but only one thread runs at a time. A job may stop at a pause point,
+which is a replaced function of `os` or a lock that is held. In some jobs each line of product code
+is a pause point. While the job is stopped the timeline runs other events, and later resumes the
+job. The seed determines the places and lengths of the pauses.
 
-When a process is killed, `Stopped` is raised in its jobs at their present place.
+When a process is killed, `Stopped` is raised in its jobs where they have paused.
 """
 
 import random
@@ -43,7 +43,7 @@ class Stopped(BaseException):
 
 
 class Process(Protocol):
-    """The loop that jobs belong to."""
+    """The part of an event loop that its jobs use."""
 
     timeline: Any
     slowness: float
@@ -57,7 +57,7 @@ def _nothing() -> None:
 
 
 class _Thread:
-    """A real thread that runs only while another thread waits."""
+    """A real thread that runs only between a call of `resume` and the next `pause`."""
 
     def __init__(self) -> None:
         self.work: Callable[[], object] = _nothing
@@ -67,12 +67,15 @@ class _Thread:
         start_new_thread(self._run, ())
 
     def resume(self) -> None:
-        """Run the thread until its job pauses or is done."""
+        """Let the thread run until it pauses or its work is done."""
         self._go.release()
         self._back.acquire()
 
     def pause(self) -> None:
-        """Return control to the caller of `resume`, in the thread, and wait for the next call."""
+        """Let the caller of `resume` continue, and wait for the next `resume`.
+
+        This is called in the thread itself.
+        """
         self._back.release()
         self._go.acquire()
 
@@ -89,7 +92,7 @@ _killer: "Job | None" = None  # the job in which its own process is being killed
 
 
 class Job:
-    """One job. `step` runs the job until a pause (True) or the end (False)."""
+    """A call in a thread. `step` runs it to its next pause (True) or to its end (False)."""
 
     def __init__(
         self, number: int, rng: random.Random, process: Process, call: Callable[[], Any]
@@ -120,7 +123,7 @@ class Job:
         return not self._is_done
 
     def finish(self) -> None:
-        """Run the job to its end while nothing else happens."""
+        """Run the job to its end without further pauses."""
         self._is_in_haste = True
         while not self._is_done:
             self.step()
@@ -131,7 +134,10 @@ class Job:
             self.finish()
 
     def at_point(self, sync_s: float = 0.0) -> None:
-        """Maybe pause, in the thread. At a sync pause this long on average."""
+        """Pause here at random, or for `sync_s` on average. It is called in the job's thread.
+
+        Raises Stopped if the process was killed.
+        """
         if self._is_stopped:
             raise Stopped
         if self._is_in_haste:
@@ -144,7 +150,7 @@ class Job:
                 self._pause()
 
     def wait_for(self, holder: "Job | None") -> None:
-        """Wait in the thread while another job has the lock that this job needs."""
+        """Wait in the job's thread while `holder` has a lock that this job needs."""
         if self._is_stopped:
             raise Stopped
         if self._is_in_haste:
@@ -196,7 +202,7 @@ class Job:
 
 
 class Threads(Executor):
-    """The threads of a process. Each does one job after the other, in the order of submission."""
+    """An executor for a simulated process. Each thread runs one job after the other."""
 
     def __init__(self, loop: Process, count: int = DEFAULT_THREADS) -> None:
         self._loop, self._free = loop, count
@@ -261,14 +267,14 @@ class Threads(Executor):
 
 
 def pause_point(sync_s: float = 0.0) -> None:
-    """Let a job pause here. `sync_s` is the average pause at a sync."""
+    """Let the current job pause here at random, or for `sync_s` on average at a sync."""
     if _current is not None:
         _current.at_point(sync_s)
 
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Let a job act from outside the process, to kill the process."""
+    """Run code as if outside of all jobs while the context is open, to kill a process."""
     global _current, _killer
     before = _current, _killer
     _current, _killer = None, _current
@@ -279,7 +285,7 @@ def outside() -> Iterator[None]:
 
 
 class VirtualLock:
-    """A threading.Lock that a job may hold while it pauses."""
+    """A replacement of threading.Lock, which a job may hold while it pauses."""
 
     def __init__(self) -> None:
         self._holder: Job | None = None
@@ -312,7 +318,7 @@ class VirtualLock:
 
 @contextmanager
 def locks_are_virtual() -> Iterator[None]:
-    """Replace locks of the project's own code by virtual ones while inside."""
+    """Replace the locks that product code creates by virtual ones while the context is open."""
     import threading
 
     real = threading.Lock

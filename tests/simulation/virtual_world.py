@@ -1,7 +1,7 @@
-"""Virtual time, network, threads and disks, all from one seed.
+"""Virtual time, network, threads and disks for the simulation of Raft, all from one seed.
 
-Code under test gets a loop, an executor, a disk and a `send` that look like the real ones. A
-crashed node's callbacks never run again. Its disk keeps the synced data and a random part of the
+The code under test gets a loop, an executor, a disk and a `send` with the real interfaces. After a
+crash callbacks of the node never run again. Its disk keeps the synced data and a random part of the
 unsynced sectors, as after a power cut.
 """
 
@@ -25,7 +25,7 @@ class Handle:
 
 
 class Crash(BaseException):
-    """The machine stops in the middle of a disk operation."""
+    """Raised in a disk operation during which the machine stops."""
 
 
 class World:
@@ -61,7 +61,7 @@ class World:
 
 
 class NodeLoop:
-    """The event loop of one incarnation of a node. Its clock is ahead, as machines' clocks are."""
+    """The event loop of a node between two crashes. Its clock is ahead by a constant time."""
 
     def __init__(self, world: World, ahead_s: float = 0.0) -> None:
         self._world = world
@@ -124,7 +124,7 @@ class _Future:
 
 
 class NodeExecutor:
-    """The threads of one incarnation, in which a crash may interrupt a job."""
+    """The thread pool of a node between two crashes. A crash may interrupt a job."""
 
     def __init__(self, world: World, loop: NodeLoop, disk: "VirtualDisk") -> None:
         self._world, self._loop, self._disk = world, loop, disk
@@ -143,7 +143,7 @@ class NodeExecutor:
         return future
 
     def crash(self) -> None:
-        """Carry out a random part of the jobs in flight, in which the machine stops."""
+        """Run a random part of the jobs in flight, and stop in the middle of each."""
         for job in self._under_way.values():
             self._disk.operations_left = self._world.random.randrange(6)
             with contextlib.suppress(Crash, Exception):
@@ -161,7 +161,7 @@ class NodeExecutor:
 
 
 class NodeWork:
-    """The sliced work of one incarnation.
+    """The sliced work of a node between two crashes.
 
     Other jobs or a crash may come between two steps of a job.
     """
@@ -171,7 +171,7 @@ class NodeWork:
         self._now = 0.0
 
     def clock(self) -> float:
-        """Return the time. Some calls take long, so that a first slice may end anywhere."""
+        """Return a time that sometimes jumps, so that a slice may end after any step."""
         if self._world.random.random() < 0.05:
             self._now += 1.0
         return self._now
@@ -200,7 +200,7 @@ class NodeWork:
 
 
 class VirtualDisk:
-    """Segments and snapshots of one node. A crash may lose unsynced writes."""
+    """Journal segments and snapshots of one node. A crash may lose unsynced writes."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng
@@ -266,7 +266,7 @@ class VirtualDisk:
         self._snapshots[group_id] = self._prepared.pop(group_id)
 
     def crash(self, *, power: bool) -> None:
-        """Crash the disk. A SIGKILL keeps all writes, a power cut any subset of their sectors."""
+        """Apply a crash. A SIGKILL keeps all writes, and a power cut any subset of the sectors."""
         for number, writes in self._unsynced.items():
             segment = self._segments[number]
             for position, data in writes:
@@ -296,7 +296,7 @@ class VirtualDisk:
 
 
 class Network:
-    """Frames between nodes with delay, loss, repetition, disorder and cuts in one direction."""
+    """A network that may delay, lose, repeat and reorder frames, and cut links in one direction."""
 
     def __init__(self, world: World, deliver: Callable[[int, int, bytes], None]) -> None:
         self._world = world

@@ -1,6 +1,7 @@
-"""The wires between simulated processes, with delay and cuts in one direction.
+"""The network between simulated processes, with delays, and cuts in one direction.
 
-Processes have numbers: nodes their ids, clients 101 and above. Node i listens on PORT_BASE + i.
+Processes have numbers. A node has its id, and clients have 101 and above. Node i listens on
+PORT_BASE + i.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ DELAY_S = (0.00008, 0.0009)
 
 
 class Wires:
-    """All wires between nodes. Faults are set by the nodes' numbers."""
+    """The delays and cuts of all links between processes."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -40,7 +41,7 @@ class Wires:
         return base + self._slow.get((source, target), 0.0)
 
     def is_cut(self, source: int, target: int) -> bool:
-        """Return whether no message gets from one node to the other."""
+        """Return whether messages from `source` to `target` are dropped."""
         return bool(self._cuts) and (source, target) in self._cuts
 
     @property
@@ -49,7 +50,7 @@ class Wires:
         return bool(self._cuts)
 
     def is_prompt(self, source: int, target: int) -> bool:
-        """Return whether messages from one node to the other arrive in time."""
+        """Return whether the link from `source` to `target` is neither cut nor slow."""
         return (source, target) not in self._cuts and (source, target) not in self._slow
 
     def cut(self, links: Iterable[tuple[int, int]]) -> None:
@@ -57,7 +58,7 @@ class Wires:
             self._cuts[link] = self._cuts.get(link, 0) + 1
 
     def mend(self, links: Iterable[tuple[int, int]]) -> None:
-        """Undo `cut`."""
+        """End one cut of each of these links, which another fault may still cut."""
         for link in links:
             left = self._cuts.get(link, 0) - 1
             if left > 0:
@@ -68,7 +69,7 @@ class Wires:
             call()
 
     def slow(self, links: Iterable[tuple[int, int]], seconds: float) -> None:
-        """Delay messages by this time. 0 ends the delay."""
+        """Delay messages on these links by this time, or end the delay with 0."""
         for link in links:
             if seconds:
                 self._slow[link] = seconds
@@ -78,14 +79,15 @@ class Wires:
     def keep(
         self, source: int, kind: int, count: int, until: float, on_kept: Callable[[int], None]
     ) -> None:
-        """Delay the next requests of a node, so that later requests overtake them.
+        """Delay the next `count` requests of a node until a random time before `until`.
 
-        0 means any kind.
+        `kind` is the kind of request, or 0 for any. `on_kept` is called with the target of each
+        delayed request.
         """
         self._kept[source] = kind, count, until, on_kept
 
     def kept_until(self, source: int, target: int, kind: int) -> float | None:
-        """Return the time until which this request is delayed, or None."""
+        """Return the time until which a request is delayed, or None if it is not delayed."""
         if source not in self._kept or self._kept[source][0] not in (0, kind):
             return None
         kind, count, until, on_kept = self._kept.pop(source)

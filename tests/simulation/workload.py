@@ -1,4 +1,4 @@
-"""The load on a simulated cluster, with the workloads of chaos and a busy administrator."""
+"""The load on a simulated cluster, with the workloads of chaos tests and an administrator."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ def settings_of(shape: Shape, seed: int) -> LoadSettings:
 
 
 class Workload:
-    """Two processes of clients, c1 and c2, which may be killed and restarted."""
+    """The client processes c1 and c2 with their workloads, which may be killed and restarted."""
 
     def __init__(self, cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings) -> None:
         self.cluster, self.recorder, self.settings = cluster, recorder, settings
@@ -98,7 +98,7 @@ class Workload:
             self.begin(name)
 
     def begin(self, name: str) -> None:
-        """Start the client process of this name."""
+        """Start the client process c1 or c2 with its workloads."""
         if self.is_over:
             return
         client = self.clients[name] = self.cluster.new_client()
@@ -116,23 +116,23 @@ class Workload:
         self.tasks[name] = client.run(work())
 
     def stop(self) -> None:
-        """Ask all clients to end."""
+        """Let all clients end after their current operations."""
         self.is_over = True
 
     def has_ended(self) -> bool:
-        """Return whether all clients that were not killed have ended."""
+        """Return whether all client tasks have ended, except those of killed processes."""
         return all(
             task.done() or not self.clients[name].loop.is_alive for name, task in self.tasks.items()
         )
 
     def problems(self) -> list[str]:
-        """Return the errors that ended clients unexpectedly."""
+        """Return a sentence for each client that ended with an exception."""
         ended = [task for task in self.tasks.values() if task.done() and not task.cancelled()]
         return [f"a client ended: {_words(e)}" for t in ended if (e := t.exception()) is not None]
 
 
 async def _roll_often(admin: Admin, rng: random.Random) -> None:
-    """Make segments of __consumer_offsets small for some seeds, so that they are compacted."""
+    """Give __consumer_offsets small segments for some seeds, so that it is compacted."""
     configs = {
         "internal.segment.bytes": rng.choice(["800", "4000", None]),
         "delete.retention.ms": rng.choice(["2000", None]),
@@ -159,7 +159,7 @@ def _words(error: BaseException) -> str:
 async def administer(
     cluster: VirtualCluster, stop: Callable[[], bool], rng: random.Random, mean_s: float
 ) -> int:
-    """Change topics, partitions, configurations, places and leaders until `stop()`.
+    """Change topics, partitions, configs, replicas and leaders at random until `stop()`.
 
     Returns the number of changes.
     """
@@ -241,9 +241,9 @@ async def _one_change(
 async def _groups_come_and_go(
     cluster: VirtualCluster, admin: Admin, rng: random.Random, name: str
 ) -> None:
-    """Create groups with only offsets, delete them soon, and use their names again.
+    """Create a group by a commit, delete it soon, and use its name again.
 
-    A lookup during the deletion must not prevent the deletion.
+    A request for the group during the deletion must not prevent the deletion.
     """
     begun_s = cluster.timeline.now
     await admin.groups.commit(name, {(PROBE_TOPIC, 0): rng.randint(0, 9)})
@@ -266,7 +266,7 @@ async def _look(admin: Admin, name: str, after_s: float) -> None:
 
 
 async def _move(cluster: VirtualCluster, rng: random.Random, topic: str) -> None:
-    """Reassign a partition (KIP-455) to two or three nodes. A leader may lose its replica."""
+    """Reassign a random partition of the topic to two or three nodes (KIP-455)."""
     if not cluster.serving:
         return
     node = rng.choice(cluster.serving)
@@ -289,7 +289,7 @@ async def _submit(broker: Any, command: Any) -> None:
 
 
 async def probe(cluster: VirtualCluster, recorder: Recorder) -> None:
-    """Commit and consume through every broker. The results are recorded as `probes`."""
+    """Produce, commit and consume through each broker, and record the outcomes as probes."""
     for node_id in cluster.ids:
         port = cluster.nodes[node_id].port
         bootstrap = f"127.0.0.1:{port}"
@@ -331,7 +331,10 @@ async def _consume(bootstrap: str, node_id: int) -> None:
 async def write_down_the_end(
     cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings
 ) -> None:
-    """Record the groups' committed offsets, also missing ones, since offsets may be lost."""
+    """Record the committed offsets of the groups at the end.
+
+    A missing offset is recorded as NONE.
+    """
     async with Admin(cluster.bootstrap) as admin:
         inputs = [(p.topic, p.partition) for p in await admin.describe_topics([APPEND])]
         for group in (settings.group, settings.readers):
@@ -344,7 +347,7 @@ async def write_down_the_end(
 
 
 async def what_is_stuck(cluster: VirtualCluster) -> list[str]:
-    """Return transactions without a decision, and partitions with an LSO before their end."""
+    """Return a sentence for each undecided transaction, and for each LSO below the log end."""
     async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
         keys = [(p.topic, p.partition) for p in await admin.describe_topics()]
         try:

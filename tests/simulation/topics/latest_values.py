@@ -1,7 +1,7 @@
-"""A compacted topic that keeps the last acknowledged value of each key, or a later value.
+"""A compacted topic, and the check that each key has its last acknowledged value or a later one.
 
-A writer counts up key by key, and removes some keys, while the topic is compacted. Keys are used
-for a while and then no longer, so that later writes do not hide a loss.
+A writer counts up the values of each key, and removes some keys, while the topic is compacted. Each
+key is used only for a while, so that later writes do not hide a loss.
 """
 
 import random
@@ -19,8 +19,8 @@ REMOVAL = b"removal"
 class LatestValues(OwnTopic):
     """A compacted topic with the last acknowledged value of each key.
 
-    `latest` has the highest acknowledged number of each (partition, key), and whether it removed
-    the key.
+    `latest` has for each (partition, key) the highest acknowledged number, and whether the record
+    was a tombstone.
     """
 
     name = TOPIC

@@ -1,8 +1,8 @@
-"""Topics that lose records as configured, and that are deleted and created again.
+"""Topics with retention or compaction, which are also deleted and created again.
 
-The judge checks only logs that keep everything. Here one writer has several producers, uses one at
-a time, and numbers its records. At the end each topic is read, and differences from the
-acknowledged records are reported.
+The judge checks only topics that keep all records. Here the simulation reads each topic at the end,
+and reports acknowledged records that are missing. One writer uses several producers in turn, and
+numbers its records.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ ANEW = (0.0, 0.04)  # of the rounds: the topic is deleted and made again; one of
 
 
 class Drawn(NamedTuple):
-    """A record to be sent."""
+    """A record to send to a topic."""
 
     partition: int
     key: bytes | None
@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
 
 
 class OwnTopic:
-    """One such topic, with its deletions, also uncertain ones, counted in `life`."""
+    """A topic with an own check. `life` counts its deletions, also those with unknown outcome."""
 
     name: ClassVar[str]
 
@@ -57,27 +57,30 @@ class OwnTopic:
         raise NotImplementedError
 
     def draw(self, rng: random.Random, number: int) -> Drawn:
-        """Return the record with this number."""
+        """Return the record with this number, to be sent next."""
         raise NotImplementedError
 
     def sent(self, number: int, record: Drawn) -> None:
-        """Record that a send is in flight."""
+        """Take note of a record before its send is acknowledged."""
 
     def acknowledged(self, number: int, record: Drawn, offset: int) -> None:
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Forget the records, since the topic is recreated."""
+        """Forget all acknowledged records, since the topic is deleted."""
         raise NotImplementedError
 
     def missing(self, found: Sequence[ConsumerRecord], starts: Mapping[int, int]) -> list[str]:
-        """Return the missing acknowledged records. `starts` has the log start offsets."""
+        """Return a sentence for each acknowledged record that is missing.
+
+        `found` has the records of the topic, and `starts` the log start offset of each partition.
+        """
         raise NotImplementedError
 
     # -- being there
 
     async def make(self, cluster: VirtualCluster, admin: Admin) -> None:
-        """Create the topic, or raise KafkaError."""
+        """Create the topic, and wait for its id. Raises KafkaError if the creation fails."""
         factor = min(3, len(cluster.ids))
         with contextlib.suppress(TopicAlreadyExists):  # created by a request whose answer was lost
             await admin.create_topic(
@@ -92,7 +95,7 @@ class OwnTopic:
             await asyncio.sleep(RETRY_S)
 
     async def make_anew(self, cluster: VirtualCluster, admin: Admin) -> None:
-        """Delete the topic and create it again, with as many attempts as needed."""
+        """Delete the topic and create it again. Failed attempts are repeated."""
         self.forget()
         self._level_s.clear()
         self.life += 1
@@ -109,10 +112,10 @@ class OwnTopic:
                 await asyncio.sleep(RETRY_S)
 
     async def compare(self, cluster: VirtualCluster) -> list[str]:
-        """Read the topic, and return the records missing in two readings.
+        """Read the topic twice, and return a sentence for each record missing both times.
 
-        A record missing in only one reading was cleaned during that reading. The list is empty if
-        the topic is not the topic made last, because a request arrived late.
+        A record that is missing once was compacted meanwhile. The list is empty if a late request
+        has recreated the topic.
         """
         if not self._is_certain or _topic_ids(cluster, self.name) != {self._topic_id}:
             return []
@@ -130,7 +133,7 @@ class OwnTopic:
         ]
 
     def _missing_in(self, partition: int, log: PartitionLog) -> list[str]:
-        """Return the records missing in one replica."""
+        """Return a sentence for each acknowledged record that is missing in a replica's log."""
         found = [
             ConsumerRecord(self.name, partition, r.offset, 0, r.key, r.value, tuple(r.headers))
             for segment in log.segments
@@ -141,7 +144,7 @@ class OwnTopic:
         return self.missing(found, {partition: log.log_start_offset})
 
     async def watch(self, cluster: VirtualCluster) -> None:
-        """Record how far replicas are, forever."""
+        """Record regularly how far replicas are behind, until the task is cancelled."""
         while True:
             for partition in range(PARTITIONS):
                 self._note_level(cluster, partition)
@@ -178,14 +181,14 @@ class OwnTopic:
 
 
 def _topic_ids(cluster: VirtualCluster, name: str) -> set[bytes]:
-    """Return the ids by which the nodes know the topic."""
+    """Return the topic's ids in the metadata of all nodes, one id in the normal case."""
     brokers = [node.broker for node in cluster.nodes.values() if node.broker is not None]
     topics = [broker.state.topics.get(name) for broker in brokers]
     return {topic.topic_id for topic in topics if topic is not None}
 
 
 def number_of(record: ConsumerRecord) -> int:
-    """Return the writer's number of a record."""
+    """Return the number that the writer has put into a header of the record."""
     return int(dict(record.headers)[NUMBER] or b"")
 
 
@@ -196,7 +199,10 @@ async def write(
     rng: random.Random,
     pace: float,
 ) -> None:
-    """Write several records at a time until `stop()`. After an error use a new producer."""
+    """Send groups of records until `stop()`.
+
+    A new producer is used after an error and at random.
+    """
     number, anew = 0, rng.choice(ANEW)
     async with Admin(cluster.bootstrap) as admin:
         while not stop():
@@ -230,7 +236,7 @@ async def write(
 async def _round(
     producer: Producer, topics: Sequence[OwnTopic], rng: random.Random, numbers: range
 ) -> None:
-    """Send one producer's records, all acknowledged before another producer sends."""
+    """Send these records by one producer, and wait until all are acknowledged."""
     sent: list[tuple[OwnTopic, int, Drawn, Any]] = []
     for number in numbers:
         for topic in topics:

@@ -1,4 +1,4 @@
-"""A topic with short retention. All records from the start of its log on must exist."""
+"""A topic with short retention, and the check that it has all records from the log start on."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ TOPIC = "passing"
 
 
 class PassingValues(OwnTopic):
-    """`places` has the acknowledged number at each (partition, offset)."""
+    """A topic with short retention. `places` has the acknowledged number at (partition, offset)."""
 
     name = TOPIC
 

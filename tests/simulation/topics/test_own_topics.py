@@ -1,4 +1,4 @@
-"""Test that the checks of own topics report missing records, and nothing else."""
+"""Test that the checks of topics with retention or compaction report only missing records."""
 
 import random
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def test_own_topic_with_a_removed_or_changed_record_is_reported(
 def test_former_value_behind_an_unanswered_removal_is_lost_only_without_a_long_absence(
     removal: int | None, gap_s: float, is_lost: bool
 ) -> None:
-    """A replica that was away has the value, and the log has no tombstone of it any more."""
+    """A replica that was down for long may have an old value whose tombstone is gone elsewhere."""
     topic, place = LatestValues(1), (0, b"key")
     topic.latest[place], topic.gap_s = (48, False), gap_s
     if removal is not None:
