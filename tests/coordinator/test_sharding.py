@@ -1,4 +1,4 @@
-"""Test Java's string hash and the shards by it, against vectors computed with a JVM."""
+"""Test Java's string hash, by which a shard is chosen, against values computed by a JVM."""
 
 import pytest
 

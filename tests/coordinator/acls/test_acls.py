@@ -1,4 +1,4 @@
-"""Test decisions of ACLs against a naive reading of Kafka's rules, and their cost."""
+"""Test ACL decisions against a naive implementation of Kafka's rules, and their CPU time."""
 
 import time
 from itertools import product

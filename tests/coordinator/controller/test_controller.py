@@ -1,4 +1,4 @@
-"""Test the controller's view of live brokers, by its own clock, and the commands that follow."""
+"""Test the controller's decisions about live brokers, made by its own clock and heartbeats."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ TICK_MS = 50
 
 
 class Watch:
-    """A controller with its cluster and a clock."""
+    """A controller with its metadata. The test controls its clock and the heartbeats."""
 
     def __init__(self, cluster: MetadataCluster, **settings: Any) -> None:
         self.cluster = cluster
@@ -74,7 +74,7 @@ class Watch:
         self.controller.settled(command, self.cluster.do(command))
 
     def run(self, duration_ms: int, *alive: int, **wishes: object) -> list[Command]:
-        """Let time pass, and execute every command that is due."""
+        """Let time pass with heartbeats of `alive` brokers, and return the executed commands."""
         done = []
         for _ in range(duration_ms // TICK_MS):
             self.now_ms += TICK_MS
@@ -284,7 +284,7 @@ def test_leader_rebalance_can_be_disabled() -> None:
     assert watch.run(2000, 1, 2, 3) == []
 
 
-def test_controller_sets_the_configured_cluster_id_and_defaults_once() -> None:
+def test_controller_proposes_the_configured_cluster_id_and_defaults_once() -> None:
     watch = Watch(MetadataCluster(()), cluster_id="x", defaults={"num.partitions": "9"})
     assert watch.run(TICK_MS) == [SetDefaults({"num.partitions": "9"})]
     assert watch.run(TICK_MS) == []

@@ -1,4 +1,4 @@
-"""Test blocks of producer ids on one broker."""
+"""Test the blocks of producer ids that a broker fetches from the controller."""
 
 from oncelog.coordinator.controller.producer_ids import BLOCKS_MAX, PREFETCH_BELOW, ProducerIdBlock
 

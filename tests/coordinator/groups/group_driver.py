@@ -1,4 +1,4 @@
-"""One partition's groups with a clock and a log that the test controls."""
+"""The groups of one partition of __consumer_offsets, with a simulated clock and log."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ PLAIN: Protocols = (("range", b"mine"), ("sticky", b"mine too"))
 
 
 class Ticket:
-    """A request that may have to wait."""
+    """A JoinGroup or SyncGroup request, which must be answered once."""
 
     def __init__(self) -> None:
         self.answers: list[JoinAnswer | SyncAnswer] = []
@@ -46,14 +46,14 @@ class Ticket:
 
 
 def stored_group(append: GroupAppend) -> GroupValue:
-    """Return the one record of a classic group's batch."""
+    """Return the only record of a batch of a classic group, decoded."""
     ((encoded_key, value),) = append.records()
     assert decode_key(encoded_key) == GroupKey(append.group_id) and value is not None
     return decode_group_value(value)
 
 
 class Groups:
-    """Groups whose timers and turns the test controls. `commit` commits records."""
+    """A group coordinator of which the test controls the clock, and commits the records."""
 
     def __init__(self, *, holds_stores: bool = False, **settings: int) -> None:
         self.settings = replace(GroupSettings(), **settings)
@@ -84,7 +84,7 @@ class Groups:
             self.settle_store()
 
     def settle_store(self, error: int = ErrorCode.NONE) -> None:
-        """Settle the oldest waiting record. It is committed, or known not to be."""
+        """Complete the oldest uncommitted record, which is committed unless there is an error."""
         store = self.waiting_stores.pop(0)
         if not error:
             self.log[store.group_id] = stored_group(store)
@@ -185,7 +185,7 @@ class Groups:
     # -- passing time and expiry
 
     def pass_time(self, delay_ms: int) -> None:
-        """Let time pass, and handle every deadline at its own time."""
+        """Let time pass, and let each deadline expire at its time."""
         end_ms = self.now_ms + delay_ms
         while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -201,7 +201,7 @@ class Groups:
         self.execute(turn)
 
     def fail_over(self) -> None:
-        """Let another broker become the coordinator, with the committed records."""
+        """Let another coordinator load the committed records."""
         self.release()
         self.waiting_stores.clear()
         self.table = GroupTable()
@@ -214,26 +214,29 @@ class Groups:
     # -- shorthand
 
     def new_member(self, **options: Any) -> tuple[str, Ticket]:
-        """Return a dynamic member that has its id and waits in the group."""
+        """Let a dynamic member get an id and send JoinGroup. Return the id and the request."""
         first = self.join(**options)
         assert first.error == ErrorCode.MEMBER_ID_REQUIRED
         return first.answer.member_id, self.join(first.answer.member_id, **options)
 
     def joined(self, count: int, **options: Any) -> list[str]:
-        """Return dynamic members that have been answered and need their assignments next."""
+        """Let dynamic members join. Return their ids after JoinGroup, before SyncGroup."""
         members = [self.new_member(**options) for _ in range(count)]
         self.pass_time(self.settings.initial_rebalance_delay_ms)
         assert [ticket.error for _, ticket in members] == [0] * count
         return [member_id for member_id, _ in members]
 
     def stable(self, count: int = 2, **options: Any) -> list[str]:
-        """Return a stable group of dynamic members. The first one leads."""
+        """Let dynamic members join and sync.
+
+        Return their ids, the first of which leads the group.
+        """
         ids = self.joined(count, **options)
         self.sync_all(ids)
         return ids
 
     def sync_all(self, member_ids: list[str]) -> None:
-        """Send SyncGroup for all members, the leader last."""
+        """Send SyncGroup for all members, the leader last, and check that all are answered."""
         leader = self.group.leader_id
         assert leader is not None
         others = [self.sync(each) for each in member_ids if each != leader]

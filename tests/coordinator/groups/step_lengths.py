@@ -1,4 +1,4 @@
-"""The lengths of the steps of sliced work, apart from other load of this machine and process."""
+"""The CPU time of the longest step of sliced work."""
 
 import gc
 import time
@@ -11,7 +11,10 @@ Result = TypeVar("Result")
 
 
 def longest_step(make: Callable[[], Steps[Result]]) -> tuple[Result, float]:
-    """Return the result and the CPU milliseconds of the longest step, the better of two runs."""
+    """Return the result and the CPU milliseconds of the longest step.
+
+    The shorter of two runs counts, since other processes may slow one down.
+    """
     longest_ms: list[float] = []
     gc.disable()  # a test process has more objects to visit than a broker
     try:

@@ -1,4 +1,4 @@
-"""Test histories of groups, from the first member to the last."""
+"""Test classic groups with sequences of requests, deadlines and failures."""
 
 import pytest
 
@@ -385,7 +385,7 @@ def test_classic_group_protocol_is_chosen_by_vote(groups: Groups) -> None:
 
 
 def test_cooperative_members_keep_their_assignment_during_a_rebalance(groups: Groups) -> None:
-    """KIP-429 needs the coordinator only to leave members alone meanwhile."""
+    """KIP-429 requires only that the coordinator keeps the assignments during a rebalance."""
     first, second = groups.stable(2, protocols=(("cooperative-sticky", b"owns 1"),))
     generation = groups.group.generation
     third, _ = groups.new_member(protocols=(("cooperative-sticky", b"owns nothing"),))
@@ -462,7 +462,7 @@ def test_subscribed_topics_are_parsed_from_valid_metadata_only() -> None:
 
 
 def test_long_subscriptions_are_parsed_in_steps(groups: Groups) -> None:
-    """During the parsing the group's topics are unknown, so any topic may be among them."""
+    """Until all are parsed the group counts as subscribed to every topic."""
     names = [f"topic-{number}".encode() for number in range(500)]
 
     def subscription(member: int) -> bytes:
@@ -485,7 +485,7 @@ def test_long_subscriptions_are_parsed_in_steps(groups: Groups) -> None:
 
 
 def test_classic_group_member_metadata_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a closed client's group would keep gigabytes for half an hour."""
+    """Otherwise the group of a closed client could hold gigabytes for half an hour."""
     monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100_000)
     groups = Groups()
     held = groups.table.held_metadata
@@ -508,7 +508,7 @@ def test_classic_group_member_metadata_memory_is_bounded(monkeypatch: pytest.Mon
 def test_pending_members_count_towards_the_memory_bound_until_they_join_or_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client id of 32 kB is in each of the ten thousand ids that a group may give out."""
+    """Each of ten thousand pending member ids may contain a client id of 32 kB."""
     monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 200_000)
     groups, held = Groups(), 0
     while (told := groups.join("", client_id=30_000 * "x")).error == ErrorCode.MEMBER_ID_REQUIRED:

@@ -1,4 +1,4 @@
-"""Test deadlines, compared with a dictionary that is searched each time."""
+"""Test the expiry of deadlines against a dictionary, and their memory."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

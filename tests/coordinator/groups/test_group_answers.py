@@ -1,6 +1,6 @@
-"""Test the answer and next state for every request of each kind of member in every state.
+"""Test the answer and next state of a classic group for each request, member and state.
 
-The expected answers were read off Apache Kafka's coordinator, request by request.
+The expected answers were read off the code of Apache Kafka's coordinator.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,10 @@ OK, UNKNOWN, ILLEGAL, FENCED, REBALANCE, INCONSISTENT, GONE, ID_FIRST = (
 
 
 class Stage:
-    """A group in a state with a leader, a follower, a static member `i` and a pending member.
+    """A classic group in a given state.
 
-    The empty group has only the pending one. In PreparingRebalance the leader has rejoined.
+    It has a leader, a follower, a static member `i` and a pending member. The empty group has only
+    the pending one. In PreparingRebalance the leader has rejoined.
     """
 
     def __init__(self, state: GroupState) -> None:
@@ -140,7 +141,7 @@ TABLE: dict[tuple[str, str], list[tuple[object, GroupState]]] = {}
 
 
 def row(request: str, kind: str, *answers: object) -> None:
-    """Set the `answers` for the five states. A pair also has the next state."""
+    """Add the answers to a request in the five states. A pair also has the next state."""
     assert len(answers) == 5
     TABLE[request, kind] = [
         answer if isinstance(answer, tuple) else (answer, state)

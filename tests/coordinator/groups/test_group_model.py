@@ -1,4 +1,4 @@
-"""Test that each of many random requests gets exactly one answer.
+"""Test that each of many random requests to a classic group is answered exactly once.
 
 The clients are careless. They join and forget the join, sync past generations, return as static
 members, and die. Records are committed late or not at all, and the coordinator fails over.
@@ -45,7 +45,7 @@ class GroupMachine(RuleBasedStateMachine):
         return self.groups.table.classic(GROUP)
 
     def somebody(self, number: int) -> tuple[str, str | None]:
-        """Return mostly a member, otherwise a former one or an unknown id."""
+        """Return ids of a present member in 80 % of cases, else of a former or unknown one."""
         members = [] if self.group is None else list(self.group.members.values())
         if number < 80 and members:
             member = members[number % len(members)]
@@ -201,7 +201,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self):
-        """Check that each waiting request belongs to a member, and each member to a deadline."""
+        """Check that each waiting request belongs to a member, and each member has a deadline."""
         deadlines = self.groups.table.deadlines
         group = self.group
         waiting_joins = {id(t) for t in self.joins if t.is_waiting}
@@ -227,7 +227,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert ("sync", GROUP, "") in deadlines or is_being_stored
 
     def teardown(self):
-        """Check that with silent clients the group becomes empty, and all requests are answered."""
+        """Check that the group becomes empty without requests, and each request was answered."""
         for _ in range(20):
             while self.groups.waiting_stores:
                 self.groups.settle_store()

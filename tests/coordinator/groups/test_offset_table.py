@@ -1,4 +1,4 @@
-"""Test the table of committed offsets, case by case."""
+"""Test the table of committed offsets of a coordinator, case by case."""
 
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ MINUTE_MS = 60_000
 
 
 class Log:
-    """A log of successive batches, and the table that has followed it."""
+    """A log of __consumer_offsets, each batch of which is applied to the table."""
 
     def __init__(self) -> None:
         self.table = OffsetTable()
@@ -71,7 +71,7 @@ def log() -> Log:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_transaction_with_100_000_pending_offsets_ends_in_steps(log: Log, commits: bool) -> None:
-    """100,000 offsets at once kept the loop for 160 ms."""
+    """A marker that applied 100,000 offsets in one step blocked the loop for 160 ms."""
     count = 2 * ENTRIES_A_STEP
     for group in ("g", "h"):
         value = encode_offset_value(OffsetValue(5, -1, "", 0))
@@ -148,7 +148,7 @@ def test_transaction_marker_ends_only_the_offsets_of_its_producer(log: Log) -> N
 
 
 def test_transaction_marker_keeps_offsets_that_are_newer_in_the_log(log: Log) -> None:
-    """Compaction keeps the last record of a key, whatever the order of the markers."""
+    """The table must equal the compacted log, where the last record of a key counts."""
     log.commit(1, producer=7)
     log.commit(2)
     log.end_transaction(7)

@@ -1,9 +1,9 @@
-"""Test that a table that followed a log equals a table read from that log.
+"""Test that a table of offsets that was kept up to date equals one loaded from the log.
 
-Random histories of plain and transactional commits, markers and tombstones are written to a real
-log of small segments. The log is cleaned at random times. One table applies each batch at its
-append, and another table replays the rest of the log. Both must be equal in every field. Their
-offsets must be the last value of each key that a reader of committed data finds.
+Random plain and transactional commits, markers and tombstones are written to a real log of small
+segments, which is compacted at random times. One table applies each batch at its append, and
+another table loads the rest of the log. Both must be equal in all fields. Their offsets must be the
+last value of each key for a read_committed consumer.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ Key = tuple[str, int]  # group, partition
 
 
 class History:
-    """A partition of __consumer_offsets and the table of its leader."""
+    """A partition of __consumer_offsets, with the table of its leader."""
 
     def __init__(self, directory: Path) -> None:
         self.now_ms = 1_000
@@ -107,7 +107,7 @@ class History:
         return table
 
     def read_committed(self) -> dict[Key, int]:
-        """Return the last committed offset of each key, by definition."""
+        """Return the last offset of each key, read from the log as by a read_committed consumer."""
         waiting: dict[int, list[Record]] = {}
         last: dict[Key, Record] = {}
 

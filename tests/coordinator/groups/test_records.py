@@ -1,4 +1,4 @@
-"""Test the records of __consumer_offsets, byte for byte as Apache Kafka 4.3 writes them."""
+"""Test that records of __consumer_offsets have the bytes that Apache Kafka 4.3 writes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -175,7 +175,7 @@ def test_group_record_is_decoded_as_encoded(value: GroupValue) -> None:
 
 @pytest.mark.parametrize("decode", [decode_key, decode_consumer_key])
 def test_offset_keys_that_are_long_are_not_cached(decode: Callable[[bytes], object]) -> None:
-    """Thousands of keys of 32 KB each would fill the memory."""
+    """The cache has thousands of keys, each of which may have 32 kB."""
     short, long = [
         encode_consumer_key(ConsumerMemberKey("g", "m" * size))
         if decode is decode_consumer_key

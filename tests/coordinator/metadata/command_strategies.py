@@ -1,4 +1,4 @@
-"""Hypothesis strategies for any command that bytes of the log can hold."""
+"""Hypothesis strategies that draw any decodable command of the metadata log."""
 
 import types
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""The metadata of a cluster for tests, with invariants checked after each command."""
+"""The metadata of a cluster for tests, with a check of its invariants after each command."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from oncelog.coordinator.metadata.results import Item, Result
 
 
 class MetadataCluster:
-    """A ClusterState with its log index, brokers, and a check after every command."""
+    """A ClusterState to which a test applies commands, each followed by a check of invariants."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class MetadataCluster:
         return result
 
     def register(self, node: int, *, lost_power: bool = False, lost_directory: bool = False) -> int:
-        """Register a new process, and return the broker epoch."""
+        """Register a new process of a broker, and return the broker epoch."""
         self.boots[node] = self.boots.get(node, 0) + lost_power
         self.directories[node] = self.directories.get(node, 0) + lost_directory
         known = self.state.brokers.get(node)
@@ -133,7 +133,10 @@ class MetadataCluster:
         partition_epoch: int | None = None,
         member_epochs: dict[int, int] | None = None,
     ) -> tuple[int, Item | None]:
-        """Propose an ISR change by the leader with these differences, and return both errors."""
+        """Propose an ISR from the leader, or with the given wrong fields.
+
+        Returns the error of the request, and the item of the partition, which has its own error.
+        """
         partition = self.partition(name, index)
         sender = partition.leader if sender is None else sender
         known = {node: broker.broker_epoch for node, broker in self.state.brokers.items()}
@@ -177,7 +180,10 @@ def check(
     before: dict[tuple[bytes, int], tuple[str, PartitionRegistration]] | None = None,
     failed: FailReplicas | None = None,
 ) -> None:
-    """Check everything that must hold between any two commands."""
+    """Check the invariants of the metadata, and of the change since `before`.
+
+    `failed` is the command of the change, if it has excluded failed replicas.
+    """
     for key, (name, partition) in partitions(state).items():
         check_partition(state, name, partition)
         if before and key in before:
@@ -241,7 +247,7 @@ def check_indexes(state: ClusterState) -> None:
 
 
 def visible(state: ClusterState) -> dict:
-    """Return the state as plain values, for comparisons."""
+    """Return the metadata as plain values, to compare two states."""
     return {
         "brokers": {node: asdict(broker) for node, broker in state.brokers.items()},
         "topics": {name: asdict(topic) for name, topic in state.topics.items()},

@@ -1,10 +1,10 @@
-"""A small cluster with real metadata and a model of the data.
+"""A small cluster with real metadata and a model of the records.
 
-The metadata is the real `ClusterState`. One copy is the committed state, and every node has a copy
-that lags behind. The replication is the simplest that follows the protocol's rules. A node appends
-if its own copy names the node as leader. A follower of the same leader epoch copies, truncated to
-the common part of the logs. The high watermark covers what the whole maximal ISR has, as long as
-the ISR has min.insync.replicas members. ISR changes are proposed, delayed, lost, doubled.
+The metadata is the real `ClusterState`. One copy is the committed state, and each node has a copy
+that lags behind. The replication is the simplest that follows the protocol. A node appends if its
+own copy names it as leader. A follower of the same leader epoch copies, after truncation to the
+common part of the logs. The high watermark covers what the whole maximal ISR has, as long as the
+ISR has min.insync.replicas members. ISR changes are proposed, delayed, lost and repeated.
 """
 
 import random
@@ -34,12 +34,12 @@ REFUSALS = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST)
 
 
 class Violation(AssertionError):
-    """Acknowledged data is lost, or two histories were acknowledged."""
+    """Raised if acknowledged records are lost, or if two different logs are acknowledged."""
 
 
 @dataclass
 class Rules:
-    """The behaviour of the model's leaders. The defaults are right."""
+    """The rules that leaders of the model follow. The defaults are the rules of the product."""
 
     strict_min_isr: bool = True  # KIP-966
     counts_pending: bool = True  # KIP-497
@@ -49,7 +49,7 @@ class Rules:
 
 @dataclass
 class Term:
-    """A node's term as the leader of one partition."""
+    """The state of a node as the leader of one partition in one leader epoch."""
 
     epoch: int
     epoch_start: int
@@ -77,7 +77,7 @@ def boot_id(node: Node) -> str:
 
 
 class ModelCluster:
-    """Nodes, their metadata and their data. The seed determines every random choice."""
+    """Nodes with their metadata and records. The seed determines all random choices."""
 
     def __init__(self, seed: int, *, nodes: int = 4, rules: Rules | None = None) -> None:
         self.random = random.Random(seed)
@@ -114,7 +114,7 @@ class ModelCluster:
         return topic.partitions if topic else []
 
     def learn(self, node: Node | None = None, count: int | None = None) -> None:
-        """Let a node apply more entries of the log, and act on them."""
+        """Let a node apply further entries of the metadata log, and act on them."""
         node = node or self.some_alive()
         if node is None:
             return
@@ -165,7 +165,7 @@ class ModelCluster:
             self.advance_high_watermark(node, index)
 
     def fetch(self) -> None:
-        """Report the follower's log end to the leader, then copy some of the missing records."""
+        """Let a random follower fetch. It reports its log end, and copies some missing records."""
         index = self.random.randrange(PARTITIONS)
         follower = self.nodes[self.random.choice(self.partitions()[index].replicas)]
         partition = follower.view.partition(TOPIC, index) if follower.is_alive else None
@@ -218,7 +218,10 @@ class ModelCluster:
                     self.judge(other, index)
 
     def judge(self, node: Node, index: int) -> None:
-        """Check only the latest leader. One that has not learnt of its deposition does no harm."""
+        """Raise Violation if the node leads the newest epoch without all acknowledged records.
+
+        A leader of an older epoch is not checked, since it can acknowledge no record.
+        """
         committed = self.committed[index]
         term = node.terms[index]
         if term is None or term.epoch != self.partitions()[index].leader_epoch:
@@ -267,7 +270,7 @@ class ModelCluster:
         self.sent.append(term.pending)
 
     def deliver(self) -> None:
-        """Let a proposal reach the log, maybe not for the last time, maybe never."""
+        """Apply a random proposal to the metadata. It may arrive again later."""
         if self.in_flight:
             command = self.random.choice(self.in_flight[-8:])
             result = self.commit(command)
@@ -277,7 +280,7 @@ class ModelCluster:
                 self.hear(command, result)
 
     def hear(self, command: AlterPartition, result: Result) -> None:
-        """Give the answer to the leader, which trusts a refusal and otherwise waits for the log."""
+        """Deliver the result of a proposal to its sender, which believes only a refusal."""
         error = result.error or result.items[0].error
         for term in self.nodes[command.node_id].terms:
             if term and term.pending is command and error in REFUSALS:

@@ -1,14 +1,14 @@
-"""A model of elections that lose acknowledged records, with faults around `model_cluster`.
+"""A model that searches for elections which lose acknowledged records (see `model_cluster`).
 
-Nodes die, are only thought dead, come back at once or late, alone or all together, and now and then
-one loses power and with it a random part of its log, or all lose power with synced logs. A node's
+Nodes die, are wrongly thought dead, and return at once or late, alone or all together. Sometimes a
+node loses power and with it a random part of its log, or all lose power with synced logs. A node's
 data directory is replaced by an empty one. Proposals arrive late, twice, and just after an event of
 their member.
 
-The judge: each new leader holds everything that any leader's high watermark ever passed.
+Each new leader must have all records below the high watermark of any leader before.
 
-Loss of data is limited as the guarantee is: one node at a time, with min.insync.replicas of two or
-more, while another member of the ISR or ELR still has the node's data.
+The model loses data only as far as the guarantee covers. One node at a time loses data, with
+min.insync.replicas of two or more, while another member of the ISR or ELR has the data.
 """
 
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
@@ -75,7 +75,7 @@ class SafetyModel(ModelCluster):
     # -- events around ISR changes
 
     def interfere(self) -> None:
-        """Make an event of a proposed member just before the proposal arrives."""
+        """Let an event happen to a proposed ISR member, just before the proposal arrives."""
         if not self.in_flight:
             return
         command = self.random.choice(self.in_flight[-8:])
@@ -91,7 +91,7 @@ class SafetyModel(ModelCluster):
             self.commit(UnfenceBroker(node_id, node.broker_epoch))
 
     def replay(self) -> None:
-        """Deliver a copy of an old proposal at an unfavourable moment."""
+        """Deliver an earlier proposal of the current leader epoch again."""
         known = [
             command
             for command in self.sent[-40:]
@@ -105,7 +105,7 @@ class SafetyModel(ModelCluster):
                 self.depose(self.partitions()[command.changes[0].partition])
 
     def depose(self, partition: PartitionRegistration | None = None) -> None:
-        """Let the leader of a partition die, or be thought dead, noticed by the controller."""
+        """Fence the leader of a partition, which has died or is only thought dead."""
         partition = partition or self.random.choice(self.partitions())
         leader = self.nodes.get(partition.leader)
         if leader is not None:
@@ -127,7 +127,7 @@ class SafetyModel(ModelCluster):
             self.die(node)
 
     def flicker(self, node: Node | None = None) -> None:
-        """Let a node die, return and serve before any other event, often without its log."""
+        """Let a node restart and be unfenced before any other event, often with loss of its log."""
         node = node or self.some_alive()
         if node is not None:
             if self.random.random() < 0.7:
@@ -153,7 +153,7 @@ class SafetyModel(ModelCluster):
             node.directory += 1
 
     def may_lose_data(self, node: Node) -> bool:
-        """Return whether another node has the data of this node and has lost nothing."""
+        """Return whether the guarantee still holds if this node now loses its data."""
         return (
             self.min_isr() >= 2
             and not any(other.lost for other in self.nodes.values())
@@ -161,14 +161,14 @@ class SafetyModel(ModelCluster):
         )
 
     def everything_loses_power(self) -> None:
-        """Let all nodes lose power at once, when all logs are synced to their ends."""
+        """Let all nodes lose power at once, if all logs are synced."""
         if all(node.lost != "records" for node in self.nodes.values()):
             self.everything_dies()
             for node in self.nodes.values():
                 node.boot += 1
 
     def all_lost_power(self) -> bool:
-        """Return whether a node is yet to register after a power cut of all, with synced logs."""
+        """Return whether a node has not registered yet since all nodes lost power."""
         return any(
             self.state.brokers[node.node_id].boot_id != boot_id(node)
             for node in self.nodes.values()
@@ -190,7 +190,7 @@ class SafetyModel(ModelCluster):
             self.commit(FenceBroker(node.node_id, node.broker_epoch))
 
     def come_back(self) -> None:
-        """Restart a dead node, perhaps before its death was noticed."""
+        """Restart a dead node, which may still be unfenced."""
         dead = [node for node in self.nodes.values() if not node.is_alive]
         if dead:
             self.restart(self.random.choice(dead))
@@ -223,9 +223,9 @@ class SafetyModel(ModelCluster):
         self.commit(AlterPartitionReassignments((Reassignment(TOPIC, index, replicas),)))
 
     def heal(self) -> None:
-        """Let all nodes return and learn all metadata.
+        """Let all nodes return and apply all metadata.
 
-        Each partition then has a leader with all data.
+        Each partition then has a leader with all records.
         """
         for node in self.nodes.values():
             if not node.is_alive:
@@ -245,5 +245,5 @@ class SafetyModel(ModelCluster):
 
 
 def holders(partition: PartitionRegistration) -> set[int]:
-    """Return the nodes known to hold all that is committed."""
+    """Return the replicas that have all committed records by the metadata."""
     return set(partition.isr + partition.elr or partition.last_known_elr[:1])

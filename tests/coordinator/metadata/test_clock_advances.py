@@ -1,4 +1,4 @@
-"""Test that a clock advance makes earlier data older and leaves later data new."""
+"""Test that an advance of the cluster's clock makes only earlier data older."""
 
 import pytest
 from hypothesis import given

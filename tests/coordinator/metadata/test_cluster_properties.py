@@ -1,4 +1,4 @@
-"""Test invariants, equal replicas and exact snapshots after any sequence of commands."""
+"""Test invariants, equal replicas and exact snapshots of the metadata after random commands."""
 
 import random
 
@@ -44,7 +44,7 @@ steps = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 2**16)), min_size=
 
 
 def command_of(cluster: MetadataCluster, kind: int, salt: int) -> Command:
-    """Return a command that fits the state more often than not."""
+    """Return a random command of this kind, which the metadata mostly accepts."""
     draw = random.Random(salt)
     state = cluster.state
     node = draw.choice(NODES)

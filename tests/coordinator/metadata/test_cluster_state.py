@@ -1,4 +1,4 @@
-"""Test that the state machine is total and deterministic, and runs each operation once."""
+"""Test that the metadata accepts any bytes, is deterministic, and runs an operation once."""
 
 from typing import cast
 
@@ -56,7 +56,7 @@ def test_metadata_command_of_unreadable_bytes_raises_and_changes_no_state(data: 
     ],
 )
 def test_metadata_command_of_a_newer_release_raises(kind: int, fields: list) -> None:
-    """A node that skipped the command would differ from nodes that can read the command."""
+    """A node that skipped an unknown command would have other metadata than newer nodes."""
     data = cast(bytes, msgpack.packb([kind, b"", msgpack.packb(fields)]))
     with pytest.raises(MalformedCommand):
         MetadataCluster().state.apply(data, 1000, 3)
@@ -120,7 +120,7 @@ def test_metadata_outcomes_are_bounded_in_bytes() -> None:
 
 
 def test_metadata_restore_frees_the_replaced_state_in_slices() -> None:
-    """The state is replaced in one step. Freeing 20,000 topics in it blocked the loop for 70 ms."""
+    """Freeing 20,000 replaced topics in one step blocked the loop for 70 ms."""
     cluster = MetadataCluster()
     empty, count = cluster.state.snapshot(), 4 * SLICE_PARTITIONS
     for number in range(count):
@@ -275,7 +275,7 @@ def test_metadata_command_of_3000_partitions_is_applied_in_consistent_steps() ->
 
 
 def test_metadata_version_changes_with_each_step_of_a_command() -> None:
-    """A value read before a step must not be used as the value after it."""
+    """A value that was read before a step must be recognized as outdated after the step."""
     cluster = MetadataCluster((1, 2, 3))
     state, revision = cluster.state, cluster.state.revision
     create = CreateTopics((NewTopic("big", topic_id("big"), 3_000, 3),))

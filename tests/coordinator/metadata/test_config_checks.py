@@ -1,4 +1,4 @@
-"""Test checks of configs by a node that may be behind the controller."""
+"""Test how a node checks configs before it forwards them, while its metadata is outdated."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,7 @@ def _altered(name: str, key: str) -> ResourceConfigs:
 def test_config_alteration_of_a_topic_not_known_yet_never_forwards_an_unknown_key(
     cluster: MetadataCluster,
 ) -> None:
-    """The controller knows the topic already, and would accept the key."""
+    """The controller already knows the topic, and does not check the key again."""
     command = AlterConfigs((_altered("new", "bad"), _altered("new", "good")))
     allowed, refused = run_to_end(refuse_invalid_configs(cluster.state, command, JUDGES))
     assert isinstance(allowed, AlterConfigs) and allowed.resources == ()
@@ -57,7 +57,7 @@ def test_config_alteration_of_a_topic_not_known_yet_never_forwards_an_unknown_ke
 def test_topic_creation_of_a_topic_still_known_never_forwards_an_unknown_config(
     cluster: MetadataCluster,
 ) -> None:
-    """The controller has deleted the topic already, and would accept the config."""
+    """The controller has already deleted the topic, and does not check the config again."""
     topics = tuple(
         NewTopic(name, topic_id(name), 1, 1, configs={"bad": "1"}) for name in ("known", "new", "!")
     )

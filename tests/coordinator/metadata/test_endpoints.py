@@ -1,4 +1,4 @@
-"""Test that endpoints of brokers are registered, kept in snapshots, and found by listener."""
+"""Test the registration of brokers' endpoints, and the search for them by listener."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test that replicas are spread, racks respected, and equal inputs placed equally."""
+"""Test that new replicas are spread over brokers and racks, and placed deterministically."""
 
 from collections import Counter
 

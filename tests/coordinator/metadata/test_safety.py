@@ -1,4 +1,4 @@
-"""Test that no election loses acknowledged data, and that the model finds injected bugs."""
+"""Test that no election loses acknowledged records, and that the model detects planted bugs."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ Injection = Callable[[pytest.MonkeyPatch], Rules | None]
 
 
 def broker_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the check of KIP-903, a node that lost its log meanwhile joins the ISR."""
+    """Bug: the broker epochs of KIP-903 are ignored, so a node that lost its log joins the ISR."""
     original = partitions._why_ineligible
 
     def lenient(tables, node, broker_epoch):
@@ -46,7 +46,7 @@ def broker_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def partition_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-497: a second copy of an old ISR change brings back a member that lags."""
+    """Bug: partition epochs are ignored, so an old ISR change is applied twice (KIP-497)."""
     original = partitions._validate
 
     def lenient(tables, sender, partition, change):
@@ -63,17 +63,17 @@ def partition_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pending_members_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Rules:
-    """KIP-497: the controller may elect an admitted member that the leader still ignores."""
+    """Bug: a leader does not wait for members that it has proposed for the ISR (KIP-497)."""
     return Rules(counts_pending=False)
 
 
 def a_small_isr_commits(monkeypatch: pytest.MonkeyPatch) -> Rules:
-    """KIP-966: the high watermark rises below min.insync.replicas, past eligible replicas."""
+    """Bug: a leader commits records with an ISR below min.insync.replicas (KIP-966)."""
     return Rules(strict_min_isr=False)
 
 
 def a_return_is_not_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that was away for 90 ms, without losing power, stays in the ISR."""
+    """Bug: a node that restarts at once stays in the ISR."""
     original = rules_brokers._shrink_isrs
 
     def lenient(tables, node_id, **arguments):
@@ -83,13 +83,13 @@ def a_return_is_not_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lost_power_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that lost its unsynced log stays eligible as leader."""
+    """Bug: a node that lost power, and with it unsynced records, stays eligible."""
     original = rules_brokers._shrink_isrs
     monkeypatch.setattr(rules_brokers, "_shrink_isrs", lambda t, node_id, **_: original(t, node_id))
 
 
 def an_empty_directory_counts_as_lost_power(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node with an empty disk, the last to register after a power cut, leads."""
+    """Bug: a replaced data directory counts as a power cut, so its node may be elected."""
     original = rules_brokers._shrink_isrs
 
     def lenient(tables, node_id, *, lost_power=False, lost_directory=False):
@@ -99,7 +99,7 @@ def an_empty_directory_counts_as_lost_power(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def the_eligible_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without this rule of KIP-966, the ELR is not emptied when the ISR is large enough."""
+    """Bug: the ELR is not emptied when the ISR reaches min.insync.replicas (KIP-966)."""
     original = elections._eligible
 
     def lenient(before, replicas, isr, min_isr, untrusted, emptied):
@@ -111,7 +111,7 @@ def the_eligible_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def who_leaves_a_large_isr_is_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-966: the high watermark waits for a former member only below min.insync.replicas."""
+    """Bug: a replica that leaves an ISR above min.insync.replicas becomes eligible (KIP-966)."""
     original = elections._eligible
 
     def lenient(before, replicas, isr, min_isr, untrusted, emptied):
@@ -121,17 +121,17 @@ def who_leaves_a_large_isr_is_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_smaller_min_isr_has_no_effect_on_the_elr(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a lower minimum the ISR commits again, and the ELR is out of date."""
+    """Bug: the ELR is not emptied when min.insync.replicas is lowered to the size of the ISR."""
     monkeypatch.setattr(configs, "settle_each", lambda *arguments: iter(()))
 
 
 def dropped_replicas_leave_the_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica dropped and added again is admitted for earlier fetches, and deletes their log."""
+    """Bug: a dropped replica raises no leader epoch, so its earlier fetches still count."""
     monkeypatch.setattr(elections, "_drops_a_replica", lambda *arguments: False)
 
 
 def elections_are_unclean(monkeypatch: pytest.MonkeyPatch) -> Rules:
-    """The setting is a choice and not a bug, and the model must show its cost."""
+    """Unclean elections are no bug but a choice. The model must show that they lose records."""
     return Rules(unclean=True)
 
 

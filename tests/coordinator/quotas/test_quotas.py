@@ -1,4 +1,4 @@
-"""Test the quota that applies to a client, and its throttle time as in Kafka."""
+"""Test which quota applies to a client, and the throttle times of Kafka's formula."""
 
 import math
 from itertools import product

@@ -1,4 +1,4 @@
-"""Networks of the stock library that close their files."""
+"""Fixtures for networks of unmodified PySyncObj, and for a directory with a short name."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from .stock import StockNetwork
 
 @pytest.fixture
 def stock_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., StockNetwork]]:
-    """Yield a maker of stock networks (see `StockNetwork`), and end them with the test."""
+    """Return a function that makes a StockNetwork, which is closed at the end of the test."""
     made: list[StockNetwork] = []
 
     def make(seed: int, **options) -> StockNetwork:
@@ -25,6 +25,6 @@ def stock_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Sto
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """Yield a directory with a name short enough for a socket's (107 bytes in all)."""
+    """Return a directory whose name leaves room for a socket's name (107 bytes in all)."""
     with TemporaryDirectory(prefix="raft-", dir="/tmp") as directory:
         yield Path(directory)

@@ -1,4 +1,4 @@
-"""Three real Raft processes that are killed at random, with a check of acknowledged commands."""
+"""Run three Raft processes that are killed at random, and check the acknowledged commands."""
 
 import json
 import random
@@ -23,7 +23,7 @@ SMALL = {
 
 
 class Verdict(NamedTuple):
-    """The outcome of a run. `lost`, `doubled` and `disordered` must be 0."""
+    """The counts of a run. `lost`, `doubled` and `disordered` must be 0."""
 
     acknowledged: int
     lost: int

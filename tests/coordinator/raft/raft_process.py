@@ -1,8 +1,8 @@
-"""One Raft node as a real process, for the kill tests and the measurements.
+"""One Raft node as a process, for the kill tests and the measurements.
 
-usage: raft_process.py NODE VOTERS DIRECTORY OPTIONS (VOTERS and OPTIONS are JSON). The directory is
-shared by all nodes of the cluster. A node that leads a group submits unique numbers to it and
-writes each acknowledged one to a file. On a file `dump`, it writes the content of its state
+usage: raft_process.py NODE VOTERS DIRECTORY OPTIONS (VOTERS and OPTIONS are JSON). All nodes of the
+cluster share the directory. A node that leads a group submits unique numbers, and writes each
+acknowledged number to a file. When a file `dump` exists, it writes the content of its state
 machine.
 """
 
@@ -29,7 +29,7 @@ from oncelog.runtime.sliced_work import Steps
 
 
 class Numbers:
-    """The list of all numbers, with ballast that makes snapshots slow."""
+    """A state machine that lists all numbers. Additional bytes make its snapshots slow."""
 
     def __init__(self, ballast_bytes: int) -> None:
         self.ballast = b"b" * ballast_bytes
@@ -108,7 +108,7 @@ class Process:
             task.cancel()
 
     async def load(self, worker: int) -> None:
-        """Submit numbers that no other worker submits, one after the other."""
+        """Submit numbers of this worker, one after another, to a group while this node leads it."""
         number = (
             (self.node_id << 56) | (worker << 48) | (int(time.time() * 1_000) % (1 << 32) << 16)
         )
@@ -136,7 +136,7 @@ class Process:
 
 
 async def measure(process: Process) -> dict[str, Any]:
-    """Return latencies of the groups led here at 1, 10 and 100 outstanding commands."""
+    """Return the latencies of the groups led by this node, with 1, 10 and 100 waiting commands."""
     import resource
 
     def cpu() -> float:

@@ -1,4 +1,4 @@
-"""Stock PySyncObj 0.3.17 under virtual time, to show the defects that our engine must not have.
+"""Unmodified PySyncObj 0.3.17 under virtual time, to show defects that our engine must not have.
 
 Links behave like TCP. Messages arrive in order, and messages in flight are lost with the
 connection.
@@ -33,7 +33,7 @@ class _Transport(Transport):
 
 
 class StockList(SyncObj):
-    """The state machine of the reproductions."""
+    """A state machine of PySyncObj, which is a list of items."""
 
     def __init__(
         self, node: str, others: list[str], conf: SyncObjConf, transport: Transport
@@ -48,7 +48,7 @@ class StockList(SyncObj):
 
 
 class StockNetwork:
-    """Nodes of stock PySyncObj. The patched globals are restored with the test."""
+    """A simulated network of PySyncObj nodes. Patched globals are restored after the test."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class StockNetwork:
         return True
 
     def step(self, errors: tuple[type[Exception], ...] = ()) -> list[Exception]:
-        """Advance by 5 ms. `errors` are swallowed as the library's own thread would."""
+        """Advance the time by 5 ms, and return the caught exceptions of the types `errors`."""
         self.now += 0.005
         seen: list[Exception] = []
         while self._queue and self._queue[0][0] <= self.now:

@@ -126,7 +126,7 @@ def test_raft_snapshot_keeps_later_journal_entries(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """Raised where the process is killed. All of its writes are in the page cache."""
+    """Raised as a kill of the process. All writes before are in the page cache."""
 
 
 def test_pysyncobj_killed_in_a_compaction_loses_entries(tmp_path: Path) -> None:

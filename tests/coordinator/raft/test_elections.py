@@ -1,4 +1,4 @@
-"""Test leaders, voters, and disturbances that must not cause an election."""
+"""Test elections, votes, and disturbances that must not cause an election."""
 
 import copy
 import random
@@ -35,11 +35,11 @@ def test_raft_election_in_a_new_cluster_takes_under_a_second(size: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_raft_group_of_a_new_cluster_soon_tolerates_the_loss_of_its_leader(seed: int) -> None:
-    """A new cluster soon has a known majority without the leading node.
+    """Soon after its start, a new cluster has a majority of voters without the leader.
 
-    Found by tests/simulation, seed 54. A group had a leader, but repeated its census late, and
-    until then knew no majority without the leading node. When that node was wiped, the group lost
-    its leader forever. Slow beats must not make this time longer.
+    Found by tests/simulation, seed 54. A new node asks its peers for their logs (a census) before
+    it may vote, and repeated this late. Then the leader was wiped, and the group had no leader any
+    more. Slow heartbeats must not make this time longer.
     """
     slow = replace(
         STEADY,
@@ -96,7 +96,7 @@ def test_raft_settings_that_contradict_one_another_are_refused() -> None:
 
 @pytest.mark.parametrize("one_way", [True, False])
 def test_raft_follower_after_a_partition_does_not_depose_the_leader(one_way: bool) -> None:
-    """With pre-vote a follower that was cut off asks in vain and returns in the same term."""
+    """With pre-vote, a follower that was cut off raises no term while it asks for votes."""
     cluster, leader = started()
     victim = next(i for i in cluster.ids if i != leader)
     before = term(cluster, leader)
@@ -145,7 +145,7 @@ def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
 
 
 def test_raft_follower_with_a_closed_link_to_its_leader_starts_an_election_sooner() -> None:
-    """The transport reports the closed link. Without that the election timeout has to pass."""
+    """Without a report of the closed link the follower waits for the election timeout."""
     times = {}
     for hint in (True, False):
         cluster, leader = started(4)
@@ -164,7 +164,7 @@ def test_raft_follower_with_a_closed_link_to_its_leader_starts_an_election_soone
 
 
 def test_raft_follower_with_a_closed_link_to_a_live_leader_starts_no_election() -> None:
-    """The other follower, which hears the leader, does not believe the hint."""
+    """The other follower still hears from the leader, so it refuses the pre-vote."""
     cluster, leader = started()
     follower = next(i for i in cluster.ids if i != leader)
     before = term(cluster, leader)
@@ -210,7 +210,7 @@ def test_raft_leadership_transfer_to_an_unable_target_keeps_the_leader() -> None
 
 
 def test_raft_groups_settle_on_their_preferred_leaders() -> None:
-    """Preferred leaders are spread over the nodes, also after a node was away."""
+    """The groups have different preferred leaders, which lead again after a restart."""
     cluster = Cluster(2, size=3, groups=6)
 
     def spread() -> bool:
@@ -225,7 +225,7 @@ def test_raft_groups_settle_on_their_preferred_leaders() -> None:
 
 
 def test_raft_group_without_any_entry_is_led_by_its_preferred_leader_immediately() -> None:
-    """A later move would disconnect V1 producers at the next coordinator."""
+    """A later change of the coordinator would cost V1 producers their connections."""
     cluster = Cluster(2, size=3, groups=6)
 
     def spread() -> bool:
@@ -264,7 +264,7 @@ def test_raft_voter_that_was_wiped_loses_no_committed_entry() -> None:
 
 
 def test_raft_voter_that_was_wiped_counts_for_no_commit_until_its_log_has_caught_up() -> None:
-    """Without the rule a deposed leader and the wiped voter could commit replaced entries."""
+    """Otherwise the wiped voter and a deposed leader could commit other entries."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
     cluster.crash(wiped, wipe=True)
@@ -281,7 +281,7 @@ def test_raft_voter_that_was_wiped_counts_for_no_commit_until_its_log_has_caught
 
 
 def test_raft_voter_that_was_restored_counts_for_no_commit_until_its_log_has_caught_up() -> None:
-    """The restored voter refused entries that it had acknowledged, and counted for commits."""
+    """Restored from an old copy, the voter counted for commits before it had caught up."""
     cluster, leader = started(size=5, settings=replace(STEADY, snapshot_entries=10**6))
     restored, *others = (i for i in cluster.ids if i != leader)
     for _ in range(20):
@@ -318,7 +318,7 @@ def test_raft_voter_that_was_restored_counts_for_no_commit_until_its_log_has_cau
 
 
 def test_raft_leader_acknowledged_only_by_nonvoters_resigns() -> None:
-    """A follower without a voter's memory answers, but counts for no commit."""
+    """A follower without a vote answers, but counts for no majority."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
     cluster.crash(wiped, wipe=True)

@@ -1,4 +1,4 @@
-"""Test the engine's asyncio interface, on real files and a real loop."""
+"""Test the asyncio interface of the Raft engine, with real files and a real event loop."""
 
 import asyncio
 import random
@@ -44,7 +44,7 @@ class Items:
 
 
 class Trio:
-    """Three engines in one loop, which exchange frames by call_soon."""
+    """Three Raft engines in one event loop, which exchange frames without a network."""
 
     def __init__(self, directory: Path, voters: tuple[int, ...]) -> None:
         self.directory, self.voters = directory, voters
@@ -109,7 +109,7 @@ def trio(tmp_path: Path) -> AbstractAsyncContextManager[Trio]:
 
 
 async def test_raft_group_of_one_node_commits_after_its_own_sync(one: Trio) -> None:
-    """The sync of the node is the majority, so no entry is committed before."""
+    """A single node is its own majority, but only after it has synced the entry."""
     names: list[str] = []
     group = await one.leader()
     one.fault_point = names.append
@@ -123,7 +123,7 @@ async def test_raft_group_of_one_node_commits_after_its_own_sync(one: Trio) -> N
 
 
 async def test_raft_group_of_three_moves_its_leader_when_one_node_stops(trio: Trio) -> None:
-    """A node that stops gracefully transfers its leadership before."""
+    """A node that stops gracefully first transfers its leadership."""
     group = await trio.leader()
     # A new disk votes only once it has caught up with the leader; two voters must remain.
     await until(lambda: all(g.status().is_voter for g in trio.groups.values()))
@@ -146,7 +146,7 @@ async def test_raft_group_of_three_moves_its_leader_when_one_node_stops(trio: Tr
 
 
 async def test_raft_submitter_that_is_cancelled_leaves_no_state(one: Trio) -> None:
-    """The command may still be committed."""
+    """The cancelled command may still be committed."""
     group = await one.leader()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
@@ -170,7 +170,7 @@ async def test_raft_engine_stop_gives_waiting_submitters_an_unknown_outcome(trio
 async def test_raft_leader_that_is_deposed_answers_its_submitters_a_few_at_a_time(
     one: Trio,
 ) -> None:
-    """The callbacks run in order. Thousands at once kept the loop for 0.1 s during an election."""
+    """Thousands of callbacks in one step blocked the loop for 0.1 s during an election."""
     group, engine = await one.leader(), one.engines[1]
     outcomes: list[tuple[int, Exception | None]] = []
     for number in range(5 * OUTCOMES_AT_ONCE):

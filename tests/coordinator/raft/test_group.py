@@ -1,4 +1,4 @@
-"""Test submitting, applying, snapshots and failures of one cluster under virtual time."""
+"""Test commands, snapshots and failures of a simulated Raft cluster."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...simulation.raft_simulation import Cluster, Machine, Violation, started
 
 
 def test_raft_followers_apply_committed_entries_without_waiting_for_a_heartbeat() -> None:
-    """The commit index travels by itself, not with the next heartbeat."""
+    """A new commit index is sent immediately, not only with the next heartbeat."""
     cluster, leader = started()
     cluster.run(1)
     command = cluster.submit(leader, 0)
@@ -80,7 +80,7 @@ def test_raft_entry_that_is_committed_is_never_replaced() -> None:
 
 
 def lagging(cluster: Cluster, leader: int, commands: int = 120) -> int:
-    """Return a follower that needs the snapshot once it is connected again."""
+    """Isolate a follower until it needs a snapshot, and return it."""
     behind = next(i for i in cluster.ids if i != leader)
     cluster.isolate(behind)
     for _ in range(commands):
@@ -114,7 +114,7 @@ def test_raft_follower_that_lags_gets_the_snapshot_in_chunks() -> None:
 
 
 class Choosy(Machine):
-    """A state machine that refuses to load a snapshot halfway, as one of a newer release."""
+    """A state machine that cannot read a snapshot, like one of an older release, if `refuses`."""
 
     refuses = False
 
@@ -157,7 +157,7 @@ def test_raft_snapshot_that_cannot_be_loaded_stops_the_node_unacknowledged(
 def test_raft_state_machine_without_a_snapshot_keeps_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The state machine is not asked for a snapshot at every command."""
+    """After a failed snapshot the state machine is not asked again at each command."""
     cluster, leader = started()
     calls: list[int] = []
 
@@ -194,9 +194,9 @@ def test_raft_journal_segments_of_an_idle_group_are_deleted_beside_a_busy_group(
 
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_raft_cluster_that_is_idle_sends_few_messages(seed: int) -> None:
-    """One frame for each heartbeat and follower is sent for all groups together.
+    """A heartbeat to a follower is one frame for all groups.
 
-    A node that leads a group itself has its answers in its own beat.
+    A follower that also leads a group sends its answers with its own heartbeat.
     """
     never = RaftSettings(preferred_leader_delay_ms=10**9, first_leader_delay_ms=10**9)
     cluster = Cluster(seed, size=3, groups=5, settings=never)

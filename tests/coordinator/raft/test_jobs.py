@@ -1,4 +1,4 @@
-"""Test jobs of the disk, with results and failures that return to the loop once."""
+"""Test that a result or error of a disk job reaches its caller once."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ from oncelog.runtime.sliced_work import SlicedWork
 
 
 def test_raft_job_that_fails_during_a_stop_raises_its_error_once() -> None:
-    """The loop complained of an exception that was never retrieved (simulation seed 1020214)."""
+    """The event loop reported an exception that was never retrieved (simulation seed 1020214)."""
     complaints: list[str] = []
     taken_up: list[str] = []
 

@@ -29,7 +29,7 @@ def test_raft_nodes_killed_repeatedly_lose_no_acknowledged_command(short_path: P
 def test_raft_nodes_killed_for_three_minutes_lose_no_acknowledged_command(
     short_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Use the same kills as the short test for three minutes."""
+    """Kill the processes as in the short test, but for three minutes."""
     if "chaos" not in str(request.config.getoption("-m")):
         pytest.skip("runs with -m chaos")
     judge(short_path, 180, seed=2, groups=3)

@@ -1,4 +1,4 @@
-"""Test that the preferred leader gets the leadership only when it can lead immediately."""
+"""Test that the preferred leader gets the leadership only if it can lead immediately."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from ...simulation.raft_simulation import Cluster
 
 
 def outcomes(cluster: Cluster, seconds: float, leaders: list[int]) -> Counter[str]:
-    """Return the outcomes of a command every 20 ms at the leader among `leaders`."""
+    """Submit a command every 20 ms to the leader if it is in `leaders`. Return the outcomes."""
     found: Counter[str] = Counter()
     end = cluster.world.now + seconds
     while cluster.world.now < end:
@@ -36,7 +36,7 @@ def preferred_leads(seed: int, size: int) -> Cluster:
 
 @pytest.mark.parametrize("commands", [0, 100])
 def test_raft_preferred_leader_that_is_paused_delays_no_command(commands: int) -> None:
-    """The link of the leader stays up but silent. 406 of 455 commands were refused."""
+    """Frames to the paused node are neither delivered nor refused, and commands were refused."""
     cluster = preferred_leads(3, 3)
     for _ in range(commands):
         cluster.submit(1, 0)
@@ -55,7 +55,7 @@ def test_raft_preferred_leader_that_is_paused_delays_no_command(commands: int) -
 
 
 def test_raft_preferred_leader_that_may_not_vote_gets_no_leadership() -> None:
-    """The disk of the preferred leader was wiped, and its census needs a voter that is down."""
+    """The wiped preferred leader may not vote until a voter that is down has answered."""
     cluster = preferred_leads(3, 5)
     for _ in range(100):
         cluster.submit(1, 0)
@@ -74,7 +74,7 @@ def test_raft_preferred_leader_that_may_not_vote_gets_no_leadership() -> None:
 
 
 def test_raft_leadership_transfer_that_failed_is_not_repeated_soon() -> None:
-    """The preferred leader answers but does not become a candidate."""
+    """The preferred leader answers all messages, but never becomes a candidate."""
     cluster = preferred_leads(4, 3)
     cluster.submit(1, 0)
     cluster.crash(1)

@@ -1,4 +1,4 @@
-"""Test the messages of a leader to one follower before it is answered."""
+"""Test the messages that a leader sends to one follower."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ENTRIES = 12_000
 
 
 def _leader_of(entries: int) -> tuple[ProgressTracker, list[AppendEntries]]:
-    """Return a leader with that many entries, of which node 2 has none, and its messages."""
+    """Return a leader with `entries` entries, and the messages sent to its empty follower 2."""
     journal: Any = SimpleNamespace(append_entry=lambda *_: None)
     recovered: Any = SimpleNamespace(state=NO_STATE._replace(term=1, is_voter=True), log=lambda: [])
     log = GroupLog(1, journal, recovered)
@@ -95,7 +95,7 @@ def test_raft_snapshot_that_is_acknowledged_is_followed_by_entries(next_index: i
     assert tracker.by_peer[2].state is P.REPLICATE and tracker.by_peer[2].transfer is None
 
 
-def test_raft_follower_without_a_readable_snapshot_is_probed_above_its_match_index() -> None:
+def test_raft_follower_is_probed_above_its_match_index_after_its_snapshot_was_unreadable() -> None:
     tracker, _ = _leader_of(entries=9)
     progress = tracker.by_peer[2]
     tracker.on_reply(2, AppendReply(1, True, 5, True), 0)

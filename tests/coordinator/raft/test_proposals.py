@@ -1,4 +1,4 @@
-"""Test that submitters are called when no group is in the middle of an action."""
+"""Test that the callbacks of commands run only when the state of all groups is consistent."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from ...simulation.raft_simulation import Cluster, started
 
 
 def test_raft_proposal_made_in_a_callback_sees_only_groups_with_a_current_leader() -> None:
-    """One frame ends a command of group 0 and the leadership of group 1."""
+    """One received frame commits a command of group 0, and ends the leadership of group 1."""
     cluster, leader = started(3, groups=2)
     cluster.run(1)
     engine = cluster.nodes[leader].engine
@@ -41,7 +41,7 @@ def test_raft_proposal_made_in_a_callback_sees_only_groups_with_a_current_leader
 
 
 def test_raft_proposal_after_the_end_of_its_term_is_refused_immediately() -> None:
-    """The refusal also applies between the message that ends the term and the resignation."""
+    """The leader has received a newer term, but has not yet resigned."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
     errors: list[Exception | None] = []
@@ -55,7 +55,7 @@ def test_raft_proposal_after_the_end_of_its_term_is_refused_immediately() -> Non
 
 
 def test_raft_command_that_fails_leaves_no_reference_cycle() -> None:
-    """A long-waiting submitter is too old then for a collection of young objects."""
+    """Brokers collect only young objects, so a cycle with an older future would never be freed."""
     cluster = Cluster(1, groups=1)
     assert cluster.run(10, cluster.leaders_settled)
     follower = next(i for i in cluster.ids if i != cluster.leader(0))

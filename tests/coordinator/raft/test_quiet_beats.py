@@ -1,4 +1,4 @@
-"""Test that heartbeats of an idle cluster take a short path, with the same results."""
+"""Test that heartbeats without news take a short path with the same results."""
 
 import itertools
 from functools import partial
@@ -34,7 +34,7 @@ PAUSES_S = st.sampled_from([0.0, 0.01, 0.15])
 
 
 def turns_from_now(alone: Alone, patch: pytest.MonkeyPatch) -> list[float]:
-    """Return the times of the group's turns. The turns do nothing."""
+    """Return a list that gets the time of each call of `advance`, which does nothing now."""
     advanced: list[float] = []
     patch.setattr(alone.group, "advance", advanced.append)
     return advanced
@@ -49,7 +49,7 @@ def without_short_path(patch: pytest.MonkeyPatch) -> None:
 
 
 def seen(alone: Alone) -> dict[str, Any]:
-    """Return all that is observable of the group."""
+    """Return the observable state of the group and its sent messages."""
     group: Any = alone.group
     core, log, election = group._core, group._log, group._election
     peers = group._tracker.by_peer
@@ -70,7 +70,7 @@ def seen(alone: Alone) -> dict[str, Any]:
 def states_after(
     messages: list[tuple[int, m.Message, float]], *, leads: bool
 ) -> list[dict[str, Any]]:
-    """Return the observable states of a new node after each (peer, message, pause)."""
+    """Return the observable states of a new node, one after each (peer, message, pause)."""
     alone = Alone()
     alone.answer_census()
     if leads:
@@ -149,7 +149,7 @@ def test_raft_leader_with_current_followers_sends_only_heartbeats(
 def test_raft_acknowledgement_of_the_last_follower_needs_no_group_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The acknowledged entry is committed and applied already."""
+    """The acknowledgement changes nothing, since the entry is already committed and applied."""
     alone = Alone()
     alone.answer_census()
     term = alone.become_leader()
@@ -170,7 +170,7 @@ def test_raft_acknowledgement_of_the_last_follower_needs_no_group_turn(
 
 
 def test_raft_leadership_transfer_without_an_answer_times_out() -> None:
-    """Timers that only the group's turn checks still expire, however quiet its followers are."""
+    """A timer that only `advance` checks must expire while heartbeats take the short path."""
     alone = Alone()
     alone.answer_census()
     term = alone.become_leader()
@@ -188,7 +188,7 @@ def test_raft_leadership_transfer_without_an_answer_times_out() -> None:
 
 
 def delay_publishing(node: Any, world: Any, seconds: float) -> None:
-    """Delay the second job on files, which publishes a snapshot."""
+    """Delay the publishing of a snapshot, which is the second disk job of its restore."""
     run_blocking, jobs = node.engine.jobs.run_blocking, itertools.count(1)
 
     def run(job: Any, done: Any) -> None:
@@ -201,7 +201,7 @@ def delay_publishing(node: Any, world: Any, seconds: float) -> None:
 
 
 def test_raft_entries_committed_during_a_snapshot_restore_are_applied() -> None:
-    """Heartbeats after the snapshot change no state."""
+    """The heartbeats after the snapshot have no news for the follower."""
     alone, term = Alone(), 5
     group: Any = alone.group
     alone.answer_census()
@@ -228,8 +228,8 @@ def has_leader(cluster: Cluster) -> bool:
 def elected_while_it_restores(cluster: Cluster) -> bool:
     """Return whether a follower was elected while it restored a snapshot.
 
-    The leader's whole log becomes a snapshot, which a follower with the same log receives. The
-    leader dies, and returns before the follower publishes the snapshot.
+    The leader's whole log becomes a snapshot, which is sent to a follower. The leader dies, and
+    returns before the follower publishes the snapshot.
     """
     cluster.run(8, partial(has_leader, cluster))
     for _ in range(6):
@@ -262,7 +262,7 @@ def elected_while_it_restores(cluster: Cluster) -> bool:
 
 
 def test_raft_node_elected_during_a_snapshot_restore_serves() -> None:
-    """The peers are up to date before the node is, and their later messages change nothing."""
+    """The followers are ahead of the elected node, and send it no news."""
     elected = 0
     for seed in range(40):
         cluster = Cluster(seed, groups=1)

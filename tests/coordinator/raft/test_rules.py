@@ -1,6 +1,6 @@
-"""Test single rules of Raft on one group, with the test as its peers.
+"""Test single rules of Raft on one node. The test sends the messages of the other nodes.
 
-A violation of these rules needs a rare coincidence, which random schedules hardly produce.
+Violations of these rules need a rare coincidence, so random simulation hardly finds them.
 """
 
 import random
@@ -17,9 +17,9 @@ from ...simulation.virtual_world import NodeExecutor, NodeLoop, NodeWork, Virtua
 
 
 class Alone:
-    """Node 1 of `size` nodes.
+    """Node 1 of a cluster with `size` nodes, without the other nodes.
 
-    The test collects its messages, and sends the messages of the other nodes.
+    The test reads the messages that the node sends, and sends messages of other nodes.
     """
 
     def __init__(self, size: int = 3, seed: int = 1, disk: VirtualDisk | None = None) -> None:
@@ -58,7 +58,7 @@ class Alone:
         self.world.run(seconds)
 
     def take(self, kind: type, peer: int | None = None) -> list:
-        """Return the sent messages of a kind, optionally to one peer, and remove them."""
+        """Remove and return the sent messages of this type, to all peers or to one."""
         taken = [s for s in self.sent if isinstance(s[1], kind) and peer in (None, s[0])]
         self.sent = [s for s in self.sent if s not in taken]
         return [message for _, message in taken]
@@ -69,7 +69,7 @@ class Alone:
             self.say(peer, m.CensusAnswer(nonce, term, last_index))
 
     def become_candidate(self) -> int:
-        """Run until the node is a candidate, with all pre-votes granted, and return the term."""
+        """Grant the node all pre-votes, so that it becomes a candidate. Return the term."""
         self.take(m.PreVoteRequest)
         while not (asked := self.take(m.PreVoteRequest)):
             self.run(0.05)
@@ -80,7 +80,7 @@ class Alone:
         return self.group.term
 
     def become_leader(self) -> int:
-        """Have the node elected with an unacknowledged no-op, and return its term."""
+        """Elect the node, whose no-op is not acknowledged yet. Return the term."""
         term = self.become_candidate()
         for peer in self.others:
             self.say(peer, m.Vote(term))
@@ -89,7 +89,7 @@ class Alone:
         return term
 
     def crashed(self) -> "Alone":
-        """Return the same disk in a new incarnation, after a power cut."""
+        """Cut the node's power, and return a new process with the same disk."""
         self.loop.is_alive = False
         self.executor.crash()
         self.disk.crash(power=True)
@@ -100,7 +100,7 @@ class Alone:
 
 @pytest.fixture
 def alone() -> Alone:
-    """Return node 1 of a new cluster with the right to vote after a census of empty logs."""
+    """Return node 1 of a new cluster, which may vote since all peers have answered its census."""
     alone = Alone()
     alone.answer_census()
     return alone
@@ -130,7 +130,7 @@ def test_raft_candidate_requests_votes_only_after_its_own_vote_is_synced(alone: 
 
 
 def test_raft_voter_after_a_crash_keeps_its_vote_of_the_term(alone: Alone) -> None:
-    """The node votes for 2, so neither before nor after the crash does 3 get the vote."""
+    """The node has voted for node 2, so node 3 must not get a vote in this term."""
     alone.run(0.02)
     request = m.VoteRequest(7, 0, 0)
     alone.say(2, request)
@@ -191,7 +191,7 @@ def test_raft_leader_counts_its_own_entry_only_after_the_sync_of_the_entry(alone
 
 
 def test_raft_answers_of_another_term_commit_no_entry(alone: Alone) -> None:
-    """A newer term ends the leadership."""
+    """An answer of an older term is ignored. One of a newer term ends the leadership."""
     term = alone.become_leader()
     alone.say(2, m.AppendReply(term - 1, True, 2, True))
     alone.run(0.05)
@@ -323,7 +323,7 @@ def test_raft_node_with_two_leaders_in_one_term_stops_its_process(alone: Alone) 
 def test_raft_follower_that_refuses_repeatedly_is_retried_at_the_heartbeat(
     alone: Alone, repeat: int
 ) -> None:
-    """Each real gap gets one message, and later the heartbeat tries again."""
+    """Only the first refusal is answered at once, the next attempt comes with a heartbeat."""
     term = alone.become_leader()
     alone.take(m.AppendEntries)
     for _ in range(repeat):

@@ -1,4 +1,4 @@
-"""Test that snapshots in slices are consistent, sequential, and delay no commit."""
+"""Test that snapshots made in slices are consistent, run one at a time, and delay no commit."""
 
 from pathlib import Path
 from threading import Thread
@@ -12,7 +12,7 @@ from ...simulation.raft_simulation import Cluster, Machine
 
 
 class Watched(Machine):
-    """A machine that records which snapshots are taken at the same time."""
+    """A state machine that records how many snapshots run at the same time."""
 
     under_way: list[int] = []  # noqa: RUF012
     most = 0
@@ -35,7 +35,7 @@ class Watched(Machine):
 def test_raft_groups_of_a_process_take_snapshots_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rolling the journal asks all groups together for a snapshot."""
+    """When the journal starts a new segment, all groups are due for a snapshot."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Watched)
     monkeypatch.setattr(Watched, "under_way", [])
     monkeypatch.setattr(Watched, "most", 0)
@@ -69,7 +69,7 @@ def test_raft_entries_are_applied_while_a_snapshot_is_taken() -> None:
 
 
 def test_raft_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_path: Path) -> None:
-    """The fsync of the preparation on a busy disk took as long again as the commit's own."""
+    """Otherwise a commit on a busy disk took twice as long."""
     begun: list[str] = []
     disk = DirectoryDisk(tmp_path, lambda name: begun.append(name))
     disk.open()
@@ -85,7 +85,7 @@ def test_raft_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_pa
 
 
 class Long(Machine):
-    """A machine with long commands. Others run between the halves of one."""
+    """A state machine whose commands take several steps, and must not overlap."""
 
     is_halfway = False
 
@@ -111,7 +111,7 @@ class Long(Machine):
 def test_raft_command_applied_in_steps_is_never_visible_partly_applied(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The snapshots of this node and of the leader and the next command never see a half."""
+    """Neither a snapshot nor the next command may see the state in the middle of a command."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Long)
     cluster = Cluster(seed, size=3, groups=2)
     assert cluster.run(10, cluster.leaders_settled)

@@ -1,4 +1,4 @@
-"""Test principals as text and back, as in Kafka's ACLs."""
+"""Test the text form of principals, as in Kafka's ACLs."""
 
 import pytest
 from hypothesis import given

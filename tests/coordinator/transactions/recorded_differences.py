@@ -1,6 +1,6 @@
 """The recorded cases in which our answers differ from Apache Kafka's, with the reasons.
 
-First match wins. A row that matches nothing any more fails the full run.
+The first matching row counts. A row that matches no case fails the full run.
 """
 
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ from ...interop.recorded.cases import Case
 
 
 class Meant(NamedTuple):
-    """A difference. All fields but the reason are patterns of answers as in `recorded/stage`."""
+    """A difference with its reason. The other fields are patterns, as in `recorded/stage`."""
 
     reason: str
     state: str = "*"
@@ -21,7 +21,7 @@ class Meant(NamedTuple):
     ours: str = "*"
 
     def covers(self, case: Case, kafka: str, ours: str) -> bool:
-        """Return whether this is the described difference."""
+        """Return whether this row describes the difference."""
         request = f"{case.request.name} v{case.version}"
         start = str(case.start_epoch)
         values = (case.state.name, start, request, case.relation, kafka, ours)

@@ -1,4 +1,4 @@
-"""Test that joint additions give the same answers and the same record as single additions."""
+"""Test that partitions added by several requests in one record get the same answers as alone."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def limit(_old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
 
 
 def record_of(state: TransactionState, *partitions: tuple[str, int]) -> TransactionRecord:
-    """Return a record at ME's epoch that is Empty or Ongoing, or that follows these states."""
+    """Return a record in this state, with the transaction's partitions."""
     ongoing = TransactionRecord(
         producer_id=PID, producer_epoch=EPOCH, timeout_ms=60_000, state=S.ONGOING,
         last_update_ms=10, start_ms=20, partitions=frozenset(partitions), version=3,
@@ -48,7 +48,7 @@ def record_of(state: TransactionState, *partitions: tuple[str, int]) -> Transact
 def alone(
     record: TransactionRecord | None, additions: list[Addition]
 ) -> tuple[TransactionRecord | None, list[ErrorCode]]:
-    """Return the outcome of the same requests, each begun after its predecessor is durable."""
+    """Return the record and the answers if each request is decided after the previous write."""
     answers: list[ErrorCode] = []
     for addition in additions:
         match addition.decide(record, CONTEXT):

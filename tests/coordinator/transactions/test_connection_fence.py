@@ -1,4 +1,4 @@
-"""Test the detection of late requests by connections, elections, and the client's identity."""
+"""Test that late requests are recognized by connections, elections and the client's id."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_producer_requests_on_an_older_of_two_connections_are_refused():
 
 
 def test_producer_initialized_after_the_coordinator_election_is_accepted():
-    """The first InitProducerId passes on any connection. Later requests on it are in order."""
+    """InitProducerId is accepted on any connection. Later requests must not be on an older one."""
     fence = ConnectionFence(ELECTION)
     fence.note("a", NEW, 7)
     fence.check("a", NEW, 7)

@@ -1,4 +1,4 @@
-"""Test the tables of the coordinator by state, request, epoch, version (V1 or V2) and retry.
+"""Test the decisions of the transaction coordinator by state, request, epoch and version.
 
 test_recorded_transactions.py compares with the answers of Apache Kafka.
 """
@@ -51,9 +51,9 @@ def opened(epoch: int = 5, state: TransactionState = S.EMPTY, **changes) -> Tran
 
 
 def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> TransactionRecord:
-    """Return a record whose epoch the coordinator reached from a client at `epoch`.
+    """Return the record in this state of a transaction that began with `epoch`.
 
-    After a V2 end the client's epoch is one higher (or it has a new producer id).
+    After a V2 end the client's epoch is one higher, or it has a new producer id.
     """
     if state == S.EMPTY or state == S.ONGOING:
         return opened(epoch, state)
@@ -153,7 +153,7 @@ def test_end_txn_v2_in_each_state_follows_the_decision_table(state, epoch) -> No
 
 
 def check_raised(before: TransactionRecord, decided: TransactionRecord) -> None:
-    """Check that the epoch is one higher, or 0 of a new producer id (KIP-890), and not 32767."""
+    """Check that the epoch was raised by one, or is 0 with a new producer id (KIP-890)."""
     assert check_transition(before, decided) is None
     producer_id, epoch = before.client
     assert decided.producer_epoch == before.producer_epoch + 1

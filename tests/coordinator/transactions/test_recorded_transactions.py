@@ -1,8 +1,8 @@
-"""Test our answers in every transaction state against recorded answers of Apache Kafka.
+"""Test our answers in each transaction state against recorded answers of Apache Kafka.
 
-The expected answers were recorded from Apache Kafka (`tests/interop/recorded/record.py`), never
-made from the tables that drive the code. Our broker in this process gets the same requests over the
-network as Kafka did. Markers of the topic `held` are refused by its leader, so that Prepare* stays.
+The answers were recorded from Apache Kafka (`tests/interop/recorded/record.py`), and not made from
+our tables. Our broker in this process gets the same requests over the network. The leader of topic
+`held` refuses markers, so that its transactions stay in Prepare*.
 """
 
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def stage(inner) -> Iterator[Stage]:
 
 
 def hold_markers(inner: InnerBroker) -> None:
-    """Let the leader of HELD never have enough replicas for a marker."""
+    """Refuse markers for the topic HELD, so that its transactions stay in Prepare*."""
     writer: Any = inner.broker.services.markers
     append = writer._append
 
@@ -101,7 +101,7 @@ def differences(inner: InnerBroker, stage: Stage, chosen: list[Case]) -> list[st
 
 
 def _some(state: str) -> list[Case]:
-    """Return the versions with distinct answers, and of the last epochs only new answers."""
+    """Return the cases of a state that differ by version. Of the last epochs, only new answers."""
     return [
         case
         for case in cases()
@@ -113,7 +113,7 @@ def _some(state: str) -> list[Case]:
 
 @cache
 def _distinct_of_last_epochs() -> set[Case]:
-    """Return the first case of each answer that differs from the first epoch's."""
+    """Return one case for each answer in a last epoch that differs from the first epoch's."""
     first: dict[tuple[Case, str], Case] = {}
     for case in cases():
         answer = recorded()[case]

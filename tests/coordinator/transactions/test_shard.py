@@ -1,4 +1,4 @@
-"""Test compare-and-set, replay, snapshots, and invalid bytes of a shard."""
+"""Test the records of a transaction shard, with conditional writes, replay and snapshots."""
 
 import contextlib
 from dataclasses import replace
@@ -149,7 +149,7 @@ def test_transaction_shard_count_is_set_once(shard: TransactionShard) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[bytes]:
-    """Draw commands as leaders propose them. Some are repeated, late, or of another term."""
+    """Draw commands that leaders propose, some of them repeated, late, or of another term."""
     shard = TransactionShard()
     commands: list[bytes] = []
     numbers = iter(range(100, 1000))

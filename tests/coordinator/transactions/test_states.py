@@ -1,4 +1,4 @@
-"""Test every pair of states, and every pair of records, as a transition."""
+"""Test which transitions between transaction states and between records are allowed."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Records written into the coordinator of a broker in this process."""
+"""Records that are written directly into the transaction coordinator of a broker."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ TIMEOUT_MS = 10_000
 
 
 def write_states(inner: InnerBroker, wanted: dict[str, tuple[int, int]]) -> None:
-    """Make each transactional id known, in state Empty, with this producer id and epoch."""
+    """Give each transactional id a record in state Empty, with this producer id and epoch."""
     transactions: Any = inner.broker._transactions
     groups = transactions._raft_groups
     by_shard: dict[int, list[Write]] = {}

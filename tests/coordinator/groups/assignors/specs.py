@@ -1,4 +1,4 @@
-"""Specs for assignors, and the properties of any assignment."""
+"""The input of assignors (members and topics) for tests, and checks of any assignment."""
 
 from collections.abc import Collection, Iterable
 
@@ -39,7 +39,7 @@ def sizes(assignment: Assignment) -> list[int]:
 def followed_by(
     given: AssignmentSpec, assignment: Assignment, without: Collection[str] = ()
 ) -> AssignmentSpec:
-    """Return the spec after this assignment, without some members."""
+    """Return the input for the next assignment, with `assignment` as target of the members left."""
     members = {
         id: AssignableMember(
             topic_ids=old.topic_ids, instance_id=old.instance_id, target=assignment[id]
@@ -51,7 +51,7 @@ def followed_by(
 
 
 def check_complete(given: AssignmentSpec, assignment: Assignment) -> None:
-    """Check that each partition of a subscribed topic has one owner, subscribed to the topic."""
+    """Check that each partition of a subscribed topic has one owner, which is subscribed to it."""
     assert assignment.keys() == given.members.keys()
     owned: list[tuple[bytes, int]] = []
     for id, partitions in assignment.items():
@@ -76,7 +76,7 @@ subscriptions = st.frozensets(st.sampled_from(TOPICS))
 
 @st.composite
 def specs(draw: st.DrawFn, homogeneous: bool) -> AssignmentSpec:
-    """Draw any spec, also one with overlapping or outdated targets."""
+    """Draw members and topics. The current targets of members may overlap or be outdated."""
     shared = draw(subscriptions) if homogeneous else None
     members = draw(
         st.dictionaries(

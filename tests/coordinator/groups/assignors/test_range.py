@@ -1,4 +1,4 @@
-"""Test that the range assignor is complete, contiguous, and the same for joined topics."""
+"""Test that range assignments are complete and contiguous, and equal for equal topics."""
 
 from itertools import pairwise
 

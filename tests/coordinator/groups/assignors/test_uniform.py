@@ -1,4 +1,4 @@
-"""Test that the uniform assignor is complete, even, sticky, and runs in short steps."""
+"""Test that uniform assignments are complete, even and sticky, and run in short steps."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -56,13 +56,13 @@ def test_uniform_new_member_takes_one_partition_like_apache_kafka() -> None:
     assert assigned(given) == {"c1": {A: {0}}, "c2": {A: {2}}, "n1": {A: {1}}}
 
 
-def test_uniform_member_that_leaves_moves_only_its_own_partitions() -> None:
+def test_uniform_members_keep_their_partitions_and_share_those_of_a_member_that_left() -> None:
     given = spec({A: 6}, m=member([A], {A: [0, 3]}), o=member([A], {A: [2, 5]}))
     result = assigned(given)
     assert result["m"][A] > {0, 3} and result["o"][A] > {2, 5}
 
 
-def test_uniform_assignor_leaves_an_extra_partition_with_its_member() -> None:
+def test_uniform_assignor_with_an_odd_count_leaves_the_larger_share_with_its_member() -> None:
     given = spec({A: 5}, m=member([A], {A: [0, 1]}), n=member([A], {A: [2, 3, 4]}))
     assert assigned(given) == {"m": {A: {0, 1}}, "n": {A: {2, 3, 4}}}
 
@@ -78,12 +78,12 @@ def test_uniform_new_partitions_of_a_topic_go_to_the_members_with_the_fewest() -
     assert assigned(given) == {"m": {A: {0, 1, 3}}, "n": {A: {2, 4}}}
 
 
-def test_uniform_member_without_a_topic_gets_only_a_balancing_share_of_other_topics() -> None:
+def test_uniform_member_subscribed_to_fewer_topics_is_balanced_by_the_other_topics() -> None:
     given = spec({A: 3, B: 3}, m=member([A]), n=member([A, B]))
     assert assigned(given) == {"m": {A: {0, 1, 2}}, "n": {B: {0, 1, 2}}}
 
 
-def test_uniform_member_that_drops_a_topic_moves_only_compensating_partitions() -> None:
+def test_uniform_member_that_drops_a_topic_is_compensated_with_other_partitions() -> None:
     given = spec(
         {A: 2, B: 2, C: 2},
         m=member([A, B], {A: [0], B: [0], C: [0]}),

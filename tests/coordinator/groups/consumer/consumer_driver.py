@@ -1,4 +1,4 @@
-"""Consumer groups with a log that the test commits, loses and loads, and obedient clients."""
+"""Consumer groups on a log that the test commits, loses and loads again, with correct members."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -43,14 +43,14 @@ def topic_id(name: str) -> bytes:
 
 @dataclass(frozen=True)
 class ListedTopic:
-    """A topic of the test's cluster."""
+    """A topic as a consumer group sees it."""
 
     topic_id: bytes
     partitions: range
 
 
 class AnswerOnce:
-    """A request that waits for its answer, mostly a heartbeat."""
+    """A request, mostly a heartbeat, which must be answered at most once."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -67,7 +67,7 @@ class AnswerOnce:
 
 @dataclass(eq=False)
 class Waiting:
-    """An uncommitted batch of the log, or a heartbeat that waits for earlier heartbeats."""
+    """A batch in the log that is not committed yet, with its records."""
 
     append: GroupAppend
     records: list[LogRecord]
@@ -75,9 +75,9 @@ class Waiting:
 
 @dataclass(eq=False)
 class ConsumerLog:
-    """A log that carries out turns.
+    """The log of a coordinator that commits batches when the test says so.
 
-    Batches are committed by `commit`, immediately unless `holds`.
+    If `holds` is False each batch is committed immediately, otherwise by `commit`.
     """
 
     settings: ConsumerGroupSettings = field(
@@ -160,7 +160,7 @@ class ConsumerLog:
             ticket.answers.append(answer)
 
     def commit(self, count: int | None = None) -> None:
-        """Commit the oldest batches, or all."""
+        """Commit the oldest `count` batches, or all."""
         left = len(self.waiting) if count is None else count
         while self.waiting and left:
             left -= 1
@@ -171,7 +171,7 @@ class ConsumerLog:
             self.execute(turn)
 
     def load_anew(self, kept: int = 0) -> None:
-        """Load the log in another coordinator. Some waiting batches are committed, others lost."""
+        """Load the log in another coordinator. The oldest `kept` uncommitted batches are kept."""
         waiting, self.waiting = list(self.waiting), deque[Waiting]()
         for number, each in enumerate(waiting):
             if number < kept:
@@ -195,7 +195,7 @@ class ConsumerLog:
         self.execute(turn)
 
     def pass_time(self, delay_ms: int) -> None:
-        """Let time pass, and handle every deadline at its own time."""
+        """Let time pass, and let each deadline expire at its time."""
         end_ms = self.now_ms + delay_ms
         while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -207,7 +207,7 @@ class ConsumerLog:
     def beat(
         self, request: ConsumerHeartbeat, turn: Turn, replayed: int = 0
     ) -> ConsumerHeartbeatAnswer | None:
-        """Answer the request without a full decision, if possible."""
+        """Answer the heartbeat on the short path, or return None if it may change the group."""
         said = request.topic_names, request.topic_pattern, request.server_assignor
         if said != (None,) * 3 or request.instance_id or request.rebalance_timeout_ms != -1:
             return None
@@ -216,7 +216,7 @@ class ConsumerLog:
         return self.table.consumers.beat(*who, client, replayed, turn)
 
     def ask(self, request: ConsumerHeartbeat) -> AnswerOnce:
-        """Send a heartbeat, and return its answer or the error raised."""
+        """Send a heartbeat, and return the object that gets its answer, an error included."""
         ticket, turn = AnswerOnce(), self.turn()
         beat = None if self.waiting else self.beat(request, turn)
         try:
@@ -233,7 +233,7 @@ class ConsumerLog:
 
 @dataclass(eq=False)
 class ObedientClient:
-    """A member that obeys its answers. `owned` has the partitions that the member reads."""
+    """A correct member. `owned` has the partitions that it reads."""
 
     log: ConsumerLog
     member_id: str
@@ -248,7 +248,7 @@ class ObedientClient:
     waiting: AnswerOnce | None = None
 
     def request(self, **changes: Any) -> ConsumerHeartbeat:
-        """Return a heartbeat with all fields, as after an error."""
+        """Return a heartbeat with all fields, as a member sends it after an error."""
         values: dict[str, Any] = {
             "group_id": GROUP,
             "member_id": self.member_id,
@@ -263,7 +263,7 @@ class ObedientClient:
         return ConsumerHeartbeat(**values | changes)
 
     def short_request(self, **changes: Any) -> ConsumerHeartbeat:
-        """Return a heartbeat without changes."""
+        """Return a heartbeat with only the required fields, except for `changes`."""
         unchanged = {
             "rebalance_timeout_ms": -1,
             "topic_names": None,
@@ -274,7 +274,7 @@ class ObedientClient:
         return self.request(**unchanged | changes)
 
     def beat(self, *, answer_is_lost: bool = False, **changes: Any) -> ConsumerHeartbeatAnswer:
-        """Send a heartbeat, and obey the answer when it arrives."""
+        """Send a heartbeat with these changes, and obey the answer when it arrives."""
         ticket = self.log.ask(self.request(**changes))
         if ticket.is_waiting:
             self.waiting = None if answer_is_lost else ticket
@@ -284,7 +284,7 @@ class ObedientClient:
         return ticket.answer
 
     def obey_late(self) -> None:
-        """Obey an answer that had to wait."""
+        """Obey the answer to the last heartbeat, if it has arrived since then."""
         if self.waiting is not None and not self.waiting.is_waiting:
             ticket, self.waiting = self.waiting, None
             self.obey(ticket.answer)
@@ -329,7 +329,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[bytes, frozenset[int]]:
 
 
 def settle(log: ConsumerLog, clients: Iterable[ObedientClient], rounds: int = 8) -> None:
-    """Let every client send a heartbeat each second until all have their targets."""
+    """Let all members send heartbeats for `rounds` intervals, so that they reach their targets."""
     for _ in range(rounds):
         for client in clients:
             client.beat()

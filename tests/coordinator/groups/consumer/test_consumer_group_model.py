@@ -1,7 +1,7 @@
-"""Test random members that join, leave, die and revoke late while coordinators lose batches.
+"""Test random members that join, leave, die and revoke late, while coordinators lose batches.
 
-A partition never has two owners among the current members that were given the partition. No member
-epoch decreases. At rest each partition has one owner.
+A partition is never owned by two current members. No member epoch decreases. When all members are
+idle each partition has one owner.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ MEMBERS_MAX = 6
 
 
 class SlowClient(ObedientClient):
-    """A client that revokes late, and reads the partitions in `revokes` until then."""
+    """A member that revokes late. `revokes` has the partitions that it still reads."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -111,7 +111,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(first=WHO, count=st.integers(1, MEMBERS_MAX), are_slow=st.booleans())
     def some_go_on(self, first: int, count: int, are_slow: bool) -> None:
-        """Let time pass, and let some members send heartbeats as usual."""
+        """Let an interval pass, and let some members send heartbeats.
+
+        Slow members do not revoke.
+        """
         self.log.pass_time(INTERVAL_MS)
         for number in range(first, first + count):
             client = self.client(number)
@@ -135,7 +138,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(who=WHO)
     def die(self, who: int) -> None:
-        """Let a client continue to read without heartbeats until its member is removed."""
+        """Let a member stop its heartbeats, but read on until the group removes it."""
         self.client(who).is_gone = True
 
     @rule(count=st.integers(1, 4))
@@ -147,7 +150,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log.waiting)
     @rule(kept=st.integers(0, 3))
     def coordinator_dies(self, kept: int) -> None:
-        """Let the coordinator die at any record. Waiting batches are lost from their end."""
+        """Replace the coordinator. Only the oldest `kept` uncommitted batches are kept."""
         self.log.load_anew(kept)
         for client in self.clients:
             client.waiting = None
@@ -184,7 +187,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert 0 not in client.epochs
 
     def teardown(self) -> None:
-        """Check that without failures all partitions get one owner, and nothing more is written."""
+        """Check that members without failures get all partitions, and then write no record."""
         self.log.holds = False
         self.log.commit()
         alive = [client for client in self.clients if not client.is_gone]

@@ -1,4 +1,4 @@
-"""Test fencing, records and answers of the heartbeats of consumer groups."""
+"""Test the answers to heartbeats of consumer groups, with their records and fencing."""
 
 import re
 from typing import Any
@@ -197,7 +197,7 @@ def test_consumer_group_member_that_leaves_frees_its_partitions_immediately(
 def test_last_consumer_group_member_that_leaves_clears_the_target_assignment(
     log: ConsumerLog,
 ) -> None:
-    """The next member gets its partitions immediately, not after the interval (Kafka since 4.4)."""
+    """A new member gets its partitions at once, without the assignment interval (Kafka 4.4)."""
     client = member(log, "a")
     client.leave()
     group = log.group
@@ -209,7 +209,7 @@ def test_last_consumer_group_member_that_leaves_clears_the_target_assignment(
 
 
 def test_consumer_group_epoch_rises_when_the_server_assignor_changes(log: ConsumerLog) -> None:
-    """As in Kafka since 4.4, the group's epoch does not rise at later heartbeats."""
+    """As in Kafka since 4.4, a heartbeat that repeats the assignor does not raise the epoch."""
     client = member(log, "a")
     log.pass_time(INTERVAL_MS)
     assert log.ask(client.short_request(server_assignor="range")).answer.member_epoch == 2
@@ -426,7 +426,7 @@ def test_consumer_group_with_1000_partitions_is_assigned_between_heartbeats(
     assert [len(client.owned) for client in clients] == [250] * 4
 
 
-def test_loaded_group_equals_the_served_group(log: ConsumerLog) -> None:
+def test_consumer_group_loaded_from_its_records_equals_the_group_before(log: ConsumerLog) -> None:
     log.set_topic("u", 3)
     clients = [
         member(log, "a", topics=("t", "u"), assignor="range"),
@@ -478,7 +478,7 @@ def test_consumer_group_of_500_members_and_1000_partitions_is_assigned_in_short_
 
 @pytest.mark.in_turn
 def test_consumer_group_with_200_patterns_is_assigned_in_short_steps(log: ConsumerLog) -> None:
-    """The group has 200 patterns over 3,000 topics."""
+    """Each of 200 members is subscribed to one pattern over 3,000 topics."""
     for number in range(3_000):
         log.set_topic(f"topic-{number}", 1)
     clients = [

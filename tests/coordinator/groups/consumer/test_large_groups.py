@@ -1,4 +1,4 @@
-"""Test consumer groups that are too large for one heartbeat, and large members."""
+"""Test consumer groups whose assignment takes longer than a heartbeat, and large members."""
 
 from dataclasses import replace
 
@@ -15,10 +15,7 @@ from .consumer_driver import ConsumerLog, ListedTopic, ObedientClient, settle, t
 def test_first_member_of_a_large_group_gets_an_epoch_above_zero(
     is_loaded_anew: bool,
 ) -> None:
-    """The next heartbeat of the member has only changed fields.
-
-    With epoch 0 it would be refused.
-    """
+    """With epoch 0 the next heartbeat would be refused, since it has only changed fields."""
     log = ConsumerLog()
     log.set_topic("t", 1_000)
     client = ObedientClient(log, "a")

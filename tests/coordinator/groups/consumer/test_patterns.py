@@ -1,4 +1,4 @@
-"""Test that regular expressions of clients follow RE2, are bounded, and run in short steps."""
+"""Test that subscribed patterns follow RE2, are bounded, and are matched in short steps."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Test every state of a member and every event, with its next assignment and epoch."""
+"""Test the next assignment of a member for each state and event."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,15 +29,15 @@ def current(
 
 
 def after(state: int, epoch: int, assigned: Epochs, pending: Epochs = NOTHING) -> CurrentAssignment:
-    """Return the next assignment of a member of epoch 5, in which all cases begin."""
+    """Return the expected assignment after an event of a member that was in epoch 5."""
     return CurrentAssignment(epoch, 5, state, assigned, pending)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A member, an event and the expected assignment. None means no change.
+    """A member before an event, and its expected assignment, or None if it stays unchanged.
 
-    `held` are partitions of other members. The member's own are held, too.
+    `held` has the partitions that other members hold.
     """
 
     name: str
@@ -210,7 +210,7 @@ steps = st.lists(
 def test_reconciliation_never_gives_a_partition_two_owners_and_reaches_the_target(
     events: list[tuple[str, list[int] | int]],
 ) -> None:
-    """Members obey with their next heartbeat, and some answers are lost."""
+    """Each member obeys an answer with its next heartbeat. Some answers are lost."""
     members = [CurrentAssignment(0, 0, STABLE, {}, {}) for _ in range(MEMBERS)]
     owned = [set[int]() for _ in members]
     subscribed = [frozenset({A}) for _ in members]

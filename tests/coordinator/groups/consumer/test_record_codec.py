@@ -1,4 +1,4 @@
-"""Test the records of consumer groups, byte for byte as Apache Kafka writes them."""
+"""Test that records of consumer groups have the bytes that Apache Kafka writes."""
 
 from contextlib import suppress
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Members of the classic protocol that behave as a client does, in groups of any kind.
+"""Classic members that behave as a client does, in classic, consumer and mixed groups.
 
 An eager member revokes all its partitions before it joins. A cooperative member continues to read,
 and revokes partitions outside its new assignment. It then joins again, so that other members can
@@ -46,7 +46,10 @@ LOST = (
 
 @dataclass(eq=False)
 class ClassicClient:
-    """One member. `owned` is the set of partitions it reads. Call `step` repeatedly."""
+    """A classic member. `owned` has the partitions that it reads.
+
+    The test calls `step` repeatedly.
+    """
 
     log: ConsumerLog
     name: str
@@ -62,7 +65,7 @@ class ClassicClient:
     errors: list[int] = field(default_factory=list[int])
 
     def step(self) -> None:
-        """Take a waiting answer, or send the next request."""
+        """Handle the answer to the waiting request, or send the next request."""
         if self.waiting is not None:
             if self.waiting.is_waiting:
                 return
@@ -110,7 +113,11 @@ class ClassicClient:
             self.member_id = ""
 
     def _assigned(self, answer: JoinAnswer) -> dict[str, bytes]:
-        """Assign as a group leader. A member keeps a partition unless another member claims it."""
+        """Return the assignments made by the group leader, or an empty dictionary for a follower.
+
+        With the cooperative protocol, a partition that moves is left out until its owner has
+        revoked it.
+        """
         if answer.leader != answer.member_id or answer.skip_assignment:
             return {}
         ids = sorted(member.member_id for member in answer.members)
@@ -175,7 +182,7 @@ class ClassicClient:
         return error
 
     def leave(self) -> int:
-        """Leave with the request that fits the type of the group at the broker."""
+        """Leave the group, which may be a classic or a consumer group. Return the error code."""
         leaving, turn = LeavingMember(member_id=self.member_id), self.log.turn()
         self.owned.clear()
         self.is_in = False
@@ -193,7 +200,7 @@ AnyClient = ClassicClient | ObedientClient
 
 
 def settle(log: ConsumerLog, clients: Iterable[AnyClient], rounds: int = 16) -> None:
-    """Let every client step each second until all have their targets."""
+    """Let all members send requests for `rounds` intervals, so that they reach their targets."""
     clients = list(clients)
     for _ in range(rounds):
         for client in clients:
@@ -223,6 +230,6 @@ def all_numbers(clients: Iterable[AnyClient]) -> list[int]:
 
 
 def kind(log: ConsumerLog) -> str:
-    """Return the kind and state of the group, as in ListGroups."""
+    """Return the type and state of the group, such as "classic/Stable"."""
     group = log.table.groups[GROUP]
     return f"{group.type.value}/{group.state_name}"

@@ -1,4 +1,4 @@
-"""Test the conversion of groups from classic to consumer and back, step by step."""
+"""Test the conversion of classic groups to consumer groups (upgrade) and back (downgrade)."""
 
 import pytest
 

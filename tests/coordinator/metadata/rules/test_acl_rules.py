@@ -1,4 +1,4 @@
-"""Test ACLs as commands and state of the metadata, and in its snapshots."""
+"""Test commands that create and delete ACLs in the metadata, and ACLs in snapshots."""
 
 import pytest
 

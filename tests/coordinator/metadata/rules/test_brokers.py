@@ -1,4 +1,4 @@
-"""Test registrations, deaths and returns with their effects on the ISR (KIP-903, KIP-966)."""
+"""Test registrations and deaths of brokers, with their effects on ISRs (KIP-903, KIP-966)."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def lists(cluster: MetadataCluster) -> tuple[int, tuple[int, ...], tuple[int, ..
 
 @pytest.fixture
 def cluster() -> MetadataCluster:
-    """Return three brokers, and the topic `t`."""
+    """Return a cluster of three brokers with the topic `t`."""
     cluster = MetadataCluster()
     cluster.topic()
     return cluster
@@ -243,7 +243,7 @@ def last_known_elr(cluster: MetadataCluster) -> tuple[int, ...]:
 
 
 def after_power_cuts(*nodes: int, min_isr: int) -> MetadataCluster:
-    """Return a partition on 1, 2, 3 after these nodes have lost power, one after the other."""
+    """Return a partition on brokers 1, 2 and 3 after power cuts of `nodes`, one after another."""
     cluster = MetadataCluster(min_isr=min_isr)
     cluster.topic()
     for node in nodes:
@@ -252,7 +252,7 @@ def after_power_cuts(*nodes: int, min_isr: int) -> MetadataCluster:
 
 
 def test_broker_with_an_empty_directory_never_becomes_the_last_known_replica() -> None:
-    """The data directory of 3 was replaced. Before 3 registers again all nodes lose power."""
+    """The data directory of broker 3 is replaced, while all brokers lose power."""
     cluster = after_power_cuts(min_isr=2)
     cluster.register(1, lost_power=True)
     assert lists(cluster) == (2, (2, 3), ()) and last_known_elr(cluster) == ()
@@ -279,7 +279,7 @@ def test_last_known_replicas_are_kept_until_a_smaller_isr_is_committed() -> None
 
 
 def test_election_waits_for_the_last_known_replica_that_left_last() -> None:
-    """1 lost records. Later all lost power with synced logs, and 3 lost its directory."""
+    """Broker 1 has lost records. Later all lost power, and broker 3 its directory as well."""
     cluster = after_power_cuts(1, min_isr=3)
     cluster.die(2, 3)
     cluster.register(2, lost_power=True)
@@ -439,7 +439,7 @@ def test_fencing_a_broker_with_2000_leaders_is_one_small_command() -> None:
 
 
 def test_failed_replica_gets_a_new_leader_epoch_to_fetch_in(cluster: MetadataCluster) -> None:
-    """The leader has the replica's former log end, but the replica may be copied from nothing."""
+    """Without a new epoch the leader would count the former log end of a replica that is empty."""
     failed = FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),))
     for _ in range(2):  # the second time broker 2 is not in the ISR any more
         before = cluster.partition("t")
@@ -457,7 +457,7 @@ def test_failed_replica_gets_a_new_leader_epoch_to_fetch_in(cluster: MetadataClu
 def test_failed_replica_outside_the_isr_is_removed_from_the_elr(
     cluster: MetadataCluster,
 ) -> None:
-    """The replica may be in the ELR. Elected from there it could not serve, unnoticed."""
+    """If the replica stayed in the ELR, it could be elected without being able to serve."""
     cluster.set_isr(1, 2)
     cluster.set_isr(1)
     assert lists(cluster) == (1, (1,), (2,))

@@ -1,4 +1,4 @@
-"""Test changes of configurations, their allowed resources, and their immediate effects."""
+"""Test commands that change configs, the resources that have configs, and immediate effects."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test that credentials of users are set, replaced, removed, and kept in snapshots."""
+"""Test commands that set and delete SCRAM credentials, and credentials in snapshots."""
 
 from oncelog.coordinator.metadata.cluster_snapshot import decode_tables, encode_tables
 from oncelog.coordinator.metadata.commands import AlterScramCredentials, decode_command

@@ -1,4 +1,4 @@
-"""Test levels of features in the replicated metadata."""
+"""Test the levels of features (such as transaction.version) in the metadata."""
 
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import FeatureUpdate, UpdateFeatures

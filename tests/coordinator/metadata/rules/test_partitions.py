@@ -1,4 +1,4 @@
-"""Test ISR changes by compare-and-set, and requested elections (KIP-497, 841, 903, 460)."""
+"""Test ISR changes and requested leader elections (KIP-497, 841, 903, 460)."""
 
 import pytest
 
@@ -87,7 +87,7 @@ def test_isr_change_with_any_wrong_field_is_refused(
 def test_isr_expansion_is_accepted_with_a_member_of_unknown_broker_epoch(
     cluster: MetadataCluster,
 ) -> None:
-    """After a fail-over the leader does not know its members' broker epochs (KIP-903)."""
+    """After a fail-over the leader does not know the broker epochs of its ISR (KIP-903)."""
     cluster.set_isr(1, 2)
     error, item = cluster.propose(1, 2, 3, member_epochs={2: -1})
     assert error == 0 and item is not None and item.error == 0

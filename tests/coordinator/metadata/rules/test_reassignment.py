@@ -1,4 +1,4 @@
-"""Test that reassignments (KIP-455) start, end with the ISR, are replaced and cancelled."""
+"""Test the start, completion, replacement and cancellation of reassignments (KIP-455)."""
 
 import pytest
 

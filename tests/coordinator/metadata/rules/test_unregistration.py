@@ -1,4 +1,4 @@
-"""Test that stopped brokers are unregistered and may return."""
+"""Test that a stopped broker can be unregistered, and may register again later."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_unregistered_broker_stays_a_replica_and_may_register_again(
 def test_unregistered_broker_that_returns_with_another_disk_is_not_elected(
     by_snapshot: bool, lost_directory: bool, leader: int
 ) -> None:
-    """Brokers 1 and 2 lost power, so 3 alone has all records. Without its disk, 2 is next."""
+    """Brokers 1 and 2 lost power, so broker 3 has all records, or else broker 2 is elected."""
     cluster = MetadataCluster(min_isr=3)
     cluster.topic("t", (1, 2, 3))
     for node in (1, 2):

@@ -1,4 +1,4 @@
-"""Test the write-ahead log against a simple model, through crashes at any point."""
+"""Test the journal of Raft against a simple model, with crashes at any point."""
 
 import random
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ SEGMENT_BYTES = 4_096
 
 
 class Model:
-    """A model of a group's log."""
+    """The expected term, vote and entries of one group."""
 
     def __init__(self) -> None:
         self.term, self.voted_for, self.is_voter = 0, -1, False
@@ -73,7 +73,7 @@ def disk(tmp_path: Path) -> Iterator[DirectoryDisk]:
 
 
 def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
-    """Make one random change to the journal and to the model."""
+    """Make one random change of a group in both the journal and the model."""
     choice = rng.random()
     if choice < 0.6:
         model.end += 1
@@ -111,7 +111,7 @@ def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
 def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
     seed: int, power: bool
 ) -> None:
-    """The recovered state is the last synced state, or a later state of a written frame."""
+    """The recovered state is that of the last sync, or of a frame that was written later."""
     rng = random.Random(seed)
     disk = VirtualDisk(rng)
     journal, models = open_journal(disk)
@@ -169,7 +169,7 @@ def test_raft_journal_segments_below_all_snapshots_are_deleted(disk: DirectoryDi
 def test_raft_journal_with_a_missing_segment_is_refused(
     tmp_path: Path, disk: DirectoryDisk
 ) -> None:
-    """A missing segment is detected in the middle and at the beginning."""
+    """A segment is missed in the middle and at the beginning."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)
@@ -183,7 +183,7 @@ def test_raft_journal_with_a_missing_segment_is_refused(
 
 
 def test_raft_journal_seal_proves_that_the_last_frame_was_synced(disk: DirectoryDisk) -> None:
-    """Damage to the last commit looks like a torn tail unless a seal follows it."""
+    """A damaged last frame looks like a torn tail, unless a seal behind it proves its sync."""
     journal, _ = open_journal(disk)
     journal.append_entry(0, 1, 1, b"x" * 100)
     for seal in (False, True):
@@ -232,7 +232,7 @@ def test_raft_journal_record_of_a_newer_version_is_refused() -> None:
 
 
 def test_raft_journal_segment_repeats_the_state_of_every_group_at_its_start() -> None:
-    """A group that is silent for long keeps its vote when old segments are deleted."""
+    """The vote of an idle group must survive the deletion of old segments."""
     disk = VirtualDisk(random.Random(1))
     journal, _ = open_journal(disk)
     journal.append_term(1, 7, 3)
