@@ -108,7 +108,6 @@ class Broker:
         self._failure = loop.create_future()
         protection = Protection.of(config, self.state, self._outside.random_bytes)
         codecs = loop.run_in_executor(None, prepare_codecs)
-        boot_id = self._outside.boot_id()
         self._journal_executor = self._outside.executor(1, "raft-journal")
         self._raft_executor = self._outside.executor(3, "raft-files")
         self._log_executor = self._outside.executor(1, "logs")
@@ -117,7 +116,7 @@ class Broker:
             config.log_directory,
             cluster_id=config.cluster_id,
             node_id=config.node_id,
-            boot_id=boot_id,
+            boot_id=self._outside.boot_id(),
             new_directory_id=self._outside.random_bytes(16),
             fault_point=self._fault_point,
         )
@@ -141,7 +140,7 @@ class Broker:
             self._controller,
             self.metadata_group,
             self.state,
-            boot_id=self.directory.meta.boot_id or boot_id,
+            boot_id=self.directory.meta.boot_id,
             directory_id=self.directory.meta.directory_id,
             incarnation=self._outside.random_bytes(INCARNATION_BYTES),
         )

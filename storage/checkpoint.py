@@ -182,7 +182,7 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: bytes
-    boot_id: str | None = None
+    boot_id: str = ""  # unknown, as in a directory of Kafka
 
     @classmethod
     def read(cls, directory: Path) -> "MetaProperties | None":
@@ -210,7 +210,7 @@ class MetaProperties:
                 cluster_id=properties["cluster.id"],
                 node_id=int(properties["node.id"]),
                 directory_id=decode_uuid(properties["directory.id"]),
-                boot_id=properties.get("boot.id"),
+                boot_id=properties.get("boot.id", ""),
             )
         except (KeyError, ValueError) as problem:
             raise CorruptCheckpoint(path, f"bad or missing: {problem}", remedy) from None
@@ -223,7 +223,7 @@ class MetaProperties:
             "node.id": str(self.node_id),
             "directory.id": encode_uuid(self.directory_id),
         }
-        if self.boot_id is not None:
+        if self.boot_id:
             properties["boot.id"] = self.boot_id
         lines = ["#", *(f"{key}={_escape(value)}" for key, value in properties.items()), ""]
         content = "\n".join(lines).encode()

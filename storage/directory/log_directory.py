@@ -26,6 +26,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from ...runtime.fault_point import FaultPoint, no_fault_point
@@ -337,9 +338,13 @@ class LogDirectory:
                 "Now only its owner has access." if is_closed else "Their access cannot be removed."
             )
             logger.warning("Other users had access to %s. %s", self.path, now)
+        is_new = meta is None
         if meta is None:
             meta = MetaProperties(
-                cluster_id=cluster_id, node_id=node_id, directory_id=new_directory_id, boot_id=None
+                cluster_id=cluster_id,
+                node_id=node_id,
+                directory_id=new_directory_id,
+                boot_id=boot_id,
             )
         if (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
             raise WrongCluster(
@@ -349,16 +354,12 @@ class LogDirectory:
                 "Give this node the directory that is its own, or an empty one",
             )
         self._written_boot_id = meta.boot_id
-        known = meta.boot_id or boot_id
-        self.machine_restarted = known.partition(RESTARTED)[0] != boot_id
+        self.machine_restarted = meta.boot_id.partition(RESTARTED)[0] != boot_id
         if self.machine_restarted:
             # A damaged byte of the file looks like a restart of the machine, and the recovery may
             # remove records. Then the controller, too, must not take the boot for the same one.
-            known = f"{boot_id}{RESTARTED}{new_directory_id.hex()}"
-        meta = MetaProperties(
-            cluster_id=cluster_id, node_id=node_id, directory_id=meta.directory_id, boot_id=known
-        )
-        if self._written_boot_id is None:
+            meta = replace(meta, boot_id=f"{boot_id}{RESTARTED}{new_directory_id.hex()}")
+        if is_new:
             self._write_meta(meta)  # from here on a new directory belongs to this broker
         return meta
 

@@ -99,13 +99,16 @@ def test_data_directory_of_another_cluster_or_node_is_refused_unchanged(opened, 
     opened()  # the lock was released
 
 
-def test_data_directory_with_a_damaged_boot_id_has_a_new_boot_until_it_is_recovered(opened):
+@pytest.mark.parametrize("damaged", ["boot.id=boot-3", "boot.ie=boot-1", "boot.id-boot-1"])
+def test_data_directory_with_a_damaged_boot_id_has_a_new_boot_until_it_is_recovered(
+    opened, damaged
+):
     """The controller must see a new boot when the recovery may remove records."""
     first = opened()
     assert first.meta.boot_id == "boot-1"
     first.close(1)
     meta = first.path / "meta.properties"
-    meta.write_text(meta.read_text().replace("boot-1", "boot-3"))
+    meta.write_text(meta.read_text().replace("boot.id=boot-1", damaged))
     seen = {"boot-1"}
     for is_recovered in (False, True):
         directory = opened(new_directory_id=bytes([len(seen)]) * 16)
