@@ -7,16 +7,18 @@ copied from its leader, and the damaged log is kept until the copy is in sync.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from ...wire.errors import CorruptMessage
-from ..checkpoint import LEADER_EPOCHS, sync_directory
+from ..checkpoint import LEADER_EPOCHS
 from ..corrupt_file import UNREADABLE
 from ..disk_guard import DiskGuard
 from ..leader_epochs import LeaderEpochs
 from .log_file import scan_closed
+from .open_file import opened
 from .segment import SUFFIXES
 from .segment_list import SegmentList
 
@@ -95,11 +97,13 @@ def remove_derived_files(directory: Path) -> None:
     An opening notices a missing offset index, but not a missing transaction index. Therefore
     transaction indexes are removed last, in case of an interruption.
     """
-    paths = list(directory.iterdir())
-    for path in paths:
-        if path.suffix in SUFFIXES[1:-1] or path.name == LEADER_EPOCHS:
-            path.unlink()
-    sync_directory(directory)
+    # Nothing below needs another descriptor. A log without some of its indexes cannot be served.
+    with opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        paths = list(directory.iterdir())
+        for path in paths:
+            if path.suffix in SUFFIXES[1:-1] or path.name == LEADER_EPOCHS:
+                path.unlink()
+        os.fsync(fd)
     for path in paths:
         if path.suffix == SUFFIXES[-1]:
             path.unlink()

@@ -1,5 +1,7 @@
 """Test that readers of a log with any damaged byte get the written batches or an error."""
 
+import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -251,3 +253,22 @@ def test_log_with_half_removed_derived_files_lists_its_aborted_transactions(log,
             unlink(path)
         for path, data in content.items():
             path.write_bytes(data)
+
+
+def test_derived_files_are_all_kept_without_a_free_descriptor(log, monkeypatch):
+    """The log may be served again unchanged, and needs all of its indexes then."""
+    log.roll(1)
+    log.close()
+    names = sorted(log.directory.iterdir())
+    real_open = os.open
+
+    def without_directories(path, flags, *args, **options):
+        if flags & os.O_DIRECTORY:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return real_open(path, flags, *args, **options)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(os, "open", without_directories)
+        with pytest.raises(OSError, match="Too many open files"):
+            remove_derived_files(log.directory)
+    assert sorted(log.directory.iterdir()) == names
