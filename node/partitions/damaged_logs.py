@@ -27,7 +27,7 @@ class DamagedLogs:
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         # Descriptions of the damage, until the replica is in sync again.
-        self.words: dict[TopicPartition, str] = {}
+        self.words = dict.fromkeys(directory.set_aside_partitions, "it is copied from its leader")
         self.unusable: set[TopicPartition] = set()  # logs that cannot be opened
         # Logs that are no longer served, and wait for their repair.
         self.stopped_logs: dict[TopicPartition, PartitionLog] = {}
@@ -82,8 +82,9 @@ class DamagedLogs:
         return self.stopped_logs.pop(key, None)
 
     def forget(self, key: TopicPartition) -> None:
-        """Forget a partition that this broker no longer hosts."""
+        """Forget a partition that this broker no longer hosts, and delete its damaged log."""
         self.words.pop(key, None)
+        self._directory.release_set_aside(*key)
         self.unusable.discard(key)
         self.stopped_logs.pop(key, None)
         self._unopened.pop(key, None)

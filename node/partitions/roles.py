@@ -88,12 +88,14 @@ class PartitionRoles:
             await self._settle_in_slices()
             await self._do_jobs()
         loop, directory = asyncio.get_running_loop(), self._logs.directory
-        unplaced = [key for key in sorted(directory.found) if self._placed(key) is None]
+        found = directory.found.union(directory.set_aside_partitions)
+        unplaced = [key for key in sorted(found) if self._placed(key) is None]
         named = (self._state.topics.get(name) for name, _ in unplaced)
         directory.known_elsewhere.update(topic.topic_id for topic in named if topic is not None)
         await loop.run_in_executor(self._executor, self._logs.remove_unplaced, unplaced)
         for key in unplaced:
             self._logs.remove_partition(key)
+            self._logs.damaged.words.pop(key, None)
         await loop.run_in_executor(self._executor, directory.note_recovered)
         self._tasks = [
             background_task("partition roles", self._settle_for_ever()),
@@ -126,7 +128,6 @@ class PartitionRoles:
         for name, topic_id in changes.topics_deleted:
             unhosted = self._unusable.union(self._logs.damaged.stopped_logs)
             for key in [key for key in unhosted if key[0] == name]:
-                self._unusable.discard(key)
                 self._remove_log(key)
             self._awaited.topic_deleted(name)
             for hosted in self._replicas.remove_topic(topic_id):
@@ -205,7 +206,7 @@ class PartitionRoles:
             self._clear_up(hosted)
             hosted = None
         if topic is None:
-            if key in self._logs.damaged.stopped_logs:
+            if key in self._unusable or key in self._logs.damaged.stopped_logs:
                 self._remove_log(key)
             return
         if hosted is None:
@@ -280,6 +281,7 @@ class PartitionRoles:
         self._remove_log((hosted.topic, hosted.index))
 
     def _remove_log(self, key: TopicPartition) -> None:
+        self._unusable.discard(key)
         self._logs.remove_partition(key)
         self._removed.add(key)
         self._have_done(key)
@@ -334,7 +336,8 @@ class PartitionRoles:
             topic = self._placed(key)
             if log is None and key not in self._unusable:
                 logger.error("%s-%d cannot be opened: %s", *key, error)
-            if topic is None or topic.topic_id != topic_id:
+            # A partition that moved away and back has a directory that is still to be removed.
+            if topic is None or topic.topic_id != topic_id or key in self._removed:
                 if log is not None:
                     log.local.retire()
                 self._remove_log(key)

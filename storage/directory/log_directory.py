@@ -190,11 +190,12 @@ class LogDirectory:
         topic (the cluster's metadata may have been lost) is kept for the operator, as in Kafka.
         `found` and the offsets remain until `remove_partition`.
         """
+        kept = self._removed.damaged.get((topic, partition), [])
+        if all(self._topic_in(each) in self.known_elsewhere for each in kept):
+            self._removed.release(topic, partition)
         path = self.path / f"{topic}-{partition}"
-        meta = None
-        with contextlib.suppress(CorruptCheckpoint), self._disk():
-            meta = PartitionMetadata.read(path)
-        if meta is not None and meta.topic_id in self.known_elsewhere:
+        topic_id = self._topic_in(path)
+        if topic_id in self.known_elsewhere:
             return self.remove(topic, partition)
         with self._disk():
             stray = self._removed.rename(topic, partition, "stray")
@@ -203,9 +204,14 @@ class LogDirectory:
                 "The directory %s belongs to no topic of this cluster%s. It was "
                 "renamed to %s. Delete it if its records are not needed.",
                 path,
-                "" if meta is not None else ", because its topic id was lost before the first sync",
+                ", because its topic id was lost before the first sync" if topic_id is None else "",
                 stray.name,
             )
+
+    @property
+    def set_aside_partitions(self) -> frozenset[TopicPartition]:
+        """Return the partitions with kept directories of damaged logs."""
+        return frozenset(self._removed.damaged)
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Rename a damaged partition's directory, which is kept (blocks). Return its new name."""
@@ -392,6 +398,13 @@ class LogDirectory:
             and not self._removed.found(Path(entry.path))
             and (match := _PARTITION_DIRECTORY.fullmatch(entry.name))
         }
+
+    def _topic_in(self, path: Path) -> bytes | None:
+        """Return the topic id in a partition's directory, or None if it cannot be read."""
+        with contextlib.suppress(CorruptCheckpoint), self._disk():
+            meta = PartitionMetadata.read(path)
+            return None if meta is None else meta.topic_id
+        return None
 
     def _disk(self) -> AbstractContextManager[None]:
         return disk_errors(f"The data directory {self.path}")

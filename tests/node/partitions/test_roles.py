@@ -5,6 +5,7 @@ import errno
 import threading
 from collections import Counter
 from collections.abc import Hashable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -500,3 +501,95 @@ async def test_topic_deleted_before_the_repair_of_its_damaged_log_leaves_no_reco
         log = broker.replicas.partition("a", 0).log
         assert log is not hosted.log and log.topic_id == NEW_ID and log.log_end_offset == 0
         assert not broker._logs.metrics()["damaged"]
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+async def test_log_that_cannot_be_opened_is_removed_when_its_partition_moves_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_repaired: bool
+) -> None:
+    failed = Counter[str]()
+
+    def without_files(_self: LogDirectory, opening: LogOpening) -> Any:
+        failed[opening.topic] += 1
+        raise KafkaStorageError("no file") from OSError(errno.EMFILE, "Too many open files")
+
+    async with running(tmp_path) as broker:
+        broker.replicas.failed_logs = RecordedFailures()
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        hosted = broker.replicas.partition("a", 0)
+        hosted.log.damage.words = "an index is damaged"
+        hosted.log.local.disk.failure = SteppedDown(hosted.log.damage.words)
+        monkeypatch.setattr(LogDirectory, "open", without_files)
+        if is_repaired:
+            broker.state.put_partition(("a", 0), lists(2, (2, 3), (), ()))
+            assert not broker._roles._revived(hosted, lists(2, (2, 3), (), ()))
+        else:
+            broker.replicas.remove(hosted)
+            broker._roles._look_at({("a", 0): None})
+        await until(lambda: failed["a"] > 0 and ("a", 0) in broker._roles._unusable)
+        assert broker.directories_of("a") == ["a-0"]
+        broker.state.put_partition(("a", 0), replace(lists(2, (2, 3), (), ()), replicas=(2, 3)))
+        broker._roles._look_at({("a", 0): None})
+        await until(lambda: "a-0" not in broker.directories_of("a"))
+        assert ("a", 0) not in broker._roles._unusable
+        assert not broker._logs.metrics()["damaged"]
+
+
+@pytest.mark.parametrize("next_step", ["restarted", "deleted"])
+async def test_directory_of_a_damaged_log_is_removed_when_its_copy_is_in_sync_or_deleted(
+    tmp_path: Path, next_step: str
+) -> None:
+    def kept() -> list[Path]:
+        return list((tmp_path / "data").glob("*-damaged"))
+
+    async with running(tmp_path) as broker:
+        await broker.create("a", 1)
+        await until(lambda: broker.serves("a", 1))
+        broker.append("a")
+        hosted = broker.replicas.partition("a", 0)
+        hosted.log.damage.words, hosted.log.damage.is_in_batches = "a byte has changed", True
+        hosted.log.local.disk.failure = SteppedDown(hosted.log.damage.words)
+        broker.state.put_partition(("a", 0), lists(2, (2, 3), (), ()))
+        assert not broker._roles._revived(hosted, lists(2, (2, 3), (), ()))
+        await until(lambda: broker.replicas.get("a", 0) is not None)
+        assert kept()
+        if next_step == "deleted":
+            await broker.delete("a")
+            await until(lambda: "a-0" not in broker.directories_of("a"))
+            await broker._maintenance._purge()
+            assert not kept()
+    async with running(tmp_path) as broker:
+        await broker._maintenance._purge()
+        assert not kept()
+        assert not broker._logs.metrics()["damaged"]
+
+
+async def test_log_of_a_partition_that_moves_away_and_back_keeps_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory of the first assignment is removed before the log of the second is opened."""
+    open_log, failed = LogDirectory.open, Counter[str]()
+    monkeypatch.setattr(roles, "REOPEN_S", 0.01)
+
+    def without_files(_self: LogDirectory, opening: LogOpening) -> Any:
+        failed[opening.topic] += 1
+        raise KafkaStorageError("no file") from OSError(errno.EMFILE, "Too many open files")
+
+    async with running(tmp_path) as broker:
+        broker.replicas.failed_logs = RecordedFailures()
+        monkeypatch.setattr(LogDirectory, "open", without_files)
+        await broker.create("a", 1)
+        await until(lambda: ("a", 0) in broker._roles._unusable)
+        record = broker.state.partition("a", 0)
+        assert record is not None
+        monkeypatch.setattr(LogDirectory, "open", open_log)
+        broker.directories.hold()
+        await until(broker.directories.is_entered.is_set)
+        for now in (replace(record, replicas=(2, 3)), record):
+            broker.state.put_partition(("a", 0), now)
+            broker._roles._look_at({("a", 0): None})
+        broker.directories.release()
+        await until(lambda: broker.serves("a", 1) and not broker._roles._for_thread)
+        assert broker.append("a").directory.is_dir()
+        assert broker.directories_of("a").count("a-0") == 1
