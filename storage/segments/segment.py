@@ -283,8 +283,9 @@ class Segment:
         After a clean shutdown (`is_as_closed`) the entry must have the segment's largest timestamp,
         because the close adds such an entry. Raises CorruptIndex.
         """
-        newest = (self.max_timestamp, self.offset_of_max_timestamp)
-        if is_as_closed and self.max_timestamp != NO_TIMESTAMP and entry != newest:
+        if entry == (self.max_timestamp, self.offset_of_max_timestamp):
+            return  # the recovery has found its batch
+        if is_as_closed:
             raise CorruptIndex(self.time_index.path, f"{entry} is not the newest", REBUILT)
         check_time_entry(self, entry)
 
