@@ -11,7 +11,7 @@ import logging
 import resource
 from collections.abc import Iterable
 from concurrent.futures import Executor
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ...coordinator.metadata.cluster_model import Topic
 from ...coordinator.metadata.cluster_state import ClusterState
@@ -49,24 +49,9 @@ class DirectoryOutcome(NamedTuple):
 
     key: TopicPartition
     topic_id: bytes
-    log: PartitionLog | None
-    error: str = ""
-    may_pass: bool = False  # True for a temporary lack of space or file descriptors
-    is_damaged: bool = False
-    problem: KafkaError | None = None
+    opened: PartitionLog | KafkaError
     # A damaged log whose repair failed, or that could not be opened after its repair.
     again: PartitionLog | LogOpening | None = None
-
-    def refused(self, problem: KafkaError, words: str) -> Self:
-        """Return this outcome for a log that could not be opened, with the reason."""
-        is_damaged = isinstance(problem.__cause__, UNREADABLE)
-        return self._replace(
-            log=None,
-            error=words,
-            may_pass=_lacks(problem),
-            is_damaged=is_damaged,
-            problem=problem,
-        )
 
 
 class Logs:
@@ -192,25 +177,26 @@ class Logs:
 
     def run_jobs(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
         """Run jobs on the directories of partitions, and return their outcomes. This blocks."""
-        outcomes = []
+        outcomes: list[DirectoryOutcome] = []
         for key, is_removed, opening, broken in jobs:
             if is_removed:
                 self.directory.remove(*key)
             if opening is not None:
                 again = None if isinstance(broken, bool) else broken
-                outcome = DirectoryOutcome(key, opening.topic_id, None, again=again)
+                ready = opening
                 try:
-                    ready = self.damaged.repaired(opening, broken) if broken else opening
-                    outcome = outcome._replace(again=ready if broken else None)
-                    outcome = outcome._replace(log=self._open(ready))
+                    if broken:
+                        ready = again = self.damaged.repaired(opening, broken)
+                    opened = self._open(ready)
                 except KafkaStorageError as problem:
-                    outcome = outcome.refused(problem, _in_words(problem))
-                outcomes.append(outcome)
+                    opened = problem
+                outcomes.append(DirectoryOutcome(key, opening.topic_id, opened, again))
+        logs = [each.opened for each in outcomes if isinstance(each.opened, PartitionLog)]
         try:
-            self.directory.lower_offsets([each.log for each in outcomes if each.log is not None])
+            self.directory.lower_offsets(logs)
         except KafkaStorageError as problem:
             return [
-                each if each.log is None else each.refused(problem, str(problem))
+                each._replace(opened=problem) if isinstance(each.opened, PartitionLog) else each
                 for each in outcomes
             ]
         return outcomes
@@ -239,12 +225,19 @@ class Logs:
                 logger.error("%s-%d cannot be renamed: %s", *key, problem)
 
 
-def _lacks(problem: KafkaError) -> bool:
+def is_damage(problem: KafkaError) -> bool:
+    """Return whether a log could not be opened because of a damaged file."""
+    return isinstance(problem.__cause__, UNREADABLE)
+
+
+def is_temporary(problem: KafkaError) -> bool:
+    """Return whether a log could not be opened for a temporary lack of space or descriptors."""
     cause = problem.__cause__
     return isinstance(cause, OSError) and cause.errno in OUT_OF_RESOURCES
 
 
-def _in_words(problem: KafkaError) -> str:
+def in_words(problem: KafkaError) -> str:
+    """Return the reason why a log cannot be opened."""
     cause = problem.__cause__
     if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -25,11 +25,12 @@ from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, PartitionR
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...runtime.background_task import background_task
 from ...runtime.sliced_work import Steps
+from ...storage.partition_log import PartitionLog
 from ...storage.segments.damage import Damaged, SteppedDown
 from ...wire.errors import ErrorCode, KafkaStorageError
 from ...wire.identifiers import TopicPartition
 from .hosted_partition import HostedPartition
-from .logs import DirectoryOutcome, Logs
+from .logs import DirectoryOutcome, Logs, in_words, is_damage, is_temporary
 from .replica_fetchers import ReplicaFetchers
 from .replica_manager import ReplicaManager
 
@@ -332,29 +333,30 @@ class PartitionRoles:
 
     def _apply_outcomes(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
         """Host the opened logs that are still assigned to this broker."""
-        for key, topic_id, log, error, may_pass, is_damaged, problem, again in outcomes:
+        for key, topic_id, opened, again in outcomes:
             topic = self._placed(key)
-            if log is None and key not in self._unusable:
-                logger.error("%s-%d cannot be opened: %s", *key, error)
+            is_open = isinstance(opened, PartitionLog)
+            if not is_open and key not in self._unusable:
+                logger.error("%s-%d cannot be opened: %s", *key, in_words(opened))
             # A partition that moved away and back has a directory that is still to be removed.
             if topic is None or topic.topic_id != topic_id or key in self._removed:
-                if log is not None:
-                    log.local.retire()
+                if is_open:
+                    opened.local.retire()
                 self._remove_log(key)
-            elif log is None:
-                if again is not None:
-                    self._logs.damaged.try_again(key, again, may_pass=may_pass)
-                if is_damaged:
-                    self._logs.damaged.cannot_open(key, error)
-                if problem is not None:
-                    self._replicas.disk.note(problem, is_log_lost=not may_pass)
-                self._cannot_open(key, topic_id, may_pass)
-            else:
+            elif is_open:
                 self._logs.damaged.unusable.discard(key)
                 self._is_usable(key, topic_id)
-                self._logs.opened(log, topic)
-                self._replicas.add(HostedPartition(*key, topic_id, log))
+                self._logs.opened(opened, topic)
+                self._replicas.add(HostedPartition(*key, topic_id, opened))
                 self._settle(key)
+            else:
+                is_retried = is_temporary(opened)
+                if again is not None:
+                    self._logs.damaged.try_again(key, again, may_pass=is_retried)
+                if is_damage(opened):
+                    self._logs.damaged.cannot_open(key, in_words(opened))
+                self._replicas.disk.note(opened, is_log_lost=not is_retried)
+                self._cannot_open(key, topic_id, is_retried)
             yield
 
     def _is_usable(self, key: TopicPartition, topic_id: bytes) -> None:
