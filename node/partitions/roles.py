@@ -69,6 +69,7 @@ class PartitionRoles:
         self._waiting: dict[TopicPartition, None] = {}  # partitions to be settled
         self._for_thread: dict[TopicPartition, None] = {}  # logs to be opened or removed
         self._removed: set[TopicPartition] = set()  # logs of `_for_thread` to be removed first
+        self._waits_for_look: set[TopicPartition] = set()
         # Logs assigned to this broker that could not be opened.
         self._unusable: set[TopicPartition] = set()
         self._is_waiting, self._is_for_thread = asyncio.Event(), asyncio.Event()
@@ -159,6 +160,16 @@ class PartitionRoles:
         if self._waiting or self._left:
             self._is_waiting.set()
 
+    def _look_later(self, key: TopicPartition, delay_s: float) -> None:
+        """Look at a partition once more after a delay, unless it waits for that already."""
+        if key not in self._waits_for_look:
+            self._waits_for_look.add(key)
+            asyncio.get_running_loop().call_later(delay_s, self._look_again, key)
+
+    def _look_again(self, key: TopicPartition) -> None:
+        self._waits_for_look.discard(key)
+        self._look_at({key: None})
+
     # -- in slices
 
     async def _settle_for_ever(self) -> None:
@@ -224,7 +235,7 @@ class PartitionRoles:
                 self._replicas.disk.note(error)
                 self._replicas.fail(hosted)
                 if not hosted.log.is_failed:  # the process has too many open files
-                    asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
+                    self._look_later(key, RETRY_S)
 
     def _revived(self, hosted: HostedPartition, record: PartitionRegistration) -> bool:
         """Return whether a failed log is served again, because no other replica is in sync.
@@ -382,7 +393,7 @@ class PartitionRoles:
         if is_damaged and self._is_led_elsewhere(record):
             self._have_done(key)
         if may_pass:
-            asyncio.get_running_loop().call_later(REOPEN_S, self._have_done, key)
+            self._look_later(key, REOPEN_S)
 
     # -- one partition
 

@@ -593,3 +593,27 @@ async def test_log_of_a_partition_that_moves_away_and_back_keeps_its_directory(
         await until(lambda: broker.serves("a", 1) and not broker._roles._for_thread)
         assert broker.append("a").directory.is_dir()
         assert broker.directories_of("a").count("a-0") == 1
+
+
+async def test_log_that_cannot_be_opened_now_has_one_next_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change of the metadata opens the log, which may take all file descriptors."""
+    failed = Counter[str]()
+
+    def without_files(_self: LogDirectory, opening: LogOpening) -> Any:
+        failed[opening.topic] += 1
+        raise KafkaStorageError("no file") from OSError(errno.EMFILE, "Too many open files")
+
+    async with running(tmp_path) as broker:
+        broker.replicas.failed_logs = RecordedFailures()
+        monkeypatch.setattr(roles, "REOPEN_S", 1e6)
+        monkeypatch.setattr(LogDirectory, "open", without_files)
+        await broker.create("a", 1)
+        for attempt in range(1, 6):
+            await until(lambda attempt=attempt: failed["a"] == attempt)
+            broker._roles._look_at({("a", 0): None})
+        await until(lambda: failed["a"] == 6 and not broker._roles._for_thread)
+        due = asyncio.get_running_loop().time() + 9e5
+        timers: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore
+        assert sum(timer.when() > due and not timer.cancelled() for timer in timers) == 1
