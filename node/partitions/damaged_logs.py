@@ -31,7 +31,7 @@ class DamagedLogs:
         self.unusable: set[TopicPartition] = set()  # logs that cannot be opened
         # Logs that are no longer served, and wait for their repair.
         self.stopped_logs: dict[TopicPartition, PartitionLog] = {}
-        # Openings of repaired logs that lacked space or file descriptors.
+        # Openings of repaired logs that have failed.
         self._unopened: dict[TopicPartition, LogOpening] = {}
 
     def stopped(self, key: TopicPartition, log: PartitionLog) -> None:
@@ -64,17 +64,14 @@ class DamagedLogs:
         self.unusable.discard(key)
         return True
 
-    def try_again(
-        self, key: TopicPartition, again: PartitionLog | LogOpening, *, may_pass: bool
-    ) -> None:
+    def try_again(self, key: TopicPartition, again: PartitionLog | LogOpening) -> None:
         """Keep `again` for the next attempt to repair a log or to open a repaired log.
 
-        The damage and the offsets of the log could not be found in the directory later. An opening
-        that failed for a permanent reason is not kept.
+        The damage and the offsets of the log could not be found in the directory later.
         """
         if isinstance(again, PartitionLog):
             self.stopped_logs[key] = again
-        elif may_pass:
+        else:
             self._unopened[key] = again
 
     def give_back(self, key: TopicPartition) -> PartitionLog | None:

@@ -361,11 +361,11 @@ class PartitionRoles:
                 self._replicas.add(HostedPartition(*key, topic_id, opened))
                 self._settle(key)
             else:
-                is_retried = is_temporary(opened)
-                if again is not None:
-                    self._logs.damaged.try_again(key, again, may_pass=is_retried)
                 if is_damage(opened):
                     self._logs.damaged.cannot_open(key, in_words(opened))
+                elif again is not None:
+                    self._logs.damaged.try_again(key, again)
+                is_retried = is_temporary(opened)
                 self._replicas.disk.note(opened, is_log_lost=not is_retried)
                 self._cannot_open(key, topic_id, is_retried)
             yield

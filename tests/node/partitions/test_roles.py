@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import threading
 from collections import Counter
 from collections.abc import Hashable
@@ -449,8 +450,9 @@ async def test_damaged_replica_with_a_failed_repair_is_never_opened_as_an_undama
         assert (failures.withdrawn == [hosted.key]) == (next_step != "deleted")
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
 async def test_repaired_log_that_cannot_be_opened_now_keeps_its_offsets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(roles, "REOPEN_S", 0.01)
     open_log, failed = LogDirectory.open, Counter[str]()
@@ -458,7 +460,7 @@ async def test_repaired_log_that_cannot_be_opened_now_keeps_its_offsets(
     def without_files(self: LogDirectory, opening: LogOpening) -> Any:
         failed[opening.topic] += 1
         if failed[opening.topic] <= 2:
-            raise KafkaStorageError("no file") from OSError(errno.EMFILE, "Too many open files")
+            raise KafkaStorageError("no file") from OSError(number, os.strerror(number))
         return open_log(self, opening)
 
     async with running(tmp_path) as broker:
@@ -475,6 +477,9 @@ async def test_repaired_log_that_cannot_be_opened_now_keeps_its_offsets(
         monkeypatch.setattr(LogDirectory, "open", without_files)
         broker.state.put_partition(("a", 0), lists(2, (2, 3), (), ()))
         assert not broker._roles._revived(hosted, lists(2, (2, 3), (), ()))
+        for attempt in range(1, 3):
+            await until(lambda attempt=attempt: failed["a"] >= attempt)
+            broker._roles._look_at({("a", 0): None})
         await until(lambda: broker.replicas.get("a", 0) is not None)
         now = broker.replicas.partition("a", 0).log
         assert now is not log and failed["a"] == 3
