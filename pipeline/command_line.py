@@ -30,14 +30,13 @@ def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = Tr
 
     is_required: the parser itself requires one of --bootstrap and --command-config.
     """
-    where = "HOST:PORT of some brokers, with commas between"
-    parser.add_argument("--bootstrap", help=where)
+    parser.add_argument("--bootstrap", help="Addresses of some brokers, as HOST:PORT,...")
     parser.add_argument(
         "--command-config",
         type=Path,
         metavar="FILE",
-        help="a client.properties: TLS and SASL by librdkafka's or Java's names; it may name "
-        "bootstrap.servers, too",
+        help="A client.properties with TLS and SASL by librdkafka's or Java's names, and maybe "
+        "bootstrap.servers.",
     )
     parser.set_defaults(needs_login=is_required)
 
@@ -73,9 +72,10 @@ def with_prefix(config: Mapping[str, Any]) -> dict[str, str]:
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--master", help="Spark's: local[2,4], spark://HOST:7077 (default: this machine)"
+        "--master",
+        help="Spark's master, e.g. local[4] or spark://HOST:7077. The default is this machine.",
     )
-    add_pairs(parser, "--conf", "of Spark")
+    add_pairs(parser, "--conf", "A configuration of Spark. The option may be repeated.")
 
 
 def spark_confs(options: argparse.Namespace) -> dict[str, str]:

@@ -62,23 +62,30 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add_login_options(parser)
-    add("--checkpoint", required=True, help="a directory or URL that all runs of the job share")
+    add("--checkpoint", required=True, help="A directory or URL, the same at each start.")
     add_spark_options(parser)
-    add("--source", default="flights", help="topic to read")
-    add("--enriched", default="enriched-flights", help="topic of enriched flights, '' for none")
-    add("--sums", default="delays", help="topic of delay sums, '' for none")
-    add("--window", default="month", choices=WINDOWS, help="of the sums")
+    add("--source", default="flights", help="The topic to read.")
+    add("--enriched", default="enriched-flights", help="The topic to write flights to, or ''.")
+    add("--sums", default="delays", help="The topic to write delay sums to, or ''.")
+    add("--window", default="month", choices=WINDOWS, help="The period that a sum covers.")
     add(
-        "--late-by", help="forget windows that began so long ago, such as '40 days' (default never)"
+        "--late-by",
+        help="Drop windows that began this long before the newest one, e.g. '40 days'. The default "
+        "is to keep all windows.",
     )
-    add("--airlines", type=Path, help="CSV with the columns carrier and name")
-    add("--mode", default="prepared", choices=MODE_NAMES, help="of the sink")
-    add("--sink-id", default="flights", help="begins the names of the two sinks")
-    add("--max-offsets", type=int, help="of a micro-batch (default: all there are)")
-    add("--available-now", action="store_true", help="end when all that is there now is done")
-    add("--tell", type=int, metavar="PID", help="say on stdout what is done; end with this parent")
+    add("--airlines", type=Path, help="A CSV file with the columns carrier and name.")
+    add("--mode", default="prepared", choices=MODE_NAMES, help="The mode of the sinks.")
+    add("--sink-id", default="flights", help="The beginning of the ids of both sinks.")
+    add("--max-offsets", type=int, help="The largest number of offsets in a micro-batch.")
+    add("--available-now", action="store_true", help="End after all records up to now.")
+    add(
+        "--tell",
+        type=int,
+        metavar="PID",
+        help="Report progress on stdout, and end when this parent process ends.",
+    )
     for what in ("source", "sink"):
-        add_pairs(parser, f"--{what}-option")
+        add_pairs(parser, f"--{what}-option", f"An option of the {what}.")
     chosen = parser.parse_args(given)
     try:
         chosen.login = login_of(chosen)

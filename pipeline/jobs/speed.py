@@ -150,23 +150,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m oncelog.pipeline.jobs.speed", description=__doc__
     )
-    parser.add_argument("--bootstrap", help="HOST:PORT of some brokers, in plain text")
+    parser.add_argument("--bootstrap", help="Measure in plain text at these brokers, HOST:PORT,...")
     parser.add_argument(
         "--command-config",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="a client.properties with bootstrap.servers, TLS and SASL by Java's names, which the "
-        "connector and ours both read; may be given more than once, measured after --bootstrap",
+        help="Measure with this client.properties, which has bootstrap.servers, and TLS and SASL "
+        "by Java's names, as the connector needs. The option may be repeated.",
     )
-    parser.add_argument("--connector", help="a folder with the jars of Spark's Kafka connector")
-    parser.add_argument("--records", type=int, default=500_000)
-    parser.add_argument("--value-bytes", default="100,1000")
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connector", help="The folder with the jars of Spark's Kafka connector.")
+    parser.add_argument("--records", type=int, default=500_000, help="The number of records.")
+    parser.add_argument("--value-bytes", default="100,1000", help="Sizes of values.")
+    parser.add_argument("--partitions", type=int, default=4, help="Partitions of each topic.")
+    parser.add_argument("--rounds", type=int, default=3, help="Measurements of each candidate.")
     parser.add_argument("--modes", type=modes, default="prepared,transactional,driver")
-    parser.add_argument("--few", action="store_true", help="also queries of a row a partition")
+    parser.add_argument(
+        "--few",
+        action="store_true",
+        help="Also measure queries that write only one row to each partition.",
+    )
     parser.add_argument("--master", default=f"local[{os.cpu_count()}]")
     settings = parser.parse_args()
     try:

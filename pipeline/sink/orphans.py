@@ -95,8 +95,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m oncelog.pipeline.sink.orphans")
     add_login_options(parser)
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--prefix")
-    which.add_argument("--id")
+    which.add_argument("--prefix", help="Abort the transactions of all ids with this prefix.")
+    which.add_argument("--id", help="Abort the transaction of this id.")
     given = parser.parse_args(arguments)
     prefix = given.id if given.prefix is None else given.prefix
     try:

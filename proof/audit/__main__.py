@@ -80,7 +80,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         help="This topic is compacted, so it may lack offsets. The option may be repeated. It is "
         "used with --logs and --cluster.",
     )
-    add_pairs(parser, "--client", "of our client")
+    add_pairs(parser, "--client", "A setting of the client. The option may be repeated.")
     add("--open-seconds", type=float, help="A transaction that is open longer is a violation.")
     add("--out", help="Write the violations as JSON lines to this new directory or URL.")
     add("--format", choices=("table", "json"), default="table")
