@@ -177,7 +177,7 @@ class FetchSession(StandingFetch):
     def was_answered(self, place: SessionPartition, answer: FetchedPartition) -> None:
         """Record the answer for a partition, which the client gets unless it loses the session.
 
-        A partition with sent records and more to send goes behind the others.
+        A partition with sent records and more to send goes to the end of the queue.
         """
         place.was_answered(answer)
         is_served = answer.records or answer.error_code or answer.diverging_epoch is not None

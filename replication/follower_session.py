@@ -1,4 +1,4 @@
-"""The follower's side of a replica session, with the news for the leader.
+"""The follower's side of a replica session, which reports only changed positions to the leader.
 
 The rules of the protocol are in `replica_session`. Times are monotonic milliseconds.
 """
@@ -24,7 +24,7 @@ ADDED_MAX = 500  # in one request, about 5 ms at the leader, which may raise as 
 
 @dataclass(slots=True, eq=False)
 class FollowerSlot:
-    """One partition in a session on the follower. `context` is used by the shell."""
+    """One partition in a session on the follower. `context` is an object of the caller."""
 
     key: TopicIdPartition
     leader_epoch: int
@@ -36,10 +36,10 @@ class FollowerSlot:
 
 
 class FollowerSession:
-    """The follower's side of a replica session.
+    """The follower's side of a replica session with one leader.
 
-    The shell sends `next_request` whenever `should_send`, and passes each response, or the failure,
-    back with its request.
+    The caller sends `next_request` whenever `should_send`, and passes each response, or the
+    failure, back with its request.
     """
 
     def __init__(self) -> None:

@@ -97,7 +97,7 @@ class ReplicaFetchRequest(NamedTuple):
 
 
 class SlotAnswer(NamedTuple):
-    """The leader's answer for one slot.
+    """The leader's answer for one slot (a partition of the session).
 
     An error other than OFFSET_OUT_OF_RANGE removes the slot, and the follower adds it again when it
     retries. diverging_end_offset is -1 unless the logs diverge. With OFFSET_OUT_OF_RANGE

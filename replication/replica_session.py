@@ -80,7 +80,7 @@ class LeaderSession:
     quiet: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
 
     def apply(self, request: ReplicaFetchRequest) -> tuple[list[LeaderSlot], list[LeaderSlot]]:
-        """Apply a request. Return the added slots and the slots with new positions."""
+        """Apply a follower's request. Return the added slots and the slots with new positions."""
         self.session_epoch = request.session_epoch
         self.broker_epoch = request.broker_epoch
         for number in request.removed:
@@ -116,7 +116,7 @@ class LeaderSession:
             self.on_removed(slot)
 
     def end(self) -> None:
-        """Remove all slots and clear the queue, since a slot refers to its session and back."""
+        """Remove all slots and clear the queue, to break the cycle of slots and their session."""
         for number in list(self.slots):
             self.drop(number)
         self.row.clear()

@@ -16,7 +16,7 @@ from .delayed_operations import DelayedFetch
 
 
 class StandingPlace:
-    """A partition of a fetch session, with the results of its last read.
+    """A place, which is one partition of a fetch session, with the results of its last read.
 
     `upper_offset` is the offset of its next records. `hidden_bytes` are committed bytes that an
     open transaction hides from a read_committed consumer (see `DelayedFetch`).
@@ -59,7 +59,7 @@ class StandingFetches:
         return len(self.places)
 
     def watch(self, place: StandingPlace, key: Hashable) -> None:
-        """Link the place to this partition, and to no other partition."""
+        """Link a session's place to the partition `key`, instead of any other partition."""
         if place.watched is not key:
             self.unwatch(place)
             place.watched = key

@@ -51,7 +51,7 @@ class _Job:
 
 
 class WorkLine:
-    """A queue of jobs of one event loop.
+    """A queue of jobs, which run in slices on one event loop.
 
     `share` is for short work, such as new requests and answers that are due.
     """
@@ -93,7 +93,7 @@ class WorkLine:
             self.run(name, steps)
 
     def first(self) -> _Job:
-        """Remove the next job from the queue."""
+        """Remove the next job from the queue, and return it."""
         return self._jobs.popleft()
 
     def put_back(self, job: _Job) -> None:

@@ -144,7 +144,7 @@ class GroupCoordinator:
 
     @property
     def work(self) -> SlicedWork:
-        """The queue of long jobs, which run in slices."""
+        """The queue of the broker's long jobs, which run in slices on the event loop."""
         return self._replicas.work
 
     @property

@@ -188,7 +188,7 @@ class GroupShard:
         self.replayed = header.next_offset
 
     def _replay_groups(self, records: list[Record]) -> None:
-        """Replay records of groups.
+        """Apply the records of groups in a committed batch to the shard.
 
         While loading, all records are replayed. Afterwards the in-memory groups are newer than
         their records, so only tombstones are replayed: a removed group is kept if offsets of it

@@ -53,7 +53,7 @@ class MetricsPage:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Close all connections."""
+        """Stop the HTTP server, and close all connections."""
         if self._server is not None:
             self._server.close()
         tasks = [*self._exchanges, *([] if self._page is None else [self._page])]

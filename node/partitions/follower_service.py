@@ -47,9 +47,9 @@ class FollowerService(Followers):
         transport.on_peer_change(self._peer_changed)
 
     def stop(self) -> None:
-        """Cancel the timer.
+        """Stop answering expired polls and throttled partitions.
 
-        The polls end with the transport.
+        The waiting polls end with the transport.
         """
         self._timer.cancel()
         self._released_timer.cancel()

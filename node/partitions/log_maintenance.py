@@ -147,7 +147,7 @@ class LogMaintenance:
             await self._write_back(next(iter(self._dirty)))
 
     def _noting(self, written: Iterable[HostedPartition]) -> Steps[list[HostedPartition]]:
-        """Start flushes and count dirty bytes.
+        """Start due flushes of the logs in `written`, and count their dirty bytes.
 
         Returns the logs that lack an index or a snapshot. Logs that are written during these steps
         are handled in the next run.
@@ -174,7 +174,7 @@ class LogMaintenance:
 
     @contextmanager
     def _one(self, partition: HostedPartition) -> Generator[None, None, None]:
-        """Catch the errors in the maintenance of one log, to still maintain the other logs.
+        """Catch an error in the maintenance of one log, so that other logs are maintained.
 
         Damage and failed logs are reported. After any other error the log is maintained in the next
         run.

@@ -390,7 +390,7 @@ class ReplicaManager:
         )
 
     def free_fetch(self, operation: DelayedFetch) -> None:
-        """Let a waiting fetch read again now."""
+        """Wake a waiting fetch, which then reads its partitions again."""
         for fetch in self.purgatory.free_fetch(operation):
             self._free(fetch)
 

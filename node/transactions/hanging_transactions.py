@@ -67,7 +67,7 @@ class HangingCandidate:
 
     @property
     def key(self) -> tuple[HostedPartition, int]:
-        """The key of the transaction while it is open."""
+        """The key that identifies the transaction while it is open."""
         return self.partition, self.first_offset
 
 

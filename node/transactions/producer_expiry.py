@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProducerExpiry:
-    """The periodic expiry of one broker."""
+    """The periodic expiry of silent producers in all partitions of one broker."""
 
     def __init__(
         self,

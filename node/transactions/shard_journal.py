@@ -89,9 +89,9 @@ def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: i
 def _read(
     disk: DirectoryDisk, node_id: int, voters: Sequence[int], group_id: int
 ) -> tuple[RecoveredGroup | None, bytes | None]:
-    """Return the group's journal and its snapshot.
+    """Return a shard's recovered journal and its snapshot, each None if missing.
 
-    The snapshot is read last, so it is never too old.
+    The snapshot is read last, so it is never too old. Raises UnreadableJournal.
     """
     for _ in range(ATTEMPTS_MAX):
         try:

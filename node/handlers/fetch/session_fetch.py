@@ -203,7 +203,7 @@ class SessionRead(PartitionReader):
 
 
 def begin(context: RequestContext, request: FetchRequest, version: int) -> SessionFetch | None:
-    """Return the session that a request continues or opens, or None without a session.
+    """Return the session that a request continues or opens, or None for a request without one.
 
     Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
     """

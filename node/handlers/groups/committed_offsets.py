@@ -189,7 +189,7 @@ class _Group(NamedTuple):
         return {"name": name, "topic_id": topic_id, "partitions": partitions}, partitions
 
     def all_topics(self) -> "Steps[list[_Topic]]":
-        """Return all committed offsets.
+        """Return all committed offsets of the group, by topic.
 
         From version 10 on, offsets of deleted topics are omitted.
         """

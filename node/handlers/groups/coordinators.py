@@ -54,7 +54,7 @@ class CoordinatorSearch:
         header: RequestHeader,
         request: "requests.FindCoordinatorRequest",
     ) -> "responses.FindCoordinator.Response":
-        """Return the coordinators of the keys."""
+        """Return the coordinators of the requested groups or transactional ids."""
         broker = context.broker
         await broker.suspected_brokers.settled(context.age_ms)
         if broker.replicas.stalled:

@@ -50,7 +50,7 @@ def topic_values(
 def partition_values(
     state: ClusterState, index: int, partition: PartitionRegistration, *, hides_dead: bool = False
 ) -> "responses.Metadata.MetadataResponsePartition":
-    """Return the entry of one partition.
+    """Return the entry of one partition in a Metadata answer.
 
     hides_dead: omit replicas on dead brokers and report an error, as in version 0.
     """

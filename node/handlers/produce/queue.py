@@ -125,7 +125,11 @@ class ProduceQueue:
             return []
 
     async def _check_records(self, operation: ProduceOperation) -> None:
-        """Check the records before the verification, since a marker may invalidate its guard."""
+        """Check the records of a request in slices, before its verification.
+
+        If they were checked afterwards, a marker would more often invalidate the verification's
+        guard.
+        """
         if not operation.records_checked:
             operation.records_checked = True
             operation.look_up()

@@ -19,7 +19,10 @@ class GuardedDispatcher:
         self._dispatcher, self._login, self._now_ms = dispatcher, login, now_ms
 
     def find(self, frame: memoryview) -> Api | None:
-        """Return the API of a frame, as `Dispatcher.find`, or raise CloseConnection."""
+        """Return the API of a request as `Dispatcher.find` does.
+
+        Raises CloseConnection for an API that requires a login, if the client has no session.
+        """
         api, login = self._dispatcher.find(frame), self._login
         if api is None or api.key in _OPEN:
             return api
@@ -32,5 +35,5 @@ class GuardedDispatcher:
     def dispatch(
         self, context: RequestContext, api: Api | None, frame: memoryview
     ) -> "list[bytes | bytearray | memoryview] | PendingAnswer | None":
-        """Handle a frame. See `Dispatcher.dispatch`."""
+        """Handle a request that `find` has admitted, as `Dispatcher.dispatch` does."""
         return self._dispatcher.dispatch(context, api, frame)

@@ -193,7 +193,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 return
 
     def _put_off(self) -> None:
-        """Read the other received bytes in a later turn of the event loop.
+        """Read the rest of the received bytes in a later turn of the event loop.
 
         In the meantime other connections are served.
         """
