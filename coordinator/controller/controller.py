@@ -111,7 +111,7 @@ class _Session:
 
 
 class Controller:
-    """The duties of the metadata leader, active only between `elected` and `resigned`."""
+    """The controller. It decides only between the calls of `elected` and `resigned`."""
 
     def __init__(self, state: ClusterTables, settings: ControllerSettings) -> None:
         self._state = state
@@ -192,10 +192,7 @@ class Controller:
         return due
 
     def settled(self, command: Command, result: Result | None) -> None:
-        """Record the result of a command that `tick` returned, or None for an unknown result.
-
-        None stands for an unknown result.
-        """
+        """Record the result of a command that `tick` returned, or None for an unknown result."""
         for key, under_way in list(self._under_way.items()):
             if under_way is command:
                 del self._under_way[key]
@@ -272,7 +269,7 @@ class Controller:
         return session
 
     def _advance_clock(self, now_ms: int) -> None:
-        """Advance the sessions' clock, without the time in which this process was paused."""
+        """Advance the clock of broker sessions, except for pauses of this process."""
         elapsed_ms = max(0, now_ms - self._last_seen_ms)
         self._awake_ms += min(elapsed_ms, self._settings.clock_step_ms_max)
         self._last_seen_ms = now_ms

@@ -28,7 +28,7 @@ class QuorumVoter:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The state of the metadata group on its leader."""
+    """The state of the metadata group, as its leader knows it."""
 
     leader_id: int
     term: int

@@ -128,7 +128,7 @@ class ClassicGroup:
     # -- state
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
-        """Change the state, which must be an allowed transition."""
+        """Change the state of the group. The transition must be an allowed one."""
         assert state in ALLOWED[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state = self.state, state
         self.state_since_ms = wall_ms
@@ -149,10 +149,7 @@ class ClassicGroup:
     # -- members
 
     def add(self, member: Member, protocol_type: str, ticket: object | None = None) -> None:
-        """Add a member. `ticket` identifies its JoinGroup, which then waits for the answer.
-
-        A `ticket` identifies its JoinGroup request, which then waits for the answer.
-        """
+        """Add a member. `ticket` identifies its JoinGroup, which then waits for the answer."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -214,7 +211,10 @@ class ClassicGroup:
             self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def replace_static(self, instance_id: str, new_member_id: str, turn: Turn) -> Member:
-        """Replace a static member by its new incarnation. The old member id is fenced."""
+        """Replace a static member by its restarted process, which gets a new id.
+
+        Fence the old id.
+        """
         old = self.members.pop(self.static_members[instance_id])
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(old, JoinAnswer(error=fenced, member_id=old.member_id), turn)

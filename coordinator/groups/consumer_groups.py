@@ -75,7 +75,7 @@ class Former(NamedTuple):
 
 
 class ConsumerGroups:
-    """The consumer groups of a table. `remove` removes a group of any type."""
+    """The consumer groups of a GroupTable. `remove` is called to remove a group of any type."""
 
     def __init__(self, groups: dict[str, Group], remove: Remove, held: HeldMetadata) -> None:
         self._groups = groups
@@ -345,7 +345,10 @@ class ConsumerGroups:
         turn: Turn,
         joining: JoinRequest | None = None,
     ) -> None:
-        """Turn the group into a classic group, after members left or a static member came back."""
+        """Turn the group into a classic group, because only members of the classic protocol remain.
+
+        joining: the JoinGroup of a static member that replaces the leaving member.
+        """
         group_id, topics = group.group_id, turn.topics.by_name
         classic, value = downgraded(group, leaving, topics, turn.wall_ms, joining)
         words = (

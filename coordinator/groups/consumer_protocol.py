@@ -19,7 +19,7 @@ class EveryTopic:
     """The set of all topics, for groups with unreadable subscriptions."""
 
     def __contains__(self, topic: object) -> bool:
-        """Return True."""
+        """Return True for every topic."""
         return True
 
 

@@ -19,9 +19,8 @@ class GroupType(Enum):
 class ExpiryRule(NamedTuple):
     """The rule by which a group's offsets expire.
 
-    Offsets of subscribed topics do not expire.
-
-    The retention counts from `base_ms`, or from each commit if `base_ms` is None.
+    The retention counts from `base_ms`, or from each commit if `base_ms` is None. Offsets of
+    subscribed topics do not expire.
     """
 
     base_ms: int | None = None
@@ -39,7 +38,7 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """Return the state by its name in ListGroups."""
+        """Return the name that ListGroups shows for the state of the group."""
         ...
 
     @property

@@ -81,7 +81,10 @@ class Member:
         return dict(self.protocols)[protocol_name or ""]
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Return the member's preferred protocol among supported candidates."""
+        """Return the protocol that the member prefers among `candidates`.
+
+        It supports all of them.
+        """
         return next(name for name, _ in self.protocols if name in candidates)
 
 

@@ -41,7 +41,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member in the answer to the group leader."""
+    """A member, as it is listed in the JoinGroup answer to the group leader."""
 
     member_id: str
     group_instance_id: str | None

@@ -186,7 +186,7 @@ _remembered_key = lru_cache(KEYS_REMEMBERED)(_decoded_key)
 
 
 def decode_offset_value(value: bytes) -> OffsetValue:
-    """Decode versions 0 to 4, or raise InvalidRecord."""
+    """Decode the value of a committed offset, version 0 to 4, or raise InvalidRecord."""
     # The format written here, by far the most frequent, is decoded directly.
     # The length of the metadata, plus one.
     size = value[_METADATA_AT] if len(value) > _METADATA_AT else 0
@@ -229,7 +229,7 @@ def _read_offset_value(value: bytes) -> OffsetValue:
 
 
 def decode_group_value(value: bytes) -> GroupValue:
-    """Decode versions 0 to 4, or raise InvalidRecord."""
+    """Decode the value of a classic group, version 0 to 4, or raise InvalidRecord."""
     reader = Reader(memoryview(value))
     try:
         version = _version(reader, _GROUP_VALUE_NEWEST)

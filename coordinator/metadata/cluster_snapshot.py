@@ -144,7 +144,7 @@ def _encode(
 def decode_tables(
     snapshot: bytes | memoryview,
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
-    """Return new tables and the outcomes, or raise UnreadableSnapshot."""
+    """Return the tables and the operation results of a snapshot, or raise UnreadableSnapshot."""
     try:
         return (yield from _decode(SnapshotReader(snapshot)))
     except (

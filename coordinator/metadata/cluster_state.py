@@ -92,7 +92,7 @@ class ClusterState(ClusterTables):
         self._outcomes_bytes = 0
 
     def on_change(self, callback: Callable[[Changes], None]) -> None:
-        """Register a callback for each command or snapshot that changes something."""
+        """Register a callback that gets the changes of each command or installed snapshot."""
         self._listeners.append(callback)
 
     def apply(self, command: bytes, index: int, term: int = 0) -> Result:

@@ -199,7 +199,10 @@ class ClusterTables:
 
     @property
     def features_epoch(self) -> int:
-        """Return a number that rises whenever a level changes, for ApiVersions."""
+        """Return the epoch of the features for ApiVersions.
+
+        It rises with each change of a level.
+        """
         return max((found.log_index for found in self.features.values()), default=0)
 
     def colliding_topic(self, name: str) -> str | None:

@@ -280,7 +280,10 @@ class DeleteAcls:
 
 @dataclass(frozen=True, slots=True)
 class AlterScramCredentials:
-    """Set or remove credentials of users (KIP-554). The changes are independent."""
+    """Set or remove credentials of users (KIP-554).
+
+    The changes of each user succeed or fail alone.
+    """
 
     changes: tuple[ScramChange, ...]
 

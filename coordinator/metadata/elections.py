@@ -128,7 +128,7 @@ def _complete_reassignment(
     adding: tuple[int, ...],
     removing: tuple[int, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Drop the replicas to be removed once all remaining ones are in the ISR (KIP-455)."""
+    """Return the four lists. Replicas to be removed are dropped if the others are in the ISR."""
     if not adding and not removing:
         return replicas, isr, adding, removing
     staying = tuple(node for node in replicas if node not in removing)

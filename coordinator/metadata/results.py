@@ -15,7 +15,7 @@ ITEMS_AT_ONCE_MAX = 32  # a result with more of them is encoded in a step of its
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """The result for one topic, partition, or config resource, in the order of the command.
+    """The result for one topic, partition, or config resource of a command.
 
     Only the fields that concern the command are set. After AlterPartition the fields from `leader`
     on describe the current partition, even after a refusal. `min_insync_replicas` is the

@@ -69,7 +69,7 @@ class QuotaTable:
         return iter(self._values.items())
 
     def has(self, key: str) -> bool:
-        """Return whether any entity has this quota."""
+        """Return whether any entity has a quota of this key."""
         return self._entities_with[key] > 0
 
     def put(self, entity: QuotaEntity, key: str, value: float | None) -> bool:

@@ -166,7 +166,7 @@ class Applier:
             call()
 
     def snapshot_if_due(self) -> None:
-        """Write a snapshot after enough new entries."""
+        """Write a snapshot if the log has grown enough since the last one."""
         settings = self._engine.settings
         entries = self.applied_index - self._snapshot_index
         # The second rule requires new entries, or one huge entry would cause snapshots forever.

@@ -79,7 +79,7 @@ class RaftElection:
             self._take_census(now_ms)
 
     def on_leader_contact(self, now_ms: float) -> None:
-        """Record a message of the current leader."""
+        """Start the election timeout again, because the current leader has sent a message."""
         self._last_contact_ms = now_ms
         self._is_suspected = False
         self._asked_term = 0
@@ -183,7 +183,10 @@ class RaftElection:
         self._post(peer, PreVote(request.term, granted, core.term))
 
     def _on_pre_vote(self, peer: int, answer: PreVote, now_ms: float) -> None:
-        """Count an answer. Adopt a newer term, so that the next request can be granted."""
+        """Count a voter's answer to a pre-vote request.
+
+        A newer term in the answer is adopted, so that the next request can be granted.
+        """
         core = self._core
         if core.state == LEADER:
             return

@@ -250,7 +250,7 @@ class RaftEngine:
         return self._loop.time() * 1_000
 
     def touch(self, group: RaftGroup) -> None:
-        """Let a group proceed in the next turn."""
+        """Call `advance` of a group in the next turn."""
         self._touched[group.group_id] = group
         if not self._turn_is_due:
             self._turn_is_due = True

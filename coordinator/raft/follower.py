@@ -119,7 +119,7 @@ class Follower:
         )  # the library answers with next_node_idx, which calls `acknowledge`
 
     def acknowledge(self, peer: int) -> None:
-        """Tell the leader up to which durable index this log equals the leader's log."""
+        """Send the leader the index up to which this log is durable and equals the leader's log."""
         reply = AppendReply(self._core.term, True, self._verified_index + 1, self._log.is_voter)
         self._post_durable(peer, reply)
 
@@ -131,7 +131,10 @@ class Follower:
         )
 
     def on_chunk(self, peer: int, chunk: SnapshotChunk) -> None:
-        """Collect a snapshot. When it is complete and valid, install it and then answer."""
+        """Store a part of the leader's snapshot.
+
+        Install the snapshot once it is complete and valid.
+        """
         self._core.follow_leader(peer, chunk.term)
         self._enter(chunk.term)
         if self._is_installing:

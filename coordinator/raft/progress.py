@@ -126,7 +126,10 @@ class ProgressTracker:
         }
 
     def pump(self, *, sends_commits: bool = True) -> None:
-        """Send what the windows allow, and the commit index if `sends_commits`."""
+        """Send each follower the entries that its window allows.
+
+        With `sends_commits` each follower also gets a new commit index.
+        """
         commit_index = self._core.commit_index
         for peer, progress in self.by_peer.items():
             self._pump(peer, progress)
@@ -240,7 +243,7 @@ class ProgressTracker:
             self._post_chunk(peer, transfer, transfer.data[transfer.offset : end])
 
     def lost(self, peer: int) -> None:
-        """Stop streaming until the next heartbeat, because a frame could not be sent."""
+        """Pause sending to a follower until its next heartbeat, since a frame could not be sent."""
         progress = self.by_peer.get(peer)
         if progress is not None:
             progress.probe(progress.match_index + 1, paused=True)
@@ -248,7 +251,7 @@ class ProgressTracker:
                 progress.transfer.sent_offset = -1
 
     def found(self, peer: int) -> None:
-        """Continue immediately, because the link is open again."""
+        """Send to a follower again, because the link to it is open again."""
         progress = self.by_peer.get(peer)
         if progress is not None:
             progress.probe(progress.match_index + 1)

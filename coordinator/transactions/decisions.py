@@ -68,7 +68,7 @@ class ProducerIdNeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """The context of a decision.
+    """The inputs of a decision besides the record and the request.
 
     is_pending: another write of the id is in flight. now_ms: wall-clock time. fresh_producer_id: an
     unused producer id, if there is one. serves_v2: the cluster's transaction.version is above 0. At
@@ -235,7 +235,7 @@ def add_partitions(
 def verify_partitions(
     record: TransactionRecord | None, identity: Identity, partitions: Collection[TopicPartition]
 ) -> Refused | list[ErrorCode]:
-    """Check whether each partition is in the durable transaction (KIP-890)."""
+    """Return NONE for each partition in the durable transaction, else an error (KIP-890)."""
     if record is None:
         return _UNKNOWN
     if (refusal := _check_identity(record, identity)) is not None:

@@ -55,7 +55,7 @@ class VerifyTransactionReply:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransaction:
-    """A question for the coordinator's description of a transactional id."""
+    """A request for the coordinator's description of a transactional id."""
 
     transactional_id: str
 

@@ -95,7 +95,7 @@ class TransactionRecord(NamedTuple):
         )
 
     def completed(self, now_ms: int) -> "TransactionRecord":
-        """Return the record after the last marker of a prepared end."""
+        """Return the record of the completed transaction, after all its markers were written."""
         producer_id, producer_epoch = self.client
         return self._replace(
             state=(

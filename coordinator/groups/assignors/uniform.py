@@ -140,7 +140,7 @@ class _Uneven:
         return -len(self._owners[topic_id]) / subscribers, subscribers, topic_id
 
     def _keep(self) -> Steps[None]:
-        """Let every member keep the partitions of its target, of topics still subscribed to."""
+        """Let every member keep those partitions of its target that it is still subscribed to."""
         counts = self._spec.partition_counts
         for index, member_id in enumerate(self._member_ids):
             member = self._spec.members[member_id]

@@ -306,7 +306,7 @@ class _Heartbeat:
         return group.epoch + 1
 
     def _subscribed_topics(self, before: ConsumerMember, member: ConsumerMember) -> set[str]:
-        """Return the names of the group's topics, with the changes of this heartbeat."""
+        """Return the names of the group's subscribed topics, with the changes of this heartbeat."""
         group, old, new = self.group, before.topic_pattern, member.topic_pattern
         dropped = {name for name in before.topic_names if group.named[name] <= 1}
         names = (group.named.keys() - dropped) | set(member.topic_names)

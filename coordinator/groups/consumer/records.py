@@ -84,7 +84,7 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """A record of a group's topics, which is read without its content."""
+    """A record of a group's topics. Its content is ignored."""
 
 
 @dataclass(frozen=True, slots=True)

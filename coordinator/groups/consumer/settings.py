@@ -7,7 +7,7 @@ from ..assignors.catalogue import ASSIGNORS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupSettings:
-    """The settings within the broker's bounds. The first assignor is the default."""
+    """The settings of one group, within the broker's bounds. The first assignor is the default."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

@@ -37,7 +37,7 @@ def is_due(group: ConsumerGroup, epoch: int, now_ms: int, interval_ms: int) -> b
 
 
 def is_small(member_count: int, names: Iterable[str], topics: Topics) -> bool:
-    """Return whether the assignment of a group is computed within a heartbeat."""
+    """Return whether a group is small enough to compute its assignment within a heartbeat."""
     left = ASSIGNED_AT_ONCE - member_count
     for name in names:
         topic = topics.get(name)

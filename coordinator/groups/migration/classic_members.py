@@ -122,7 +122,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> bytes:
 
 
 def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
-    """Return whether a member must be answered with REBALANCE_IN_PROGRESS."""
+    """Return whether a member's Heartbeat must be answered with REBALANCE_IN_PROGRESS."""
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
     if _is_behind(group, now) or now.state == MemberState.UNREVOKED_PARTITIONS:
         return True

@@ -208,7 +208,10 @@ def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -
 
 
 def _current_broker(tables: ClusterTables, node_id: int, broker_epoch: int) -> BrokerRegistration:
-    """Return the registration with this epoch. Raises BrokerIdNotRegistered or StaleBrokerEpoch."""
+    """Return a broker's registration. Raises StaleBrokerEpoch if it has another epoch.
+
+    Raises BrokerIdNotRegistered if there is no registration.
+    """
     broker = tables.brokers.get(node_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"Broker {node_id} is not registered.")

@@ -1,4 +1,4 @@
-"""The advance of a controlled cluster's clock, which is permanent."""
+"""The advance of the cluster's clock by `oncelog clock advance`, which is permanent."""
 
 from ....wire.errors import InvalidRequest, PolicyViolation
 from ..clock_advances import STEPS_MAX, TOTAL_MS_MAX

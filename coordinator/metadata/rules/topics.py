@@ -162,7 +162,10 @@ def _to_delete(
 def check_assignment(
     tables: ClusterTables, replicas: tuple[int, ...], replication_factor: int | None = None
 ) -> None:
-    """Raise InvalidReplicaAssignment unless these are different registered brokers."""
+    """Raise InvalidReplicaAssignment unless `replicas` are different registered brokers.
+
+    If `replication_factor` is given, it must be the number of replicas.
+    """
     if not replicas:
         raise InvalidReplicaAssignment("An assignment without a replica is none.")
     for node in replicas:

@@ -47,7 +47,7 @@ class GroupCommit(NamedTuple):
 
 
 class Journal:
-    """The log of one process, not thread-safe except for `write`."""
+    """The write-ahead log of one process. Only `write` may be called in another thread."""
 
     def __init__(
         self,
