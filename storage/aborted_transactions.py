@@ -90,7 +90,7 @@ class AbortedTransactions:
         return None
 
     def mended(self, mending: IndexMending) -> None:
-        """Install an index that was written to the disk."""
+        """Replace the unreadable index by the new index, after it was written to the disk."""
         log = self._log
         with log.disk.retriable:
             if log.durability.since_cut is self._mending_since:

@@ -49,7 +49,7 @@ class DiskGuard:
         return _Retriable(self)
 
     def check(self) -> None:
-        """Raise KafkaStorageError if the disk has failed."""
+        """Raise KafkaStorageError if the log has failed."""
         if self.failure is not None:
             raise self.error(self.failure)
 

@@ -46,9 +46,9 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that `epoch` begins at `start_offset`.
 
-        The start of the latest epoch does not change, unless it is now lower. Entries that
-        contradict the new entry (an epoch as high, a start as high) are removed, because their
-        batches were truncated or never written.
+        If `epoch` is the latest epoch, its start offset can only become lower. Earlier entries with
+        a higher or equal epoch or start offset are removed, because their batches were truncated or
+        never written.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")

@@ -102,7 +102,7 @@ class LocalLog:
     # -- growing -----------------------------------------------------------------------------
 
     def write_batch(self, records: Buffer, header: BatchHeader, base_offset: int) -> None:
-        """Append one batch at `base_offset`. `header` is the header as it was sent."""
+        """Append one batch at `base_offset`. `header` is the header as the producer sent it."""
         size_bytes = len(records)
         last_offset = base_offset + header.last_offset_delta
         segment = self.segments.active
@@ -376,5 +376,8 @@ class LocalLog:
     # -- the end ----------------------------------------------------------------------------
 
     def retire(self, why: str = "it has been deleted", *, is_damaged: bool = False) -> None:
-        """Stop serving the log, because its memory may differ from the disk."""
+        """Mark the log as failed, so that each later use raises KafkaStorageError.
+
+        The reason is a deletion, or a memory that may differ from the disk.
+        """
         self.disk.failure = (Damaged if is_damaged else OSError)(f"{self.directory}: {why}")

@@ -109,7 +109,7 @@ class LogFlushing:
 
     @property
     def unwritten_bytes(self) -> int:
-        """Return the bytes of the active segment that the kernel was not asked to write yet."""
+        """Return how many bytes of the active segment the kernel was not asked to write yet."""
         active = self._log.segments.active
         return active.size_bytes - active.written_back_bytes
 
@@ -126,7 +126,10 @@ class LogFlushing:
     # -- at the end --------------------------------------------------------------------------
 
     def write_last(self) -> None:
-        """Write the in-memory state, as the first half of a close. Syncs of the logs follow."""
+        """Write the log's in-memory state to files, as the first half of a close.
+
+        `sync_last` is the second half.
+        """
         log = self._log
         if log.disk.failure is not None:
             return

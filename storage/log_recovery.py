@@ -192,10 +192,10 @@ class _Recovery:
     indexed_from: int = LONG_MAX
 
     def resume(self, active: Segment, *, was_killed: bool) -> Steps[None]:
-        """Read the batches after the newest snapshot, and after the last index entry below it.
+        """Load the newest producer snapshot, and read only the active segment's batches after it.
 
-        Raises CorruptIndex, CorruptTransactionIndex or CorruptMessage if the indexes or their
-        batches are inconsistent.
+        Batches without an index entry are read, too. Raises CorruptIndex, CorruptTransactionIndex
+        or CorruptMessage if the indexes or their batches are inconsistent.
         """
         if was_killed:
             active.drop_torn_entries()
@@ -215,7 +215,7 @@ class _Recovery:
             self.snapshots.remove_above(active.next_offset)
 
     def index_anew_from(self, segment: Segment) -> None:
-        """Record the first segment with damaged indexes, or with damaged batches named by them."""
+        """Record that all indexes from this segment on must be rebuilt."""
         logger.warning("%s: the indexes are rebuilt from the log", segment.file.path)
         self.indexed_from = segment.base_offset
 
@@ -247,7 +247,7 @@ class _Recovery:
                 segment.become_inactive()
 
     def finish(self) -> Steps[LoadedLog]:
-        """Adapt the derived state to the log's end."""
+        """Bring epochs and producer state in line with the recovered log end. Return the log."""
         segments, snapshots = self.segments, self.snapshots
         producers, epochs = self.producers, self.epochs
         if segments.active.next_offset < self.log_start_offset:
@@ -411,7 +411,7 @@ def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | 
 
 
 def _belongs(segment: Segment, header: BatchHeader) -> bool:
-    """Return whether a batch's offsets, which no CRC protects, can follow in a segment."""
+    """Return whether a batch's offsets, which no CRC protects, are possible next in a segment."""
     return (
         header.base_offset >= segment.next_offset
         and header.last_offset_delta >= 0

@@ -112,7 +112,7 @@ class LogTruncation:
             self._ends_at(kept.next_offset)
 
     def _ends_at(self, end_offset: int) -> None:
-        """Adapt the log's state to its new end."""
+        """Bring offsets, epochs and snapshots in line with the new log end."""
         log = self._log
         log.log_end_offset = end_offset
         log.high_watermark = min(log.high_watermark, end_offset)
@@ -125,7 +125,7 @@ class LogTruncation:
         log.rebuild_soon()
 
     def _begin_at(self, offset: int) -> None:
-        """Let an empty log begin at `offset`."""
+        """Let an empty log start and end at `offset`."""
         log = self._log
         with log.disk:
             empty = log.segments.active

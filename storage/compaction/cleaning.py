@@ -92,7 +92,10 @@ class Cleaning:
         return self._keys.end_offset
 
     def steps(self) -> Iterator[CleanedGroup | None]:
-        """Compact in steps. Yield None after each slice, and each group to be replaced."""
+        """Compact in slices.
+
+        Yield None after a slice, or a CleanedGroup that must replace segments.
+        """
         yield from self._read_keys()
         count = sum(s.base_offset < self._keys.end_offset for s in self._segments[:-1])
         summaries, end_offset = self._summaries[:count], self._ends[count - 1] if count else 0

@@ -36,7 +36,7 @@ _SEGMENTS_A_STEP = 64  # the first header of each segment is read
 
 
 class SegmentsChanged(Exception):
-    """Retention or truncation removed a segment under compaction, which must be repeated."""
+    """The error of a compaction in which retention or truncation has removed a segment."""
 
 
 class LogCleaner:
@@ -156,7 +156,10 @@ class LogCleaner:
         return _name(self._log)
 
     def swap(self, group: CleanedGroup) -> None:
-        """Replace segments by a cleaned one, or raise SegmentsChanged or KafkaStorageError."""
+        """Replace the segments of a group by its cleaned segment.
+
+        Raises SegmentsChanged or KafkaStorageError.
+        """
         assert self._log is not None
         segments = self._log.segments
         if self._is_outdated or any(
@@ -167,7 +170,7 @@ class LogCleaner:
         self._segments = [each for each in self._segments if each not in group.replaced]
 
     def finish(self) -> None:
-        """Mark the log as clean up to the end of the steps, or raise SegmentsChanged."""
+        """Record the offset below which the log is clean now, or raise SegmentsChanged."""
         assert self._log is not None and self._cleaning is not None
         if self._is_outdated or self._log.is_failed:
             raise SegmentsChanged

@@ -33,7 +33,7 @@ class RemovedPartitions:
         self.damaged: dict[tuple[str, int], list[Path]] = {}  # renamed directories that are kept
 
     def found(self, path: Path) -> bool:
-        """Return whether a directory found at the start was deleted by an earlier run."""
+        """Record a renamed directory from an earlier run. Return whether it is to be deleted."""
         is_deleted = _DELETED_DIRECTORY.fullmatch(path.name) is not None
         if is_deleted:
             self._renamed.append(path)

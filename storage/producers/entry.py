@@ -35,12 +35,12 @@ class AppendedBatch(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Return the offset of its last record."""
+        """Return the offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def last_sequence(self) -> int:
-        """Return the sequence of its last record, or -1 without sequences (offset commits)."""
+        """Return the sequence of the batch's last record, or -1 for offset commits."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
@@ -111,7 +111,7 @@ class ProducerEntry:
         )
 
     def clear_window(self) -> None:
-        """Forget all batches, because a new epoch begins with sequence 0."""
+        """Remove the last five batches, because a new epoch begins with sequence 0."""
         self.batches.clear()
         self.next_sequence = 0
 

@@ -25,7 +25,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class OpenTransactions:
-    """Transactions by their first offset in the partition."""
+    """The ongoing and the unreplicated transactions of a partition, by their first offsets."""
 
     __slots__ = ("_ongoing", "unreplicated")
 

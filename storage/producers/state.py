@@ -315,7 +315,10 @@ class ProducerStateTable:
         )
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """Mark a transaction as ended. Readers pass it once its marker is committed."""
+        """Mark a transaction as ended.
+
+        The LSO passes the transaction once its marker is committed.
+        """
         self._transactions.complete(completed)
 
     def skip_to(self, end_offset: int) -> None:

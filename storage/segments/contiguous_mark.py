@@ -12,7 +12,7 @@ MARK = "contiguous.deleted"
 
 
 def mark(directory: Path) -> None:
-    """Mark a new log, or raise OSError."""
+    """Create the mark in the directory of a new log, or raise OSError."""
     os.close(os.open(directory / MARK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
 

@@ -62,7 +62,7 @@ def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[i
 
 
 def checking_aborts(segment: IndexedSegment) -> Steps[None]:
-    """Raise CorruptTransactionIndex unless the batches of its entries exist."""
+    """Raise CorruptTransactionIndex unless the batches that the index entries name exist."""
     index, least_stable = segment.transaction_index, 0
     entries = index.all()
     for number, entry in enumerate(entries, 1):

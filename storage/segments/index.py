@@ -24,7 +24,7 @@ _REMEDY = "It can be rebuilt from the .log file: delete it while the broker is s
 
 
 class CorruptIndex(CorruptFile):
-    """An inconsistent index file, which recovery rebuilds."""
+    """The error of an inconsistent index file, which recovery rebuilds."""
 
 
 class KeptEntries(NamedTuple):

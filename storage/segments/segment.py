@@ -65,7 +65,7 @@ class Segment:
 
     @staticmethod
     def remove_files(directory: Path, base_offset: int, suffix: str = "") -> None:
-        """Remove the files that an earlier segment may have left."""
+        """Remove the files that an earlier segment with this base offset may have left."""
         for kind in SUFFIXES:
             segment_path(directory, base_offset, kind + suffix).unlink(missing_ok=True)
 
@@ -158,7 +158,7 @@ class Segment:
             raise
 
     def add_batch(self, batch_bytes: int, last_offset: int, max_timestamp: int) -> None:
-        """Add the next of the written batches to the indexes and the segment's state."""
+        """Add a batch that `write` has written to the indexes and to the segment's state."""
         position = self.size_bytes
         if position == 0:
             self.first_batch_timestamp = max_timestamp
@@ -290,7 +290,7 @@ class Segment:
         check_time_entry(self, entry)
 
     def drop_torn_entries(self) -> None:
-        """Remove partial entries that a killed process may have left."""
+        """Remove the partial last index entries that a killed process may have left."""
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.drop_torn_entry()
 
@@ -311,7 +311,7 @@ class Segment:
     def kept_below(self, offset: int) -> KeptBatches:
         """Return the batches that remain if every batch that ends above `offset` is removed.
 
-        Its end is the end of the last remaining batch, as after a restart. That end is below
+        The segment then ends with the last remaining batch, as after a restart. That end is below
         `offset` if a batch spans `offset`, or if compaction left a gap. Everything that may need a
         file descriptor is done here, before anything is changed. The cost is
         O(index.interval.bytes).
@@ -402,7 +402,7 @@ class Segment:
         ]
 
     def preallocate(self, segment_bytes: int) -> None:
-        """Allocate the whole space on disk (topic config preallocate)."""
+        """Allocate `segment_bytes` on the disk for the .log file (topic config preallocate)."""
         if segment_bytes > self.size_bytes:
             os.posix_fallocate(self.file.fd, 0, segment_bytes)
 

@@ -21,7 +21,7 @@ REMEMBERED_POSITIONS_MAX = 32
 
 
 class SegmentList:
-    """The segments by base offset, of which the last is active. An open log has at least one."""
+    """The segments of a log by base offset. The last is active. An open log has at least one."""
 
     __slots__ = ("_in_order", "_remembered", "active", "losses", "recent")
 
@@ -44,7 +44,7 @@ class SegmentList:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all .log files."""
+        """Return the total size of all .log files in bytes."""
         return sum(segment.size_bytes for segment in self._in_order[1])
 
     def add(self, *segments: Segment) -> None:
@@ -101,7 +101,7 @@ class SegmentList:
         remembered[offset] = (segment, position)
 
     def recall(self, offset: int) -> tuple[Segment, int] | None:
-        """Return the remembered position of an offset, if it is still valid."""
+        """Return the remembered (segment, position) of an offset, or None if there is none."""
         return self._remembered.get(offset)
 
     def drop_cached_reads(self) -> None:

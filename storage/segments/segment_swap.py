@@ -70,7 +70,7 @@ def swap_in(
 
 
 def _make_swaps(directory: Path, base_offset: int, fault_point: FaultPoint) -> None:
-    """Rename a complete replacement to .swap. If that fails, leave no .swap file."""
+    """Rename the complete .cleaned files to .swap. If a rename fails, no .swap file is left."""
     swaps: list[Path] = []
     try:
         for suffix in SUFFIXES:
@@ -109,7 +109,7 @@ def finish_swaps(directory: Path) -> None:
 
 
 def _remove_replaced(directory: Path, swap: Path) -> None:
-    """Delete the segments in the range of a complete replacement."""
+    """Delete the old segments that a complete .swap segment replaces."""
     first_offset = next_offset = _base_offset(swap)
     file = LogFile(swap)
     for _, header in scan_headers(file, 0, file.size_on_disk()):

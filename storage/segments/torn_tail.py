@@ -34,7 +34,7 @@ class _Tail:
         self._walked = set[int]()  # positions from which batches do not reach the end
 
     def has_batches(self) -> bool:
-        """Return whether batches begin after the first batch, which is unreadable."""
+        """Return whether whole batches follow the unreadable first batch."""
         first = self._header_at(self._position, self._next_offset)
         looks_torn = first is not None and self._position + first.size_bytes > self._end
         magic, at = bytes([MAGIC]), _MAGIC_AT
@@ -51,7 +51,7 @@ class _Tail:
         return False
 
     def _header_at(self, start: int, next_offset: int) -> BatchHeader | None:
-        """Return the header of a possible batch with offsets that may follow."""
+        """Return the header at `start` if it is plausible and its offsets may follow, else None."""
         data, at = self._data, start - self._position
         if at + HEADER_BYTES > len(data):
             data, at = self._file.read(start, HEADER_BYTES), 0

@@ -32,7 +32,7 @@ _REMEDY = "It is made again from the log: at once where a reader met it, or by t
 
 
 class CorruptTransactionIndex(CorruptFile):
-    """An inconsistent transaction index, with which aborted records might be read."""
+    """The error of an inconsistent transaction index, which might hide aborted transactions."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -45,12 +45,12 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """Return the bytes of a whole index."""
+    """Return the bytes of an index file with these transactions."""
     return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
 
 
 class TransactionIndex(EntryFile):
-    """The index of one segment. `base_offset` is the segment's."""
+    """The aborted transactions with markers in the segment that begins at `base_offset`."""
 
     __slots__ = ("_blocks", "_last_offset", "_sums", "base_offset")
 
@@ -108,7 +108,7 @@ class TransactionIndex(EntryFile):
         return found, False
 
     def all(self) -> list[AbortedTransaction]:
-        """Return every entry in marker order."""
+        """Return all entries, in the order of their markers."""
         return [each for number in range(self._block_count) for each in self._block(number)]
 
     def truncate_to(self, offset: int) -> None:
@@ -172,7 +172,10 @@ class TransactionIndex(EntryFile):
         return block
 
     def _check_order(self, block: list[AbortedTransaction], previous: int) -> int:
-        """Raise CorruptTransactionIndex unless markers rise from `previous`. Return the last."""
+        """Raise CorruptTransactionIndex unless markers rise from `previous`.
+
+        Return the last marker.
+        """
         for transaction in block:
             _, first_offset, last_offset, _ = transaction
             if not previous < last_offset >= first_offset:
