@@ -113,7 +113,7 @@ class BatchBuilder:
         base_sequence: int = -1,
         is_transactional: bool = False,
     ) -> bytearray:
-        """Return the batch, with base offset 0, or raise UnsupportedCompressionType."""
+        """Return the batch with base offset 0. Raises UnsupportedCompressionType."""
         chunks = self._chunks
         if compression != NONE:
             chunks = [_ROOM, compress(compression, b"".join(chunks[1:]))]

@@ -57,19 +57,19 @@ class Reader:
         return self._fixed(_int8)
 
     def int16(self) -> int:
-        """Read two bytes, signed."""
+        """Read a signed integer of two bytes."""
         return self._fixed(_int16)
 
     def int32(self) -> int:
-        """Read four bytes, signed."""
+        """Read a signed integer of four bytes."""
         return self._fixed(_int32)
 
     def int64(self) -> int:
-        """Read eight bytes, signed."""
+        """Read a signed integer of eight bytes."""
         return self._fixed(_int64)
 
     def unsigned_varint(self) -> int:
-        """Read up to five bytes of seven bits, the lowest first."""
+        """Read an unsigned varint of at most five bytes, the lowest seven bits first."""
         buffer, position = self.buffer, self.position
         if position < self.end and (byte := buffer[position]) < 0x80:  # almost all are this short
             self.position = position + 1
@@ -89,7 +89,7 @@ class Reader:
             shift += 7
 
     def take(self, size_bytes: int) -> memoryview:
-        """Return a view of the next bytes."""
+        """Return a view of the next `size_bytes` bytes, and continue after them."""
         position = self.position
         end = position + size_bytes
         if size_bytes < 0 or end > self.end:
@@ -98,7 +98,7 @@ class Reader:
         return self.buffer[position:end]
 
     def uuid(self) -> bytes:
-        """Read 16 bytes."""
+        """Read the 16 bytes of a UUID."""
         return bytes(self.take(16))
 
     def nullable_string(self, flexible: bool) -> str | None:
@@ -114,7 +114,7 @@ class Reader:
             raise MalformedFrame("a string is not UTF-8") from None
 
     def string(self, flexible: bool) -> str:
-        """Read a string. Refuse null."""
+        """Read a string. Raises MalformedFrame for null."""
         value = self.nullable_string(flexible)
         if value is None:
             raise MalformedFrame("a string must not be null")
@@ -126,7 +126,7 @@ class Reader:
         return None if length == -1 else self.take(length)
 
     def count(self, flexible: bool, element_bytes_min: int) -> int:
-        """Read the length of an array, -1 for null, limited by the remaining bytes."""
+        """Read the length of an array, or -1 for null. The remaining bytes limit the length."""
         count = self.unsigned_varint() - 1 if flexible else self.int32()
         if count < -1 or count * element_bytes_min > self.end - self.position:
             raise MalformedFrame(f"{count} elements cannot stand in {self.remaining} bytes")
@@ -136,7 +136,7 @@ class Reader:
         return count
 
     def length(self, flexible: bool, element_bytes_min: int) -> int:
-        """Read the length of an array. Refuse null."""
+        """Read the length of an array. Raises MalformedFrame for null."""
         count = self.count(flexible, element_bytes_min)
         if count < 0:
             raise MalformedFrame("an array must not be null")
@@ -145,7 +145,7 @@ class Reader:
     def array(
         self, flexible: bool, element_bytes_min: int, read: Callable[[], Value]
     ) -> list[Value]:
-        """Read all elements of an array. Refuse null."""
+        """Read all elements of an array. Raises MalformedFrame for null."""
         return [read() for _ in range(self.length(flexible, element_bytes_min))]
 
     def tags(self) -> dict[int, memoryview]:
@@ -210,7 +210,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """Encode seven bits a byte, the lowest first."""
+    """Encode an unsigned varint, the lowest seven bits first."""
     if value < 0x80:
         return _ONE_BYTE[value]
     if value < 0x4000:

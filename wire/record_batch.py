@@ -48,7 +48,7 @@ _producer = struct.Struct(">qhi")
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch in their order, with timestamps in ms."""
+    """The header fields of a batch, in their order in the bytes. Timestamps are in ms."""
 
     base_offset: int
     batch_length: int
@@ -66,7 +66,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the whole batch, header included."""
+        """Return the size of the whole batch in bytes, including the header."""
         return self.batch_length + LENGTH_COUNTS_FROM
 
     @property
@@ -210,7 +210,7 @@ def _restamp_timestamp(
 
 
 def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Compute the checksum of a batch again."""
+    """Compute the checksum of a batch again, and write it into the batch."""
     length = _length.unpack_from(buffer, position + _base_offset.size)[0]
     covered = memoryview(buffer)[
         position + CRC_COVERS_FROM : position + length + LENGTH_COUNTS_FROM
@@ -228,7 +228,7 @@ def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields:
 def rewrite_producer(
     buffer: bytearray, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Replace the producer id of the batch at the beginning of a buffer."""
+    """Replace producer id, epoch and base sequence of the batch at the beginning of a buffer."""
     _producer.pack_into(buffer, PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     rewrite_crc(buffer)
 

@@ -217,7 +217,10 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, i
 
 
 def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return (number, next position), or raise InvalidRecord, or IndexError beyond the data."""
+    """Return (number, next position) of a zigzag varint.
+
+    Raises InvalidRecord for an invalid varint, IndexError beyond the data.
+    """
     value = data[at]
     at += 1
     if value >= 0x80:

@@ -282,7 +282,7 @@ def _read_classic(reader: Reader, version: int) -> list[FetchPartition]:
 
 
 def encode_request(request: FetchRequest, version: int) -> list[Buffer]:
-    """Encode the body as a single buffer."""
+    """Encode the body of a Fetch request as a single buffer."""
     flexible = version >= FLEXIBLE_FROM
     end = b"\0" if flexible else b""
     chunks: list[bytes] = []

@@ -40,7 +40,7 @@ _opening_v7 = struct.Struct(">ihi")
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """The answer for one partition.
+    """The response for one partition.
 
     aborted_transactions: pairs (producer id, first offset) for read_committed, None otherwise.
     diverging_epoch: the pair (epoch, end offset). current_leader: the pair (node id, leader epoch).
@@ -257,14 +257,14 @@ def decode_response(body: memoryview, version: int) -> FetchResponse:
 
 
 def read_topic(reader: Reader, version: int) -> tuple[str | None, bytes | None]:
-    """Read a topic as (name, None) or (None, id)."""
+    """Read a topic's identifier as (name, None) or, from version 13 on, (None, id)."""
     if version >= TOPIC_IDS_FROM:
         return None, reader.uuid()
     return reader.string(version >= FLEXIBLE_FROM), None
 
 
 def encode_topic(name: str | None, topic_id: bytes | None, version: int) -> bytes:
-    """Encode the name or, from version 13 on, the id."""
+    """Encode a topic's name or, from version 13 on, its id."""
     if version >= TOPIC_IDS_FROM:
         assert topic_id is not None
         return topic_id

@@ -220,7 +220,7 @@ def _string(body: memoryview, position: int) -> tuple[str | None, int]:
 
 
 def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
-    """Return the parts of the body, without copying the records."""
+    """Return the parts of a Produce request's body, without copying the records."""
     flexible = version >= FLEXIBLE_FROM
     end = b"\0" if flexible else b""
     pieces: list[Buffer] = []

@@ -27,7 +27,7 @@ _one_plain_answer_v9 = struct.Struct(">BihqqqBBBBiB")
 
 @dataclass(slots=True)
 class ProducedPartition:
-    """The answer for one partition.
+    """The response for one partition.
 
     record_errors: pairs (index in the batch, message). current_leader: the pair (node id, leader
     epoch), which is sent with NOT_LEADER_OR_FOLLOWER.
@@ -79,7 +79,10 @@ def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
 
 
 def _encode_one_plain(response: ProduceResponse, version: int) -> bytes | None:
-    """Encode the answer for one partition without an error, the usual answer, in one step."""
+    """Encode the usual response, one partition without an error, in one step.
+
+    Returns None for any other response.
+    """
     topic = response.topics[0]
     if len(topic.partitions) != 1 or response.node_endpoints:
         return None

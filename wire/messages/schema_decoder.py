@@ -173,7 +173,7 @@ def _field_decoder(kind: Kind, flexible: bool) -> Decode:
 
 
 def _value_decoder(kind: Kind, flexible: bool) -> tuple[Decode, int]:
-    """Return the decoding function, and the minimum size of a value."""
+    """Return the function that decodes a value of this kind, and the value's minimum size."""
     wire_type = kind.wire_type
     if kind.entity is not None:
         return _entity_decoder(kind), smallest_of(kind.entity)

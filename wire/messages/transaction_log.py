@@ -88,7 +88,7 @@ def decode_transaction_log_key(data: bytes) -> str:
 
 
 def encode_transaction_log_value(value: TransactionLogValue, version: int = VALUE_VERSION) -> bytes:
-    """Encode a value in the format of Kafka's tools. Version 0 lacks the tagged fields."""
+    """Encode a value in Kafka's format. Version 0 lacks the tagged fields."""
     flexible = version >= 1
     parts = [
         _head.pack(version, value.producer_id, value.producer_epoch, value.timeout_ms, value.state)

@@ -45,7 +45,10 @@ ALLOWED: Mapping[OauthState, frozenset[OauthState]] = {
 
 
 class OauthbearerServer:
-    """The state of one login. `verify` raises FailedLogin for a token that is not accepted."""
+    """The server side of one login.
+
+    `verify` raises FailedLogin for a token that is not accepted.
+    """
 
     def __init__(self, verify: Callable[[str], TokenIdentity]) -> None:
         self.state, self.username, self.lifetime_ms = OauthState.AWAITS_TOKEN, "", 0

@@ -18,7 +18,7 @@ class SaslServer(Protocol):
 
     @property
     def is_done(self) -> bool:
-        """Return whether the client has proved to be `username`."""
+        """Return whether the client has proved that it is the user `username`."""
         ...
 
     username: str
@@ -37,7 +37,7 @@ class PlainServer:
         self._users = users
 
     def respond(self, message: bytes) -> bytes:
-        """Return an empty message for the right password of a user."""
+        """Return an empty message for the right password, or raise FailedLogin."""
         try:
             parts = message.decode().split("\0")
         except UnicodeDecodeError:

@@ -64,7 +64,7 @@ def credential_of(
 
 
 class ScramServer:
-    """The state of one login.
+    """The server side of one login.
 
     nonce: printable, without commas, and never used before. find: a function that returns the
     credential of a name. secret: random bytes of this process, from which the salt of an unknown
