@@ -15,9 +15,9 @@ Job = Callable[[Callable[[], None]], None]
 class SnapshotQueue:
     """The snapshots of all groups of a process, written one at a time.
 
-    A new journal segment may require a snapshot of every group. Written together, they would delay
-    commits on the disk and take twice their memory. A job gets a function to report its end, which
-    may follow later.
+    A new journal segment may require a snapshot of every group. If all snapshots were written
+    together, they would delay commits on the disk and take twice their memory. A job gets a
+    function, and calls it when the snapshot is written.
     """
 
     def __init__(self) -> None:

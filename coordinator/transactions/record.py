@@ -85,8 +85,8 @@ class TransactionRecord(NamedTuple):
     def is_timed_out(self, now_ms: int, watched_ms: float = 0) -> bool:
         """Return whether the transaction has been ongoing for longer than its timeout.
 
-        The timeout starts with the transaction. watched_ms: the time for which the transaction was
-        seen ongoing, in case the wall clock was set back.
+        The timeout starts with the transaction. watched_ms: the monotonic time for which the
+        transaction was seen ongoing, in case the wall clock was set back.
         """
         return (
             self.state == TransactionState.ONGOING

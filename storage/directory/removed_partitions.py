@@ -42,7 +42,10 @@ class RemovedPartitions:
         return is_deleted
 
     def delete(self, topic: str, partition: int) -> None:
-        """Rename a partition's directory for removal. Retry later if that fails."""
+        """Rename a partition's directory for removal.
+
+        If that fails, `retry` renames the directory.
+        """
         self.waiting.add((topic, partition))
         target = self.rename(topic, partition, "delete")
         self.waiting.discard((topic, partition))
@@ -61,7 +64,7 @@ class RemovedPartitions:
         self._renamed += self.damaged.pop((topic, partition), ())
 
     def retry(self) -> None:
-        """Retry the failed renames, or raise the first error at the end."""
+        """Retry all failed renames. If some fail again, raise the first error at the end."""
         problem = None
         for topic, partition in list(self.waiting):
             try:

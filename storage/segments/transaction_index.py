@@ -172,9 +172,9 @@ class TransactionIndex(EntryFile):
         return block
 
     def _check_order(self, block: list[AbortedTransaction], previous: int) -> int:
-        """Raise CorruptTransactionIndex unless markers rise from `previous`.
+        """Raise CorruptTransactionIndex unless marker offsets rise from `previous`.
 
-        Return the last marker.
+        Return the last. Return the last marker.
         """
         for transaction in block:
             _, first_offset, last_offset, _ = transaction

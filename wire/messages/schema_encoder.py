@@ -74,7 +74,7 @@ Get = Callable[[str, Any], Any]
 
 @cache
 def encoder_of(cls: type[Any]) -> Encode:
-    """Return encode(values, chunks), which appends the bytes of a mapping or message.
+    """Return encode(values, chunks), which appends to `chunks` the bytes of a mapping or message.
 
     An absent field gets the schema's default. A name that the class lacks is ignored here. The type
     stubs check all names.

@@ -96,7 +96,7 @@ def _reason(error: Exception) -> str:
 
 
 def resolving(group: ConsumerGroup, topics: Topics) -> Steps[dict[str, tuple[str, ...]]]:
-    """Return the topics of each pattern that members are subscribed to now."""
+    """Return the topics that each subscribed expression of the group matches."""
     return resolving_patterns(list(group.subscribed_patterns), list(topics))
 
 

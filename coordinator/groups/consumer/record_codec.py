@@ -168,7 +168,10 @@ _CLASSIC = _Field(_read_classic, _write_classic)
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A record type. The tagged field is the last of the value, and is omitted at its default."""
+    """The encoding of one record type.
+
+    The tagged field is the last field of the value, and is omitted if it has its default.
+    """
 
     number: int
     key: type[ConsumerKey]
