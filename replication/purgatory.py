@@ -49,7 +49,7 @@ class Purgatory:
     def watch_produce(self, operation: DelayedProduce) -> None:
         """Add a produce with at least one offset that is not committed yet.
 
-        `outcomes` already has the settled partitions.
+        `outcomes` already has the results of the other partitions.
         """
         for key, offset in operation.required.items():
             if key not in operation.outcomes:

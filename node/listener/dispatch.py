@@ -152,9 +152,9 @@ def control_api(
     async def build(
         context: RequestContext, request: Request, values: Any, version: int
     ) -> list[Buffer]:
-        """Encode an answer, which may wait for memory.
+        """Run the remaining steps of a decision, and return its encoded answer.
 
-        A decision does not wait for this memory.
+        The caller has waited for memory if the answer is large.
         """
         try:
             if isgenerator(values):

@@ -65,9 +65,10 @@ class DamagedLogs:
         return True
 
     def try_again(self, key: TopicPartition, again: PartitionLog | LogOpening) -> None:
-        """Keep `again` for the next attempt to repair a log or to open a repaired log.
+        """Keep a log whose repair failed, or a repaired log that could not be opened, for a retry.
 
-        The damage and the offsets of the log could not be found in the directory later.
+        The directory alone shows neither the damage nor the offsets. A repaired log that could not
+        be opened for a permanent reason is not kept.
         """
         if isinstance(again, PartitionLog):
             self.stopped_logs[key] = again

@@ -129,7 +129,7 @@ class HostedPartition:
             damage.found(CorruptMessage(f"a batch has the leader epoch {latest_epoch}"))
 
     def wait_for_a_leader(self, record: PartitionRegistration) -> None:
-        """Stop leading and following, without a leader or after a storage failure."""
+        """End this replica's role, because there is no leader or the log has failed."""
         self.leader = self.follower = None
         self._adopt(record)
 

@@ -369,9 +369,9 @@ class ShardLeader:
             self._loop.call_later(RETRY_PAUSE_MS / 1_000, self._attempt, action, name)
 
     def _refresh(self, transactional_id: str) -> TransactionRecord | None:
-        """Update an id's entry from its durable record.
+        """Update the in-memory entry of an id from its durable record.
 
-        Returns the record if it needs markers.
+        Returns the record if markers must be sent, else None.
         """
         record = self.shard.get(transactional_id)
         entry = self._pending.obtain(transactional_id)

@@ -102,7 +102,7 @@ def _check_served(broker: BrokerServices) -> None:
 
 
 def _says_nothing(request: "requests.ConsumerGroupHeartbeatRequest") -> bool:
-    """Return whether a valid request has only a group id, a member id and a member epoch."""
+    """Return whether a valid heartbeat has only a group id, a member id and a member epoch."""
     return (
         request.member_epoch > JOINS
         and request.subscribed_topic_names is None is request.server_assignor

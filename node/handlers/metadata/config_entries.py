@@ -183,10 +183,10 @@ def _cluster_configs(broker: BrokerServices) -> dict[str, str]:
 
 
 def _stand_ins() -> dict[str, tuple[str, ...]]:
-    """Return the alternative keys of each setting that has several, by each of the keys.
+    """Return the group of alternative keys to which each such key belongs.
 
-    One example is log.retention.ms, log.retention.minutes and log.retention.hours. The first key
-    that is set is effective.
+    One group is log.retention.ms, log.retention.minutes and log.retention.hours. The first key of a
+    group that is set is effective.
     """
     found = {FLUSH_MS: [FLUSH_MS, "log.flush.scheduler.interval.ms"]}
     for coarser, (finer, _, _) in COARSER_UNITS.items():
