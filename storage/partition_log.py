@@ -108,8 +108,8 @@ class PartitionLog:
         Create a missing log, and recover it unless `clean_shutdown`.
 
         The four offsets are those of the data directory's checkpoints. machine_restarted: the
-        machine has lost power since. Raises InconsistentTopicId for another topic's directory,
-        KafkaStorageError if the directory cannot be read or written.
+        machine has lost power since the last run. Raises InconsistentTopicId for another topic's
+        directory, KafkaStorageError if the directory cannot be read or written.
         """
         disk = DiskGuard(f"{topic}-{partition}")
         try:

@@ -238,9 +238,10 @@ class AlterPartitionReassignments:
 
 @dataclass(frozen=True, slots=True)
 class FailReplicas:
-    """Move leaderships of partitions, (topic id, index), away from a broker with a failed disk.
+    """Move the leaderships of these partitions away from a broker with a failed disk.
 
-    The broker stays alive. Its next incarnation recovers the replicas.
+    partitions: pairs (topic id, partition index). The broker stays alive. After its restart it
+    recovers the replicas.
     """
 
     node_id: int

@@ -53,9 +53,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FenceProducer:
-    """The open transaction must first be aborted, with an epoch that no client has.
+    """The decision must wait until the open transaction is aborted.
 
-    Then the decision is made again.
+    `record` begins that abort, with an epoch that no client has. The decision is made again
+    afterwards.
     """
 
     record: TransactionRecord

@@ -118,7 +118,7 @@ class LogDirectory:
     def opening(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> LogOpening:
-        """Return the values with which another thread opens a partition's log.
+        """Return the parameters with which another thread opens a partition's log.
 
         Call `opening`, `opened` and `remove_partition` on the thread that serves the logs. The
         other methods for single partitions block, and need their own thread.

@@ -134,9 +134,10 @@ def walk_headers(
 
 
 def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[int, BatchHeader]]]:
-    """Return the data batches with producer ids before `end_offset`, within the two limits.
+    """Return the last data batches with producer ids before `end_offset`.
 
-    The batches are (base offset, header), oldest first. The search goes backwards by index entries.
+    The batches are (base offset, header), oldest first. The search goes backwards by index entries,
+    through at most REFILL_BYTES_MAX bytes and REFILL_BATCHES_MAX batches.
     """
     pieces: list[list[tuple[int, BatchHeader]]] = []
     bytes_left, batches_left = REFILL_BYTES_MAX, REFILL_BATCHES_MAX

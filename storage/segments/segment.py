@@ -222,10 +222,10 @@ class Segment:
         return found
 
     def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the batches from the last indexed batch on that may hold `offset`.
+        """Yield (position, header) of batches that may hold `offset`, from an indexed batch on.
 
-        The batches are as from `scan_headers`. Raises CorruptMessage if the index points beyond the
-        offset, so that a reader would miss batches.
+        Raises CorruptMessage if the index points beyond the offset, so that a reader would miss
+        batches.
         """
         last_offset, start = self.offset_index.lookup(offset)
         is_within = 0 <= start < self.size_bytes
