@@ -252,7 +252,7 @@ def delete(
 
 
 def target(text: str) -> tuple[str, int]:
-    """Parse --to into ("offset" | "time", number), where earliest and latest are times."""
+    """Parse --to into ("offset", number) or ("time", ms). earliest and latest are times below 0."""
     if text in ("earliest", "latest"):
         return "time", EARLIEST if text == "earliest" else LATEST
     if text.isdecimal():

@@ -242,7 +242,10 @@ def _timestamp_ms(text: str) -> int:
 
 
 def _reader(separator: str | None, *, is_json: bool) -> Any:
-    """Return a function from a line and its position to a record."""
+    """Return a function that parses a line into a record. It also gets the line's place.
+
+    The place is for the text of a Failure.
+    """
     from .records.json_lines import NewRecord, NotARecord, record_of
 
     def from_json(line: bytes, where: str) -> NewRecord:
@@ -266,7 +269,7 @@ def _reader(separator: str | None, *, is_json: bool) -> Any:
 
 
 def _sources(files: tuple[Path, ...]) -> list[str]:
-    """Return the names of the inputs.
+    """Return the paths of the inputs, with "-" for stdin.
 
     Raises Failure for a missing file before any record is sent.
     """

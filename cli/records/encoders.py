@@ -113,7 +113,10 @@ def _json_schema(
 
 
 def _protobuf(client: Any, schema_id: int, *_: Any) -> Callable[[Any], bytes]:
-    """Encode as the first message of the schema, as Confluent's serializers choose by default."""
+    """Return a function that encodes JSON as the first message of the schema.
+
+    Confluent's serializers choose the first message by default.
+    """
     from confluent_kafka.schema_registry.serde import SchemaId
     from google.protobuf.json_format import ParseDict
 

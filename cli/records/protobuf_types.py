@@ -80,7 +80,7 @@ class ProtobufTypes:
 
 
 def protobuf_file(data: bytes) -> bytes | None:
-    """Return the last file of a set by `protoc --descriptor_set_out`, or None for other bytes."""
+    """Return the last file in the output of `protoc --descriptor_set_out`, or None for others."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 

@@ -279,7 +279,10 @@ class _Reader:
     async def _stop_offsets(
         self, keys: list[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """Return the end offset of each partition, by --until, or its end at the start."""
+        """Return the offset where each partition ends, by --until or the log's end at the start.
+
+        With -f and without --until it is None.
+        """
         until, follow = self._order.until, self._order.follow
         times = await self._times(keys, until)
         found: dict[TopicPartition, int | None] = {}

@@ -63,7 +63,7 @@ def context_of(topic: str, part: Part, headers: Any = None) -> Any:
 
 
 def open_registry(url: str) -> Any:
-    """Return the library's client of a registry, or raise Failure for an invalid URL."""
+    """Return confluent-kafka's client of a registry. Raises Failure for an invalid URL."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     try:
@@ -74,7 +74,7 @@ def open_registry(url: str) -> Any:
 
 @contextmanager
 def problems_in_words(url: str) -> Iterator[None]:
-    """Convert the library's exceptions in the block to ValueError with a reason.
+    """Convert confluent-kafka's exceptions in the block to ValueError with a reason.
 
     Raises Failure when the registry does not answer.
     """
@@ -97,7 +97,7 @@ def problems_in_words(url: str) -> Iterator[None]:
 
 
 def require_packages(how: str) -> None:
-    """Raise Failure, with the command that helps, unless a format's packages are installed."""
+    """Raise Failure, with the command that installs them, if a format's packages are missing."""
     missing = [
         each.split("|")[0]
         for each in MODULES[how]
@@ -119,7 +119,7 @@ def _is_there(module: str) -> bool:
 
 
 def _is_unreachable(problem: Exception) -> bool:
-    """Return whether an error comes from the HTTP client that the library uses."""
+    """Return whether an error is from the HTTP client, so that the registry cannot be reached."""
     return type(problem).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
 
 
