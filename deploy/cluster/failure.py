@@ -33,7 +33,7 @@ class Failure(Exception):
 
 
 def told_by_system(problem: OSError) -> str | None:
-    """Return advice about a system error as a sentence, or None for a bug of ours."""
+    """Return advice about a system error as a sentence, or None if the error is a bug."""
     number = problem.errno or 0
     if number not in _ADVICE or (problem.filename is None and number not in _OF_THE_DISK):
         return None

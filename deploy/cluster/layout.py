@@ -49,7 +49,7 @@ class NodeEntry:
 
     @property
     def metrics_url(self) -> str | None:
-        """Return the address of the node's metrics, if it serves metrics."""
+        """Return the URL of the node's metrics, or None if it serves no metrics."""
         return f"http://{self.host}:{self.metrics_port}/metrics" if self.metrics_port else None
 
 

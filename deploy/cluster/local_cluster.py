@@ -129,7 +129,7 @@ class Cluster:
 
     @property
     def clock(self) -> ClockControl:
-        """Return the control of time, in a cluster that was created with clock="controlled"."""
+        """Return the object that advances the cluster's clock, if it was created as controlled."""
         return ClockControl(self)
 
     @property
@@ -138,11 +138,11 @@ class Cluster:
         return Path(self.file.peer_directory)
 
     def client_config(self, **settings: Any) -> dict[str, Any]:
-        """Return a configuration for confluent-kafka, to be extended by `**{"acks": "all"}`."""
+        """Return the settings of a confluent-kafka client, with address, login and `settings`."""
         return {"bootstrap.servers": self.bootstrap, **admin_values(self.data), **settings}
 
     def node(self, node_id: int) -> NodeProcess:
-        """Return one node as a process."""
+        """Return the object for the process of a node."""
         self.file.entry(node_id)
         return self._nodes[node_id]
 
@@ -178,7 +178,11 @@ class Cluster:
         return self.ask(lambda admin: admin.controller())
 
     def resolve(self, target: int | str, *, states: Collection[str] = ("running",)) -> int:
-        """Return the node that a target means now. `random` chooses among nodes in these states."""
+        """Return the id of the node that a target names now.
+
+        A role names the node that currently has it. `random` names a random node in one of these
+        states.
+        """
         match targets.parse(str(target)):
             case ("node", _, node_id):
                 return self.file.entry(node_id).node_id
@@ -256,8 +260,9 @@ class Cluster:
         return node_id
 
     def start_all(self, node_ids: Iterable[int]) -> None:
-        """Start several nodes in this order, then wait for all, since one alone may not become
-        ready.
+        """Start several nodes in this order, then wait until all serve.
+
+        A single node may not become ready without the others.
         """
         self._start(node_ids)
 
@@ -314,7 +319,7 @@ class Cluster:
         return node_id
 
     def ask_node(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Ask a node through its admin socket (counters, link faults)."""
+        """Send a request to a node's admin socket (counters, link faults) and return the answer."""
         return admin_socket_client.ask(self.peer_directory, node_id, request)
 
     def heal(self) -> None:
@@ -350,9 +355,9 @@ class Cluster:
     # --- inner
 
     def _file_to_start(self, known: ClusterFile | None) -> ClusterFile:
-        """Return the file, or raise Failure if the start is impossible.
+        """Return the cluster.json for a start, or raise Failure if the start is impossible.
 
-        The directory, the cluster, the options or the ports may prevent a start.
+        The directory, a running node, the options or the ports may prevent a start.
         """
         if known is None:
             layout.require_usable(self.data)

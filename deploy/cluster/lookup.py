@@ -53,7 +53,7 @@ class ClusterChoice:
     profile: str | None = None
 
     def client_config(self) -> dict[str, Any]:
-        """Return the client configuration, from --command-config and the address."""
+        """Return the client configuration with the cluster's address and the login."""
         repeat_options(
             bootstrap=self.bootstrap,
             command_config=self.command_config,
@@ -163,7 +163,10 @@ class ClusterChoice:
             raise Failure(f"{self.command_config}: {problem}", exit_code=2) from None
 
     def _file_config(self) -> dict[str, Any]:
-        """Return the connection of --profile and --command-config, with --bootstrap above both."""
+        """Return the connection of --profile and --command-config.
+
+        --bootstrap replaces the address in both.
+        """
         config: dict[str, Any] = {}
         named = None if self.profile is None else self._profile(self.profile)
         if named is not None:

@@ -33,7 +33,7 @@ KEPT_ENVIRONMENT = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """The operating system's data on a node."""
+    """State, memory and CPU of a node's process, from the operating system."""
 
     node_id: int
     address: str
@@ -80,7 +80,7 @@ class NodeProcess:
         return next(filter(self._is_ours, psutil.process_iter()), None) if thorough else None
 
     def program(self) -> list[str]:
-        """Return the arguments for Python.
+        """Return the arguments with which Python runs the node's module.
 
         With -P, the working directory cannot shadow a module.
         """
@@ -232,7 +232,10 @@ class NodeProcess:
 def wait_for_state(
     process: psutil.Process, name: str, timeout_s: float, *, is_stopped: bool
 ) -> None:
-    """Return when the process is in state T, or not in it, or raise Failure when it has ended."""
+    """Wait until the process is stopped (state T) or not, as `is_stopped` says.
+
+    Raises Failure at the timeout, or if the process has ended.
+    """
     deadline = time.monotonic() + timeout_s
     try:
         while (process.status() == psutil.STATUS_STOPPED) != is_stopped:

@@ -25,7 +25,7 @@ class Profile:
 
 @dataclass(slots=True)
 class Profiles:
-    """The contents of the file. `current` is used if no cluster is named."""
+    """The profiles in the user's file. `current` is the name of the profile in use, or None."""
 
     current: str | None = None
     profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])

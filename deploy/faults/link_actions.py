@@ -1,8 +1,7 @@
 """Faults of the links between nodes, executed in the nodes themselves.
 
 A cut link is silent, as in a real network. The nodes count affected messages, which proves the
-effect of a fault. A node that is restarted meanwhile has no faults, and the next fault is injected
-in addition.
+effect of a fault. A node that is restarted meanwhile loses its faults.
 """
 
 import contextlib

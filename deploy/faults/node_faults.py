@@ -6,7 +6,7 @@ creates the broker. Faults are requested through a separate Unix socket beside t
 
     {"op": "disk", "point": "log.append.before-write", "errno": 28}   every write there fails
     {"op": "die", "point": "partition.before-marker"}                 kill -9 of itself, there
-    {"op": "clock", "offset_ms": 3600000}                             the wall clock, not the other
+    {"op": "clock", "offset_ms": 3600000}                             the wall clock only
     {"op": "heal"}
     {"op": "counts"}                                                  what has happened so far
 """

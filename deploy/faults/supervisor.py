@@ -43,7 +43,7 @@ class ChildProcess:
 
 
 class Supervisor:
-    """Children by name, for use from several threads.
+    """A supervisor of child processes by name. Any thread may call its methods.
 
     failed: the reason why a child stays down for good, which `wait` and `check` raise. run: the
     children's name for the guardian of this process, which ends all children when this process is
@@ -72,7 +72,7 @@ class Supervisor:
         raise NotImplementedError
 
     def argv(self, name: str, incarnation: int) -> list[str]:
-        """Return the whole command."""
+        """Return the whole command of a child."""
         return [sys.executable, "-P", *self.command(name, incarnation)]
 
     def environment(self, name: str) -> dict[str, str] | None:
@@ -192,7 +192,7 @@ class Supervisor:
             raise self.failed
 
     def remove_logs(self) -> None:
-        """Remove the logs."""
+        """Remove the logs of all children."""
         for name in self.names:
             self.log(name).unlink(missing_ok=True)
 
@@ -269,7 +269,7 @@ class Supervisor:
 
     @staticmethod
     def _exit_code(child: ChildProcess, timeout_s: float | None = None) -> int:
-        """Wait for the end of the process, and for its last report."""
+        """Return the exit code, after the process has ended and its last report is read."""
         code = child.process.wait(timeout_s)
         child.reader.join(DRAIN_TIMEOUT_S)
         return code

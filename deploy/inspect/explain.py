@@ -46,9 +46,9 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransaction:
-    """A transaction that is open in a partition. `transaction` is its coordinator's view.
+    """A transaction that is open in a partition. `transaction` is its state at its coordinator.
 
-    The view is None if no coordinator knows the producer.
+    The state is None if no coordinator knows the producer.
     """
 
     producer: PartitionProducer
@@ -66,10 +66,11 @@ class PartitionTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """A group's relation to the partition. `described` is None for an unknown group.
+    """The committed offset of a group in the partition. `described` is None for an unknown group.
 
-    is_unstable: the group's offset here is part of an open transaction. holders: the candidates for
-    this transaction, in the partitions of offsets that its coordinator leads.
+    is_unstable: this offset is part of an open transaction. holders: the open transactions in the
+    partitions of __consumer_offsets that the group's coordinator leads, one of which has the
+    offset.
     """
 
     name: str
@@ -81,7 +82,10 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition, with offsets of None while there is no leader. `holders` are oldest first."""
+    """The facts about a partition. Its offsets are None while it has no leader.
+
+    holders: the open transactions in the partition, oldest first.
+    """
 
     partition: PartitionInfo
     min_insync: int

@@ -133,7 +133,10 @@ class Probe:
     __exit__ = close
 
     def start(self) -> None:
-        """Return when every node has answered, or raise Failure if the process ends instead."""
+        """Start the process, and return when every node has answered.
+
+        Raises Failure if the process ends instead.
+        """
         command = [sys.executable, "-P", "-m", MODULE]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._send(self._asked)

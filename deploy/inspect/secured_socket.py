@@ -31,7 +31,7 @@ class LoginRefused(OSError):
 
 
 class SecuredConnector:
-    """A connector to one address, in a thread, with the settings of a client."""
+    """A connector to one address, with the security settings of a client. It runs in a thread."""
 
     def __init__(self, config: Mapping[str, Any], host: str, port: int) -> None:
         self._security = Security.of(read_settings(ADMIN, config, {}))

@@ -21,7 +21,7 @@ Kept = dict[tuple[str, str], str]
 
 
 def kept_at_the_end(owner: int, source: int) -> Kept:
-    """Return the registered items to end, once the owner has ended.
+    """Wait until the owner has ended. Return the items that are still registered.
 
     A process that was forked from the owner may hold the pipe open after the owner's death.
     """

@@ -46,7 +46,7 @@ class FoundCluster:
 
 
 def clusters_of_user() -> list[FoundCluster]:
-    """Return the clusters with nodes that live, and those left in the temporary directory."""
+    """Return the clusters with running nodes, and those left in the temporary directory."""
     found: dict[Path, FoundCluster] = {}
     for file, process in _nodes():
         data, node_id = file.parent.parent, file.parent.name.removeprefix("node-")
@@ -191,7 +191,7 @@ def _end_processes(find: Callable[[], Iterator[psutil.Process]]) -> None:
 
 
 def _nodes() -> Iterator[tuple[Path, psutil.Process]]:
-    """Yield this user's live nodes, by their files."""
+    """Yield the server.properties and the process of each running node of this user."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             file = node_file_of(process.cmdline())

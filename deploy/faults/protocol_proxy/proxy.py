@@ -80,7 +80,7 @@ class ProtocolProxy:
                 raise
 
     def close(self) -> None:
-        """End all connections, and the thread.
+        """Close all connections, and end the proxy's thread.
 
         Raises the first error that a listener or a rule's `act` or `where` has raised. A second
         call does nothing.
@@ -126,9 +126,9 @@ class ProtocolProxy:
         return self._hub.wait(lambda: self._hub.made(rule) >= times, timeout_s)
 
     def disconnect(self, instance: str | None = None, broker_id: int | None = None) -> int:
-        """Close the open connections immediately. Return their number.
+        """Close the open connections of an instance, or to a broker, by default all.
 
-        Clients may connect again.
+        Returns the number of closed connections. Clients may connect again.
         """
 
         async def cut() -> int:

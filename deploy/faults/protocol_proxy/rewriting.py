@@ -53,7 +53,7 @@ def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> byt
 
 
 def refused_api_versions(request: Request) -> bytes | None:
-    """Return the answer to an ApiVersions request that is too new to be decoded here.
+    """Return the answer to an ApiVersions request that is too new to be decoded, else None.
 
     The answer has version 0 and the known versions, as from brokers (KIP-511).
     """

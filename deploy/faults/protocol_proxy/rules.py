@@ -70,9 +70,9 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """The connection is closed before the broker sees the request, or immediately after.
+    """The connection is closed before the broker gets the request, or immediately after that.
 
-    Immediately after means that the execution of the request is unknown.
+    In the second case, it is unknown whether the broker executes the request.
     """
 
     when: Literal["before", "after"] = "before"
@@ -105,7 +105,7 @@ class Hold:
     """The frame, and all later frames of its connection, are held until `act` has returned.
 
     A frame is held for at most `deadline_s`, and then continues whatever `act` does. With
-    BEFORE_ANSWER and AFTER_ANSWER only answers without error count, unless `also_errors`.
+    BEFORE_ANSWER and AFTER_ANSWER, answers with an error are not held, unless `also_errors`.
     """
 
     at: HoldPoint
@@ -162,7 +162,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """A match and an action.
+    """An action on the requests that match.
 
     nth: the first matching request on which the rule acts, counted from 1 when the rule was added.
     times: how often the rule acts, None for ever. Two rules are never equal, whatever their fields.
@@ -229,7 +229,7 @@ class RuleBook:
         self._counts.pop(rule, None)
 
     def decide(self, request: Request) -> Rule | None:
-        """Return the rule that acts on this request, or None. This counts until `give_back`."""
+        """Return the rule that acts on this request, or None, and count the action."""
         for rule, count in tuple(self._counts.items()):  # a `where` may add one
             if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
                 request

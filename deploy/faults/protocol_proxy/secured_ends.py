@@ -42,7 +42,7 @@ def ca_of(data: Path) -> Path:
 
 
 def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
-    """Return TLS with a certificate of a new CA, which is written to a file.
+    """Return the proxy's TLS with a certificate of a new CA. The CA is written to `ca_file`.
 
     config: the settings of a client of the cluster. Raises ValueError for invalid settings, and
     Failure.
@@ -68,7 +68,7 @@ def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
 
 
 def write_client_files(data: Path, folder: Path, name: str, address: str) -> dict[str, Path]:
-    """Write the admin's settings for a client of the proxy. Return the files by kind."""
+    """Write client files with the admin's login for the proxy's address. Return them by kind."""
     user = USERS[0]
     password = passwords_of(data)[user]
     return _written(folder, name, lambda kind: client_values(data, kind, user, password, address))
@@ -81,9 +81,10 @@ def _quoted(text: str) -> str:
 def write_files_like(
     config: Mapping[str, Any], ca_file: Path, folder: Path, name: str, address: str
 ) -> dict[str, Path]:
-    """Write the settings of a client of another cluster for a client of the proxy.
+    """Write client files with the login in `config` for the proxy's address. Return them by kind.
 
-    The application itself must set a login by tokens. Raises ValueError.
+    They have no login by tokens, so the application itself must set it. Raises ValueError for
+    invalid settings.
     """
     security = security_config(read_settings(ADMIN, dict(config), {}))
     protocol = "PLAINTEXT" if security is None else security.protocol

@@ -29,7 +29,10 @@ class TopicNames(dict[bytes, str]):
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The subjects. A topic id without a known name is `id:` and the id in hex."""
+    """The topics, groups and transactional ids that a request names.
+
+    A topic id without a known name is `id:` and the id in hex.
+    """
 
     topics: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
