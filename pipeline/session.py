@@ -43,7 +43,7 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
 
 
 def spark_session(app_name: str, **confs: Any) -> "SparkSession":
-    """Return a session with the source `oncelog`, which is the running session if there is one.
+    """Return the running session, or else create one, and register the source `oncelog`.
 
     confs: Spark's own names, or the same names with underscores and without `spark` in front
     (`sql_shuffle_partitions=4`). `master` is spark.master. Raises NoJava, whose text has the

@@ -21,7 +21,10 @@ from ..source.options import OptionError
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Offsets behind the latest, by partition, with at least one partition."""
+    """The number of offsets behind the latest offset, for each partition of a query.
+
+    There is at least one partition.
+    """
 
     by_partition: Mapping[TopicPartition, int]
 

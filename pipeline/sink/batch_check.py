@@ -15,7 +15,7 @@ from .stop_words import SinkStopped, rows_missing
 
 
 class BatchAction(Enum):
-    """The action for a batch."""
+    """Whether to write a batch, or to skip it because it is already written."""
 
     WRITE = auto()
     SKIP = auto()  # it is written already
@@ -36,7 +36,7 @@ class Terms:
 def check_batch(
     sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms
 ) -> BatchAction:
-    """Return whether to write a batch, by the sink's last decision, or raise SinkStopped."""
+    """Decide by the sink's last decision whether to write a batch, or raise SinkStopped."""
     batch = given.batch_id
     if decision is not None and decision.lost and not _goes_on(decision, given, terms):
         raise rows_missing(sink_id, decision, "it was found at an earlier start")

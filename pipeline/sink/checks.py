@@ -139,7 +139,7 @@ async def settle_mode(
 async def check_brokers(
     admin: Admin, timeout_ms: int, timeout_name: str, *, needs_prepared: bool
 ) -> BrokerAnswers:
-    """Raise SinkStopped when some broker would refuse the sink's requests.
+    """Return the brokers' settings, or raise SinkStopped if one would refuse the sink's requests.
 
     A listed broker that does not answer is skipped. Such a broker is failing, and the check
     includes the broker that takes over its coordinators. Configurations that may not be described

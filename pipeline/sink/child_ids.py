@@ -188,7 +188,7 @@ class ChildIds:
 
 
 def ids_file() -> Path | None:
-    """Return the file of this worker's executor, or None if the executor's directory is missing."""
+    """Return the path of the executor's table of ids, or None without an executor's directory."""
     from pyspark import SparkFiles
 
     try:

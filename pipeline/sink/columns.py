@@ -50,7 +50,7 @@ def check_columns(types: dict[str, str], topic: str | None) -> None:
 
 
 def prepare(frame: "DataFrame", topic: str | None) -> "DataFrame":
-    """Return the same rows with plain columns. Raises ValueError for unwritable rows."""
+    """Return the frame with the sink's columns only, or raise ValueError for wrong columns."""
     types = {each.name: each.dataType.simpleString() for each in frame.schema.fields}
     check_columns(types, topic)
     prepared = {name: f"`{name}`" for name in KNOWN if name in types}

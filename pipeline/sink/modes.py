@@ -73,7 +73,10 @@ class BrokerAnswers:
             )
 
     def require_timeout(self, timeout_ms: int, name: str) -> None:
-        """Raise SinkStopped when some broker would refuse a transaction that may take so long."""
+        """Raise SinkStopped if some broker's limit is below this transaction timeout.
+
+        name: the setting with the timeout, for the message.
+        """
         for node_id, most in self.timeout_max_ms.items():
             if timeout_ms > most:
                 raise SinkStopped(

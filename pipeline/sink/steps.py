@@ -61,7 +61,7 @@ class ControlCommitted:
 class ControlInDoubt:
     """The end of the control transaction was refused, but it may be committed.
 
-    The control id was taken over, or the transaction ended before.
+    Another driver has initialized the control id, or a timeout has ended the transaction.
     """
 
     reason: str
@@ -69,7 +69,7 @@ class ControlInDoubt:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenCommitted:
-    """Every child is committed, now or earlier with an expired id."""
+    """All children are committed. One with an expired id was committed earlier."""
 
 
 @dataclass(frozen=True, slots=True)

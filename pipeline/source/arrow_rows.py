@@ -146,7 +146,7 @@ def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
 
 
 def _size_bytes(columns: RecordColumns) -> int:
-    """Return the size of the decompressed records. The size of a compressed batch is too small."""
+    """Return the size of the batch's records without compression, for the limit of `add`."""
     if not columns.header.compression:
         return columns.header.size_bytes
     return sum(len(field) for field in (*columns.keys, *columns.values) if field)

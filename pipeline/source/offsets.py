@@ -229,10 +229,10 @@ def latest(
     """Return the end of the next micro-batch, or `start` itself when there is nothing to read.
 
     New partitions begin at 0. A partition that is missing for a while keeps its offset, since it is
-    not new when it returns. until: the end of AvailableNow, without which a partition waits.
-    offsets_max: the limit that the partitions share in proportion to their readable offsets.
-    Offsets that retention has removed do not count, because a batch of removed offsets would be
-    empty, and retention would be faster.
+    not new when it returns. until: the end of AvailableNow. A partition that is missing in it is
+    not read. offsets_max: the limit that the partitions share in proportion to their readable
+    offsets. Offsets that retention has removed do not count, because a batch of removed offsets
+    would be empty, and retention would be faster.
     """
     ends: dict[TopicPartition, int] = {}
     for key, bounds in known.bounds.items():

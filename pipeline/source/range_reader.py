@@ -1,13 +1,14 @@
 """A reader of all batches in a range of offsets, as they are in the log, for Spark's tasks.
 
-A range is read to its end, or an error is raised, and is never read in part. The range ends where a
-batch reaches beyond its last offset, or where a compacted log has no more batches below a bound
-behind the range. An answer without records alone proves nothing. Kafka sends an empty answer,
-without an error, when remote storage takes longer than remote.fetch.max.wait.ms (KIP-1018). Kafka
-also does so while a leader knows its high watermark, but not yet its position in the files.
-Therefore such a range is fetched again until the deadline. Records that retention removes meanwhile
-are reported. Fetches run ahead in the client's thread while the caller uses earlier batches, but
-never beyond the range.
+A range is read to its end, or an error is raised, and is never read in part. The range ends with
+the batch that contains or exceeds its last offset. In a compacted log the last offsets may be
+missing. Then the range ends when the leader repeatedly returns no more batches, although its
+readable offsets end behind the range. An answer without records alone proves nothing. Kafka sends
+an empty answer, without an error, when remote storage takes longer than remote.fetch.max.wait.ms
+(KIP-1018). Kafka also does so while a leader knows its high watermark, but not yet its position in
+the files. Therefore such a range is fetched again until the deadline. Records that retention
+removes meanwhile are reported. Fetches run ahead in the client's thread while the caller uses
+earlier batches, but never beyond the range.
 
 Fetches use the topic's id, so the rows belong to the right topic. If a broker supports only names,
 the id is checked before the first fetch and after the last fetch. The process keeps connections and
