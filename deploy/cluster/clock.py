@@ -145,7 +145,7 @@ class ClockControl:
         return ClockStatus(now_ms, advanced_ms, behind)
 
     def _known(self, node_ids: list[int]) -> dict[int, dict[str, Any]]:
-        """Return the answers of these nodes, or raise Failure when no node answers."""
+        """Return what each of these nodes reports about its clock, or raise Failure without any."""
         known: dict[int, dict[str, Any]] = {}
         problem = Failure("No node runs, so nothing is known of the cluster's clock.")
         for node_id in node_ids:

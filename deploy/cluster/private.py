@@ -21,7 +21,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def require_ours(path: Path) -> None:
-    """Raise Failure when a directory or file belongs to another user than root."""
+    """Raise Failure unless a directory or file belongs to this user or to root."""
     if (owner := other_owner(path)) is not None:
         raise Failure(
             f"{path} belongs to user {owner}, and this is user {os.geteuid()}: its owner could "

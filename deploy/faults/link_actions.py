@@ -161,7 +161,10 @@ def _links(context: FaultContext, node_id: int) -> dict[str, int]:
 
 
 def _nodes(context: FaultContext) -> list[int]:
-    """Wait until all nodes answer, and return them. A node that is starting has no links yet."""
+    """Wait until all nodes answer, and return them.
+
+    A node that is starting cannot have faults yet.
+    """
 
     def all_answer() -> bool:
         try:

@@ -68,7 +68,7 @@ class Supervisor:
     # --- what a kind of children is
 
     def command(self, name: str, incarnation: int) -> list[str]:
-        """Return the arguments for Python, from -m on."""
+        """Return the arguments with which Python runs a child, from -m on."""
         raise NotImplementedError
 
     def argv(self, name: str, incarnation: int) -> list[str]:

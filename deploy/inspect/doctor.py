@@ -38,7 +38,7 @@ class HealthCheck:
 
 
 def examine(data: Path) -> list[HealthCheck]:
-    """Return all checks, with the checks of the cluster if there is a cluster in `data`."""
+    """Return the results of all checks, with those of the cluster if there is one in `data`."""
     checks = [_python(), _open_files(), _directory(data), _disk(data), _sockets(), *_extras()]
     try:
         file = layout.read(data.resolve())

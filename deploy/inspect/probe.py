@@ -99,7 +99,7 @@ class ProbeResult:
 
 
 class Probe:
-    """The probe's process, as its starter controls it."""
+    """The handle by which a program starts and stops the probe's process."""
 
     def __init__(
         self,

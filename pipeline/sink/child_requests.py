@@ -175,9 +175,9 @@ def _in_words(problem: KafkaError) -> str:
 
 
 def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: int) -> str:
-    """Return whether a child can still be committed, from its coordinator's description.
+    """Return whether a child is open, about to time out, aborted ("ended"), or otherwise ended.
 
-    now_ms: wall-clock time, by which a transaction is EXPIRING.
+    The state is in its coordinator's description. now_ms: the wall-clock time.
     """
     if found.producer_id != child.producer_id:
         return OTHER  # its epochs were used up, by an end of either kind, or the id has expired

@@ -66,6 +66,6 @@ class ClusterLogin:
         return self.bootstrap, self.nonce
 
     def open_view(self, client_id: str) -> ClusterView:
-        """Open a view of the cluster, which the caller closes."""
+        """Open a ClusterView (connections and metadata), which the caller closes."""
         given = {"bootstrap_servers": self.bootstrap, "client_id": client_id}
         return open_view(None, read_settings(ADMIN, None, given | dict(self.settings)))[0]

@@ -283,7 +283,10 @@ class SinkProtocol(DecidedChildren):
         yield steps.AbortChildren(self._sweepable(listed.names))
 
     def _sweep_failed(self) -> Part[None]:
-        """Sweep after a failed batch, then stop if the sink must stop, else start over."""
+        """Abort the open children of a failed batch. Then stop the sink or start over.
+
+        It stops if a SinkStopped was recorded.
+        """
         yield from self._sweep()
         if self._last_word is not None:
             raise self._last_word

@@ -93,8 +93,8 @@ class ChildrenAborted:
 class ChildrenDescribed:
     """The names of children that can still be committed, and of those that certainly cannot.
 
-    The other children were committed, or are forgotten. expiring: the open children that are about
-    to time out.
+    The other children were committed, or their ids have expired. expiring: the open children that
+    are about to time out.
     """
 
     open: tuple[str, ...]

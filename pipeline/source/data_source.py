@@ -253,7 +253,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return None if self._newest is None else self._newest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the range of each task, with the same offsets for each planning of a batch."""
+        """Return the ranges of a batch, one for each task. Each call returns the same offsets."""
         stop = Position.from_json(end)
         begin = Position.from_json(start).before(stop)
         new = dict.fromkeys(stop.offsets, 0)

@@ -115,7 +115,7 @@ _parents: list[KeptViews] = []  # kept, or a finalizer would close the parent's 
 
 
 def kept_views() -> KeptViews:
-    """Return the views of this process."""
+    """Return the KeptViews that all readers of this process share."""
     return _kept
 
 

@@ -17,7 +17,7 @@ _SELF_CODED = {PRODUCE: produce, FETCH: fetch}
 
 
 def is_known(api_key: int, version: int) -> bool:
-    """Return whether there is a schema for this version."""
+    """Return whether there is a schema for this version of an API."""
     api = APIS.get(api_key)
     return api is not None and api.oldest <= version <= api.newest
 

@@ -74,7 +74,7 @@ def _produced(body: produce.ProduceRequest, error: ErrorCode) -> ProduceResponse
 
 
 def _fetched(body: fetch.FetchRequest, version: int, error: ErrorCode) -> FetchResponse:
-    """Return an answer to Fetch.
+    """Return an answer to Fetch with the error for each requested partition.
 
     In a session (KIP-227) a request names only partitions that are new in the session. If the
     request names none, the error is that of the whole answer.
@@ -209,7 +209,7 @@ def _offset_for_leader_epoch(body: Any, version: int, error: ErrorCode) -> Value
 def _named(field: str, requested: str) -> Make:
     """Return a function that creates an answer with the error for each requested topic.
 
-    field: the answer's list of topics. requested: the request's list.
+    field: the name of the answer's list of topics. requested: the name of the request's list.
     """
 
     def make(body: Any, version: int, error: ErrorCode) -> Values:

@@ -26,7 +26,10 @@ Listener = Callable[[Event], None]
 
 
 class Hub:
-    """The shared state of all connections. Methods run in the loop, and the rules have a lock."""
+    """The state of a proxy that its connections share.
+
+    Methods run in the proxy's event loop, but any thread may add rules, which have a lock.
+    """
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class ProtocolProxy:
         transaction_timeout_ms: int = 0,
         tls: ProxyTls | None = None,
     ) -> None:
-        """Start the proxy, or raise Failure when the cluster cannot be reached, or speaks TLS.
+        """Start the proxy. Raises Failure if the cluster cannot be reached, or needs `tls`.
 
         cluster: a bootstrap line, or the configuration with which the proxy itself requests the
         brokers. listeners: each gets every event, in the proxy's loop. transaction_timeout_ms: the

@@ -40,7 +40,7 @@ class Subjects:
 
 
 def subjects_of(api_key: int, body: Any, names: TopicNames) -> Subjects:
-    """Return the subjects of the decoded request."""
+    """Return the topics, groups and transactional ids of a decoded request."""
     topics, groups, ids = set[str](), set[str](), set[str]()
     if api_key == FIND_COORDINATOR:
         found = {GROUP_KEY: groups, TRANSACTION_KEY: ids}.get(getattr(body, "key_type", GROUP_KEY))
