@@ -1,4 +1,4 @@
-"""Brokers for tests, and a check that answers have no field that is in no version."""
+"""Fixtures with brokers, and a check that answers have no unknown fields."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -27,7 +27,7 @@ def every_field_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 @asynccontextmanager
 async def broker(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
-    """Return a broker that leads t-0, alone in the ISR."""
+    """Yield a broker that leads t-0, alone in the ISR."""
     yield LeadingBroker(tmp_path)
 
 

@@ -1,6 +1,6 @@
-"""A broker that leads the one partition of __consumer_offsets, on a disk, and nothing else.
+"""A broker with a log that leads the only partition of __consumer_offsets, and nothing else.
 
-Node 2 follows, and the test sets its position. Time is real, and short.
+Node 2 is its follower, and the test sets the follower's position. Times are real but short.
 """
 
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 class CoordinatingBroker(LeadingBroker):
-    """The broker. Create it inside a running event loop. `lead` begins a leadership."""
+    """A broker that coordinates groups. `lead` makes it the leader of a partition."""
 
     topic = OFFSETS_TOPIC
 
@@ -56,7 +56,7 @@ class CoordinatingBroker(LeadingBroker):
         epoch: int = 1,
         index: int = 0,
     ) -> None:
-        """Open the log and lead the partition."""
+        """Open the log of a partition of __consumer_offsets, and lead the partition."""
         self.min_insync_replicas = min_insync_replicas
         now_ms = self.clock.wall_ms()
         hosted = open_hosted(self.directory, index, topic=OFFSETS_TOPIC, now_ms=now_ms)
@@ -68,12 +68,12 @@ class CoordinatingBroker(LeadingBroker):
         self.replicas.role_changed(hosted)
 
     async def serve(self, **role: Any) -> None:
-        """Lead the group partition, and load its records."""
+        """Lead partition 0, and wait until its groups and offsets are loaded."""
         self.lead(**role)
         await turns_until(lambda: self.groups.shards[0].state is ShardState.SERVING)
 
     def commit_transaction(self) -> None:
-        """Write the commit marker of producer 7."""
+        """Append the commit marker of producer 7."""
         view = memoryview(bytearray(marker(7, coordinator_epoch=1)))
         self.replicas.append(self.partition(), view, decode_header(view), -1)
 
@@ -84,7 +84,7 @@ class CoordinatingBroker(LeadingBroker):
 
 @asynccontextmanager
 async def serving(directory: Path) -> AsyncIterator[CoordinatingBroker]:
-    """Run a coordinator without a follower."""
+    """Yield a coordinator without followers."""
     broker = CoordinatingBroker(directory)
     await broker.serve()
     yield broker

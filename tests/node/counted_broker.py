@@ -1,4 +1,4 @@
-"""A broker for all tests of a module, which counts the lines that a turn of its loop runs."""
+"""A broker for all tests of a module. It counts the lines of Python in each turn of its loop."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay
 
 
 class CountedBroker:
-    """The broker, which runs only while a test runs its loop."""
+    """A broker in an event loop that runs only while a test runs it."""
 
     def __init__(
         self,

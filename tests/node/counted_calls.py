@@ -1,6 +1,6 @@
-"""Counts of the calls that an event causes, of Python and C, by the callback of the event loop.
+"""Counts of the function calls (Python and C) that each callback of the event loop causes.
 
-Counts do not depend on the machine. They differ between versions of Python only.
+Counts do not depend on the machine, only on the version of Python.
 """
 
 import sys
@@ -16,9 +16,9 @@ TESTS = str(Path(__file__).parents[1])
 
 
 class Calls:
-    """The calls of this thread, by the function that was called from outside the package.
+    """Counts of calls in this thread, by the product function that was called first.
 
-    Each value is [calls of Python, calls of C].
+    Each value is [calls of Python functions, calls of C functions].
     """
 
     def __init__(self) -> None:
@@ -29,13 +29,13 @@ class Calls:
         self._name = ""
 
     def counts(self, *roots: str) -> tuple[int, int]:
-        """Return the calls of Python and of C under all these roots."""
+        """Return the calls of Python and of C functions below these first functions together."""
         found = [self.by_root.get(root, [0, 0]) for root in roots]
         return sum(each[0] for each in found), sum(each[1] for each in found)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count from the first call of the event loop until the end of the block."""
+        """Count calls from the next callback of the event loop on, while the context is open."""
         self._depth, self._root = 0, None
         sys.setprofile(self._profile)
         try:
@@ -69,7 +69,7 @@ class Calls:
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """Return the number of all calls of a function, of Python and C."""
+    """Call a function, and return the number of calls of Python and C functions that it makes."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: Any) -> None:

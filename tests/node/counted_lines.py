@@ -1,4 +1,4 @@
-"""Counts of the lines of Python in one turn of a loop, which do not depend on the machine."""
+"""Counts of the lines of Python in a turn of the event loop, which are equal on any machine."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ COUNTED = (PACKAGE, "<string>")  # also the code of @dataclass: a line for each 
 
 
 class Lines:
-    """The number of product lines that this thread has run in its longest turn, by function."""
+    """The number of product lines in the longest turn of the loop, also by function."""
 
     def __init__(self, a_slice: int = LINES_A_SLICE) -> None:
         self.a_slice = a_slice
@@ -65,7 +65,7 @@ class Lines:
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """A loop that reports the begin and the end of its turns."""
+    """An event loop that reports the begin and end of each turn to `Lines`."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines

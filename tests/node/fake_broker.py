@@ -1,4 +1,4 @@
-"""A broker without a network, with real metadata, codecs and handlers."""
+"""A broker without network and logs, with real metadata, codecs and request handlers."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ CLOSED = "closed"
 
 
 def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> BrokerConfig:
-    """Return a configuration. Dots of keys are written as underscores."""
+    """Return a broker's configuration. In names of keys, underscores stand for dots."""
     return BrokerConfig.from_properties(
         {
             "node.id": str(node_id),
@@ -56,19 +56,19 @@ def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> B
 
 
 def plain_listener(port: int = 0) -> tuple[Listener, ...]:
-    """Return the listener of a broker on loopback, on a free port."""
+    """Return a PLAINTEXT listener on loopback, on a free port by default."""
     return parse_listeners([f"PLAINTEXT://127.0.0.1:{port}"], [], ["PLAINTEXT:PLAINTEXT"])
 
 
 class Hosted(list[Any]):
-    """A replica manager of which only the partitions are used."""
+    """A stand-in for the replica manager, which is only a list of partitions."""
 
     stalled: frozenset[Any] = frozenset()
     awaited = AwaitedLeaders(lambda: 0)
 
 
 class FakeController:
-    """A controller that applies commands immediately, or fails as the test demands."""
+    """A controller that applies commands immediately, or fails or waits as the test sets."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
@@ -112,13 +112,13 @@ class FakeController:
 
 
 class FakeGroup:
-    """A metadata group that node 1 leads."""
+    """A metadata group that is led by node 1."""
 
     leader_id: int | None = 1
 
 
 class FakeBroker:
-    """Broker 1 of a cluster of live brokers 1..count."""
+    """Broker 1 of a cluster with the live brokers 1 to `count`."""
 
     def __init__(self, count: int = 3, **settings: str) -> None:
         self.state = ClusterState()
@@ -159,13 +159,13 @@ class FakeBroker:
         self.controller.apply(UnfenceBroker(node, self.state.brokers[node].broker_epoch))
 
     def ask(self, api_key: int, version: int, values: Mapping[str, Any] | None = None) -> Any:
-        """Return the answer that a client would get."""
+        """Handle a request in a new event loop, and return the decoded answer."""
         return asyncio.run(self.answer(api_key, version, values))
 
     async def answer(
         self, api_key: int, version: int, values: Mapping[str, Any] | None = None
     ) -> Any:
-        """Return the answer that a client would get, on the running loop."""
+        """Handle a request in the running event loop, and return the decoded answer."""
         return await self.request(api_key, version, values).value()
 
     def request(
@@ -174,7 +174,7 @@ class FakeBroker:
         return request(self.dispatcher, self.context, api_key, version, values or {})
 
     def create(self, name: str, partitions: int = 2, factor: int = 3, **configs: str) -> bytes:
-        """Create a topic as a client, and return its id."""
+        """Create a topic by CreateTopics, and return its id."""
         topic = {
             "name": name,
             "num_partitions": partitions,
@@ -194,7 +194,7 @@ def request(
     values: Mapping[str, Any] | bytes,
     client_id: str = "test",
 ) -> "Answer":
-    """Dispatch a request. `values` are the body's fields or its encoded bytes."""
+    """Dispatch a request with these fields, or with an encoded body, and return its Answer."""
     body = values
     if not isinstance(body, bytes):
         body = control.encode_request(api_key, version, body)
@@ -204,7 +204,7 @@ def request(
 
 
 class Answer:
-    """The outcome of a request, now or later."""
+    """The answer to a request, which may still be pending."""
 
     def __init__(self, api_key: int, version: int, outcome: Any) -> None:
         self._api_key, self._version = api_key, version
@@ -219,7 +219,10 @@ class Answer:
         self.outcome.abandon(share)
 
     async def value(self, timeout_s: float = 10) -> Any:
-        """Return the decoded answer, CLOSED, or None without an answer."""
+        """Wait for the answer, and return it decoded.
+
+        Returns CLOSED if the connection was closed, and None if the request has no answer.
+        """
         outcome = self.outcome
         if isinstance(outcome, PendingAnswer):
             if not outcome.is_done:
@@ -238,11 +241,11 @@ class Answer:
         return decode_answer_body(self._api_key, self._version, data[4:])
 
     async def partitions(self) -> list[Any]:
-        """Return the partitions of the one topic in the answer."""
+        """Return the partitions in an answer about one topic."""
         (topic,) = (await self.value()).topics
         return topic.partitions
 
     async def errors(self) -> dict[int, int]:
-        """Return the error codes of a produce by partition."""
+        """Return the error codes of a Produce response by partition."""
         value = await self.value()
         return {p.index: p.error_code for topic in value.topics for p in topic.partitions}

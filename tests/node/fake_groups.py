@@ -1,4 +1,4 @@
-"""A group coordinator without replicas, with a table, a producer state and errors on demand."""
+"""A group coordinator without replicas, for the handlers of offset requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class FakeShard:
-    """The part of a shard that the handlers of offsets use."""
+    """A shard (a partition of __consumer_offsets) with the parts that offset handlers use."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -57,7 +57,7 @@ class FakeShard:
 
 
 class FakeGroups:
-    """The coordinator of one shard. Its lookup raises `failure`, an append `append_failure`."""
+    """A coordinator with one shard. A lookup raises `failure`, an append `append_failure`."""
 
     def __init__(self, shard: FakeShard) -> None:
         self.shard = shard
@@ -114,7 +114,7 @@ class FakeGroups:
         self.shard.offsets.replay(header, decode_batch(stamped))
 
     def mark(self, producer_id: int, epoch: int, *, commits: bool = True) -> None:
-        """Apply the marker of a transaction."""
+        """Write a producer's transaction marker to the shard."""
         offset = self.end
         self.take(marker(producer_id, commits, producer_epoch=epoch))
         self.producer_state.append_marker(

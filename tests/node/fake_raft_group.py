@@ -1,10 +1,10 @@
-"""The interface of a Raft group that the shells use, controlled by a test."""
+"""A stand-in for a Raft group, controlled by the test."""
 
 from collections.abc import Callable
 
 
 class FakeRaftGroup:
-    """A Raft group that stores its callbacks, which a subclass calls."""
+    """A Raft group that stores its callbacks. The subclass or test calls them."""
 
     def __init__(self) -> None:
         self.elected: list[Callable[[int], None]] = []

@@ -1,4 +1,4 @@
-"""A broker that follows partitions on a disk. The test answers in place of their leaders."""
+"""A broker with logs that follows partitions. The test answers as their leaders."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -28,7 +28,7 @@ LEADER, LEADER_EPOCH = 2, 3
 
 
 def batches(first: int, count: int = 1, *, epoch: int = LEADER_EPOCH, value: bytes = b"v") -> bytes:
-    """Return batches of producer 7 with one record each."""
+    """Return batches of producer 7 with one record each, from offset `first` on."""
     return b"".join(
         encode_batch(
             [Record(offset, 1_700_000_000_000, b"k", value)],
@@ -51,7 +51,7 @@ class Poll(NamedTuple):
         self.answered((header, [memoryview(bytes(each)) for each in buffers]))
 
     def answer_all(self, **fields: Any) -> None:
-        """Answer each partition that is added or has moved with the same fields."""
+        """Answer a replica fetch with the same fields for each added or moved partition."""
         asked = (*self.request.added, *self.request.moved)
         self.answer(slot_answer(each.slot, **fields) for each in asked)
 
@@ -62,7 +62,7 @@ def slot_answer(slot: int, **fields: Any) -> SlotAnswer:
 
 
 class Links:
-    """The links to the leaders' brokers."""
+    """The links to the leaders, which record all replica fetches."""
 
     def __init__(self) -> None:
         self.polls: list[Poll] = []
@@ -75,7 +75,7 @@ class Links:
 
 
 class FollowingBroker:
-    """A follower in a broker. Create it in an event loop. `clock_s` times slices of its work."""
+    """A broker that only follows partitions. `clock_s` is the clock of its sliced work."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class FollowingBroker:
         self.fetchers.follow(partition)
 
     def lose_session(self) -> None:
-        """Drop the session as if the leader had lost it. A new session begins immediately."""
+        """Drop the fetch session, so that the follower opens a new one immediately."""
         (fetcher,) = self.fetchers._fetchers.values()
         fetcher._session.reset()
         fetcher.resume()

@@ -1,7 +1,7 @@
-"""A node without a garbage collector, which reports its unreachable objects on request.
+"""A node without automatic garbage collection, which reports its unreachable objects on request.
 
-The node removes the file `collect-ID` from the cluster's directory and writes `garbage-ID`. This
-file has a JSON object with the number of unreachable objects by type.
+The request is a file `collect-ID` in the cluster's directory. The node removes it, and writes a
+file `garbage-ID`, a JSON object with the number of unreachable objects by type.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from .. import own_nodes
 
 
 def program(self: NodeProcess) -> list[str]:
-    """Return NodeProcess.program, with a broker that collects on demand only."""
+    """Return the command of such a node, to replace NodeProcess.program."""
     return own_nodes.program(__name__, self.module)
 
 
 def question(data: Path, node_id: int) -> Path:
-    """Return the path of the file that asks a node."""
+    """Return the path of the file that requests a collection of the node."""
     return data / f"collect-{node_id}"
 
 

@@ -1,4 +1,4 @@
-"""Partitions on a disk, and their maintenance, without a broker."""
+"""Hosted partitions with real logs, and their maintenance, without a broker."""
 
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +21,9 @@ TOPIC_ID = bytes(range(16))
 def open_hosted(
     directory: Path, index: int = 0, *, topic: str = "t", now_ms: int = 1, **config: Any
 ) -> HostedPartition:
-    """Open a hosted partition.
+    """Open the log of a partition, and return it as hosted.
 
-    `config` is the configuration of the log.
+    `config` has topic configs.
     """
     log = PartitionLog.open(
         directory / f"{topic}-{index}",
@@ -54,9 +54,9 @@ def data_directory(
 async def maintaining(
     replicas: ReplicaManager, directory: LogDirectory, **changed_ms: int
 ) -> AsyncIterator[LogMaintenance]:
-    """Run the maintenance until the end, which also releases the directory.
+    """Run the log maintenance while the context is open, and then release the directory.
 
-    Intervals that are not given are long.
+    Intervals that are not in `changed_ms` are long.
     """
     names = (
         "replica_high_watermark_checkpoint_interval_ms",
@@ -73,7 +73,7 @@ async def maintaining(
 
 
 class RecordedFailures(FailedLogs):
-    """The reported partitions, and those with a withdrawn report."""
+    """The partitions with a reported failure, and those with a withdrawn report."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[bytes, int]] = []

@@ -1,6 +1,6 @@
-"""A broker that leads real partitions on a disk. The test acts as coordinator and follower.
+"""A broker that leads partitions with real logs. The test acts as coordinator and follower.
 
-Node 1 leads `t-0`, `t-1`, ... . Node 2 follows, and the test sets its positions.
+Node 1 leads `t-0`, `t-1` and so on. Node 2 follows, and the test sets its positions.
 """
 
 import asyncio
@@ -37,7 +37,10 @@ FAR_MS = 1 << 40
 
 
 class FakeVerifier:
-    """A verifier that answers as the test demands, immediately or (`hold`) after `release`."""
+    """A verifier of transactions that answers as the test sets.
+
+    With `hold` it waits for `release`.
+    """
 
     def __init__(self) -> None:
         self.questions: list[tuple[str, int, int, tuple[tuple[str, int], ...], bool]] = []
@@ -71,14 +74,14 @@ class FakeVerifier:
         return Verified(errors, self.ongoing_index)
 
     def release(self) -> None:
-        """Answer all waiting questions."""
+        """Answer all waiting verifications."""
         gates, self._gates = self._gates, []
         for gate in gates:
             gate.set()
 
 
 class LeadingBroker:
-    """The broker. Create it inside a running event loop."""
+    """A broker that leads the partitions of `t`. It needs a running event loop."""
 
     topic = "t"
 
@@ -135,7 +138,7 @@ class LeadingBroker:
         )
 
     def resign(self, index: int = 0) -> None:
-        """Let another broker lead a partition."""
+        """Let node 2 become the leader of a partition."""
         hosted = self.partition(index)
         epoch = max(99, hosted.leader_epoch + 1)
         hosted.follow(PartitionRegistration((1, 2), (2,), leader=2, leader_epoch=epoch))
@@ -151,7 +154,7 @@ class LeadingBroker:
         return self.partition(index).log
 
     def replicate(self, index: int = 0, *, up_to: int | None = None) -> None:
-        """Let node 2 fetch everything below the log end, or below `up_to`."""
+        """Let node 2 fetch all records, or those below `up_to`."""
         hosted = self.partition(index)
         assert hosted.leader is not None
         offset = hosted.log.log_end_offset if up_to is None else up_to
@@ -177,7 +180,7 @@ class LeadingBroker:
     def request(
         self, api_key: int, version: int, values: Mapping[str, Any] | bytes, **more: Any
     ) -> Answer:
-        """Send a request on a connection of its own."""
+        """Send a request on a new connection."""
         return self.send(self.connect(), api_key, version, values, **more)
 
     def produce(
@@ -201,18 +204,18 @@ class LeadingBroker:
     def put(
         self, batches: Any, *, connection: RequestContext | None = None, **options: Any
     ) -> Answer:
-        """Produce one batch for `t-0`, or the batches of `produce`, without a transactional id."""
+        """Send a non-transactional Produce of one batch for `t-0`, or of batches by partition."""
         if isinstance(batches, bytes | bytearray):
             batches = {0: batches}
         options = {"transactional_id": None} | options
         return self.produce(connection or self.connect(), batches, **options)
 
     async def write(self, index: int = 0, **options: Any) -> None:
-        """Append a batch without a producer, and wait for its acknowledgement."""
+        """Produce a batch without a producer id, and wait for its acknowledgement."""
         assert await self.put({index: plain(**options)}).errors() == {index: 0}
 
     def fetch(self, offset: int = 0, *, indexes: Iterable[int] = (0,), **fields: Any) -> Answer:
-        """Fetch committed data, or with another `isolation_level` also uncommitted data."""
+        """Fetch from these partitions, as a read_committed consumer by default."""
         return self.fetch_partitions([wanted(index, offset) for index in indexes], **fields)
 
     def fetch_partitions(
@@ -223,14 +226,14 @@ class LeadingBroker:
         connection: RequestContext | None = None,
         **fields: Any,
     ) -> Answer:
-        """Fetch partitions of a topic that is named `topics` times."""
+        """Fetch from these partitions. The request has the topic `topics` times."""
         fields = {"max_wait_ms": 0, "min_bytes": 1, "isolation_level": 1} | fields
         named = [FetchTopic("t", None, partitions)] * topics
         body = b"".join(fetch.encode_request(FetchRequest(topics=named, **fields), 12))
         return self.send(connection or self.connect(), FETCH, 12, body)
 
     def list_offsets(self, *times: int, isolation_level: int = 0) -> Answer:
-        """List the offsets of one time for each partition from 0 on."""
+        """Send ListOffsets, with one timestamp for each partition from 0 on."""
         partitions = [
             {"partition_index": n, "current_leader_epoch": -1, "timestamp": time}
             for n, time in enumerate(times)
@@ -254,7 +257,10 @@ class LeadingBroker:
         prepare_index: int = 0,
         leader_epoch: int | None = None,
     ) -> "asyncio.Task[list[int]]":
-        """Begin to write a marker, and return the task with the errors by partition."""
+        """Start to write a transaction marker.
+
+        Return the task, with an error for each partition.
+        """
         marker = TransactionMarker(
             producer_id,
             epoch,
@@ -273,7 +279,7 @@ class LeadingBroker:
         return asyncio.ensure_future(write())
 
     def contents(self, index: int = 0) -> list[tuple[Any, ...]]:
-        """Return the batches of the log as (offset, producer id, epoch, sequence or marker)."""
+        """Return (offset, producer id, epoch, sequence or marker type) of each batch in the log."""
         log = self.log(index)
         data = (
             log.read(log.log_start_offset, 1 << 24, upper_offset=log.log_end_offset).data
@@ -290,7 +296,7 @@ class LeadingBroker:
 
 
 class StoppedClock:
-    """A clock with monotonic and wall-clock time that a test moves."""
+    """A monotonic clock and a wall clock, both moved by the test."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -315,7 +321,7 @@ def batch(
     transactional: bool = True,
     size: int = 10,
 ) -> bytearray:
-    """Return a producer's batch for one partition."""
+    """Return a batch of a producer, transactional by default."""
     now_ms = SystemClock.wall_ms()
     records = [Record(i, now_ms, b"k", bytes(size)) for i in range(count)]
     return bytearray(
@@ -334,7 +340,7 @@ def wanted(index: int = 0, offset: int = 0) -> FetchPartition:
 
 
 def plain(sequence: int = -1, **options: Any) -> bytearray:
-    """Return a batch without a transaction, and without a producer if there is no sequence."""
+    """Return a non-transactional batch, without a producer id if it has no sequence."""
     anonymous = {"producer_id": -1, "epoch": -1} if sequence < 0 else {}
     return batch(sequence, transactional=False, **anonymous | options)
 

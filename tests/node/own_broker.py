@@ -1,6 +1,6 @@
 """A whole broker in this process, alone in its cluster.
 
-A test may stop the thread of its directories, and the one of its journal.
+A test may hold the jobs of its thread for data directories, and of its thread for the journal.
 """
 
 import shutil
@@ -36,7 +36,7 @@ TIMEOUT_S = 20
 
 
 class HeldExecutor(ThreadPoolExecutor):
-    """An executor with one thread, which can keep its jobs waiting."""
+    """An executor with one thread. Its jobs wait after a call of `hold`."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -61,7 +61,7 @@ class HeldExecutor(ThreadPoolExecutor):
 
 
 class OwnBroker(Broker):
-    """Node 1, the only voter, on `root/data`."""
+    """Node 1, the only voter, with its data in `root/data`."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class OwnBroker(Broker):
         )
 
     async def snapshot(self) -> None:
-        """Write a snapshot of the current metadata."""
+        """Let the metadata group write a snapshot of its state, and wait for it."""
         before = self.engine.disk.read_snapshot(0)
         self.metadata_group._applier.make_snapshot()
         await until(lambda: self.engine.disk.read_snapshot(0) != before)
@@ -124,7 +124,7 @@ class OwnBroker(Broker):
         return all(one is not None and one.leader is not None for one in hosted)
 
     def append(self, name: str, index: int = 0) -> PartitionLog:
-        """Append one batch as a producer would, and return the log."""
+        """Append a batch as its leader, and return the log."""
         data = memoryview(plain(0))
         hosted = self.replicas.partition(name, index)
         self.replicas.append(hosted, data, decode_header(data), 1)
@@ -136,7 +136,7 @@ class OwnBroker(Broker):
 
 @asynccontextmanager
 async def running(root: Path, **surroundings: Any) -> AsyncIterator[OwnBroker]:
-    """Run a broker that serves, and stop it at the end."""
+    """Yield a broker that serves, and stop it afterwards."""
     broker = OwnBroker(root, **surroundings)
     await broker.start()
     try:
@@ -147,7 +147,7 @@ async def running(root: Path, **surroundings: Any) -> AsyncIterator[OwnBroker]:
 
 
 def as_killed(broker: OwnBroker, root: Path) -> Path:
-    """Copy the directory as `kill -9` would leave it now to another root, and return that root."""
+    """Copy the data directory as a `kill -9` would leave it now, and return the copy's root."""
     while True:
         try:
             shutil.copytree(broker.root / "data", root / "data")

@@ -1,7 +1,7 @@
-"""A node that stalls its event loop, or loses a background task, at a command in a file.
+"""A node that blocks its event loop, or loses a background task, when a file commands it.
 
-The file `order` of the cluster's directory contains one word. The node that removes the file
-executes the command.
+The file `order` in the cluster's directory has one word. The node that removes the file executes
+the command.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ ORDER = "order"
 
 
 def program(self: NodeProcess) -> list[str]:
-    """Return NodeProcess.program with a broker that can be made to stall."""
+    """Return the command of such a node, to replace NodeProcess.program."""
     return own_nodes.program(__name__, self.module)
 
 

@@ -1,4 +1,4 @@
-"""Test the admin socket of a node, with faults on links as events and levels of the log."""
+"""Test the events that a node logs for faults and log levels set through its admin socket."""
 
 import json
 import logging

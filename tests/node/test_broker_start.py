@@ -1,4 +1,4 @@
-"""Test the cluster snapshot at the start of a broker, and the decisions after it."""
+"""Test a broker that starts with an old metadata snapshot and newer data directories."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
 async def test_topic_deleted_after_the_snapshot_is_removed_without_being_opened(
     roots: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic was deleted while the node was down, or before the node removed its log."""
+    """The node was down, or had not yet removed the log, when the topic was deleted."""
     async with running(roots[0]) as broker:
         await broker.create("a")
         await broker.create("b")
@@ -55,7 +55,7 @@ async def test_topic_deleted_after_the_snapshot_is_removed_without_being_opened(
 async def test_topic_recreated_after_the_snapshot_keeps_its_records(
     roots: tuple[Path, Path],
 ) -> None:
-    """The snapshot has the older topic of that name, with another id than the directory."""
+    """The snapshot still has the older topic of this name, with another id."""
     async with running(roots[0]) as broker:
         await broker.create("a")
         await broker.snapshot()
@@ -96,7 +96,7 @@ async def test_log_directory_of_an_unknown_topic_is_set_aside(
 
 
 async def test_cluster_id_is_created_once_by_the_first_leader(tmp_path: Path) -> None:
-    """With an empty cluster.id an idle node's metadata log grew by 22 entries a second."""
+    """Without an own cluster.id, an idle node once wrote 22 metadata entries a second."""
     names: set[str] = set()
     for _ in range(2):
         async with running(tmp_path, cluster_id="") as broker:
@@ -111,7 +111,7 @@ async def test_cluster_id_is_created_once_by_the_first_leader(tmp_path: Path) ->
 async def test_largest_replica_fetch_answer_fits_into_a_peer_message(
     roots: tuple[Path, Path],
 ) -> None:
-    """An answer's records are one message. A message above the limit ends the stream."""
+    """The records of an answer are one message to a peer, and a larger one closes the stream."""
     wanted = 500 * 1024 * 1024
     settings = {"replica.fetch.response.max.bytes": str(wanted)}
     broker = OwnBroker(roots[0], settings=settings)

@@ -1,4 +1,4 @@
-"""Test that a stopping broker reports disk errors, and writes in the right order."""
+"""Test that a broker which stops reports disk errors, and writes its files in the right order."""
 
 import asyncio
 import errno
@@ -25,7 +25,7 @@ SLOW_S = 2
 
 
 async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
-    """Return a broker that serves a topic, and the log of its first partition."""
+    """Return a broker with the topic `a`, and its log with one batch."""
     broker = OwnBroker(root)
     await broker.start()
     await broker.create("a")
@@ -37,7 +37,7 @@ async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
 async def test_broker_stop_with_a_failing_disk_reports_the_disk_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: type, step: str
 ) -> None:
-    """Otherwise a node would seem to end cleanly, and recover at its next start."""
+    """Otherwise the node would seem to stop cleanly, but recover its logs at the next start."""
     broker, log = await with_a_batch(tmp_path)
     works = getattr(part, step)
 
@@ -63,7 +63,7 @@ async def test_broker_stop_does_not_report_a_log_that_failed_long_before(tmp_pat
 async def test_broker_stop_during_a_checkpoint_write_keeps_the_newer_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without this, records removed by DeleteRecords returned after a clean stop."""
+    """Otherwise records deleted by DeleteRecords were back after a clean stop."""
     mark = tmp_path / "data" / CLEAN_SHUTDOWN
     is_entered = threading.Event()
     write = OffsetCheckpoint.write

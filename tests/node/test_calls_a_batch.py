@@ -1,8 +1,8 @@
-"""Test the bound of function calls for the path of a batch over three brokers.
+"""Test that the path of a batch over three brokers needs no more function calls than recorded.
 
 A batch has one record, with acks=all and two followers. The calls include the leader's dispatch,
-its answers to both followers, the next two polls and the two appends. Heartbeats and Raft are not
-counted. The bounds are a little above the current counts. A change that needs more calls for each
+its answers to both followers, their next fetches and the two appends. Heartbeats and Raft are not
+counted. The bounds are a little above the present counts. A change that needs more calls for each
 batch needs a reason.
 """
 

@@ -1,4 +1,4 @@
-"""Test intervals that end together."""
+"""Test that periodic sleeps end together, at tenths of a second."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test the admin socket's answers and the checks of one broker with an advanced clock."""
+"""Test the clock of one broker, which `oncelog clock` advances through the admin socket."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ CONTROLLED = {"oncelog.clock": "controlled", "log.retention.hours": "1"}
 
 
 async def ask(broker: OwnBroker, **request: Any) -> dict[str, Any]:
-    """Send a request through the socket, as `oncelog clock` does."""
+    """Send a request to the broker's admin socket, and return the answer."""
     path = Path(broker.config.peer_directory) / "admin-1"
     reader, writer = await asyncio.open_unix_connection(str(path))
     writer.write(json.dumps(request).encode() + b"\n")

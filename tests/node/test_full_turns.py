@@ -1,8 +1,8 @@
-"""Test that short requests of many clients at once are handled in many turns.
+"""Test that short requests of many clients at once are handled in many turns of the loop.
 
-Requests of every API become readable in one turn of the loop. Each is as long as a request that is
-handled immediately may be. One append completes many waiting fetches, and one write of the journal
-commits many commands. Time is counted in lines, as in test_large_requests.
+In one turn of the loop the requests of all clients become readable. Each is as long as a request
+that is handled at once may be. One append completes many waiting fetches, and one write of the
+journal commits many commands. Time is counted in lines, as in test_large_requests.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Served(CountedBroker):
         await until(lambda: not server.connection_count)
 
     async def too_long(self, clients: list[socket.socket]) -> list[tuple[str, int]]:
-        """Await an answer for each client, and return the busiest functions of a too long turn."""
+        """Await all answers, and return the busiest functions of a turn that was too long."""
         with self.lines.counted():
             await asyncio.get_running_loop().run_in_executor(None, _receive, clients)
         return self.lines.busiest if self.lines.longest > LINES_MAX else []
@@ -89,7 +89,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def _longest_at_once(key: int, version: int, names: Names) -> dict[str, LargeRequest]:
-    """Return for each array the longest request that is not handled in slices."""
+    """Return the longest request that is handled at once, for each of the API's arrays."""
     found: dict[str, LargeRequest] = {}
     for items in ITEMS:
         for request in large_requests(key, version, items, names):
@@ -100,7 +100,7 @@ def _longest_at_once(key: int, version: int, names: Names) -> dict[str, LargeReq
 
 
 def _apis() -> Iterator[Any]:
-    """Yield an API for each kind of request, the others with the mark for long runs."""
+    """Yield one API of each kind, and the others with the mark `soak`."""
     for api in APIS:
         marks = [] if API_NAMES[api.key] in ONE_OF_EACH_WAY else [pytest.mark.soak]
         yield pytest.param(api, id=API_NAMES[api.key], marks=marks)
@@ -127,7 +127,7 @@ def test_requests_of_many_clients_are_handled_over_many_loop_turns(
 def test_commands_that_one_write_commits_are_answered_over_many_loop_turns(
     served: Served, name: str
 ) -> None:
-    """Each client's command is long, and all of them wait for the same write of the journal."""
+    """Each client sends a long command, and all commands are in the same write of the journal."""
     (api,) = [api for api in APIS if API_NAMES[api.key] == name]
     requests = _longest_at_once(api.key, api.max_version, served.names).values()
     request = max(requests, key=lambda request: len(request.body))

@@ -1,4 +1,4 @@
-"""Test that an error of a link between brokers ends neither a background task nor a broker."""
+"""Test that errors of a link between brokers end no broker and no background task."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Test that each line of node.log is one message of ours, whatever text a client sends."""
+"""Test that each message in node.log is one line, whatever text a client has sent."""
 
 import io
 import logging
@@ -13,7 +13,7 @@ EVIL = "g\x1b[2J\n2026-11-26 18:00:00.000 ERROR oncelog.node.broker: disk failed
 
 
 def logged(*arguments: object, **options: object) -> list[str]:
-    """Return the log lines of one warning."""
+    """Log a warning, and return its lines."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(PrintableFormatter(FORMAT, "%Y-%m-%d %H:%M:%S"))

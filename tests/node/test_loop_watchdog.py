@@ -1,4 +1,4 @@
-"""Test that code which blocks the event loop is named. A stopped process does not count."""
+"""Test that the watchdog names code that blocks the event loop, unless the process is stopped."""
 
 import asyncio
 import os
@@ -64,7 +64,7 @@ print(code, *signal.getitimer(signal.ITIMER_REAL))
 
 
 def test_loop_watchdog_alarm_does_not_outlive_a_failed_node(tmp_path: Path) -> None:
-    """An alarm killed an interpreter that ended slowly, with exit code -14 instead of 1."""
+    """A leftover alarm killed the failing process, with exit code -14 instead of 1."""
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in REQUIRED.items()))
     command = [sys.executable, "-c", FAILING_NODE, "--config", file]
@@ -81,7 +81,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def loop_metrics(cluster: Cluster) -> dict[str, Any]:
-    """Return the node's metrics of its loop. A held loop answers later."""
+    """Return the node's metrics of its event loop, after retries while the loop is blocked."""
     deadline_s = time.monotonic() + DEADLINE_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Test that a broker ends when its data directory is removed, and not only its lock file."""
+"""Test that a broker stops when its data directory is removed, but not only its lock file."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from ..awaiting import until
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the directory of a broker that checks it all the time."""
+    """Return a locked data directory. The broker checks all the time for its removal."""
     monkeypatch.setattr(program, "REMOVED_LOOK_S", 0.01)
     data = tmp_path / "data"
     data.mkdir()

@@ -1,4 +1,4 @@
-"""Test the counts of topics and their sum."""
+"""Test the counts of records and bytes for each topic, and their sum over all topics."""
 
 from oncelog.node.traffic import Traffic
 

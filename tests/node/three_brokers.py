@@ -1,4 +1,4 @@
-"""A cluster of three brokers in the loop of the test, and a producer of one batch at a time."""
+"""Three brokers in the event loop of the test, and a producer that sends batch after batch."""
 
 import asyncio
 import struct
@@ -25,13 +25,13 @@ START_TIMEOUT_S = 20
 
 
 class ThreeBrokers:
-    """Three brokers with the topic `t`. Its first replica leads `t-0` at first."""
+    """Three brokers, with a method to create the topic `t` with one partition."""
 
     def __init__(self, brokers: list[Broker]) -> None:
         self.brokers = brokers
 
     async def create_topic(self) -> Broker:
-        """Create `t` on all nodes, wait until the other nodes follow, and return the leader."""
+        """Create `t`, wait until the followers fetch, and return the leader's broker."""
         new = NewTopic("t", TOPIC_ID, 1, len(NODES))
         result = await self.brokers[0]._controller.submit(CreateTopics((new,)), timeout_ms=10_000)
         assert [item.error for item in result.items] == [0]
@@ -74,7 +74,7 @@ def _broker(root: Path, peers: str, node: int) -> Broker:
 
 
 class Producer(asyncio.Protocol):
-    """An idempotent producer with acks=all that sends each record after the previous answer."""
+    """An idempotent producer that sends each batch after the answer to the previous one."""
 
     def __init__(self, acks: int = -1) -> None:
         self.acks = acks
@@ -103,7 +103,7 @@ class Producer(asyncio.Protocol):
                 self._done.set_result(None)
 
     async def produce(self, batches: int) -> None:
-        """Produce batches one after the other."""
+        """Produce `batches` more batches, and wait until all are acknowledged."""
         self._wanted += batches
         self._done = asyncio.get_running_loop().create_future()
         self._send()

@@ -1,4 +1,4 @@
-"""Threads of simulated processes, whose jobs take virtual time while the event loop runs.
+"""Threads of simulated processes. Their jobs take virtual time while the event loop runs.
 
 A job runs in a real thread, but only one thread runs at a time. A job may stop at a pause point,
 which is a replaced function of `os` or a lock that is held. In some jobs each line of product code

@@ -80,7 +80,7 @@ class Alone:
         return self.group.term
 
     def become_leader(self) -> int:
-        """Elect the node, whose no-op is not acknowledged yet. Return the term."""
+        """Elect the node, and return the term. Its no-op is not acknowledged yet."""
         term = self.become_candidate()
         for peer in self.others:
             self.say(peer, m.Vote(term))

@@ -85,7 +85,7 @@ def test_raft_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_pa
 
 
 class Long(Machine):
-    """A state machine whose commands take several steps, and must not overlap."""
+    """A state machine with commands of several steps, which must not overlap."""
 
     is_halfway = False
 

@@ -1,4 +1,4 @@
-"""Test accepted and refused contents of server.properties, with the messages."""
+"""Test which contents of server.properties are accepted, and the messages of refusals."""
 
 import dataclasses
 from pathlib import Path

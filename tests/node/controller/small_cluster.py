@@ -1,4 +1,4 @@
-"""Controllers of several nodes in one process. The test controls the Raft group and the links."""
+"""Controllers of several nodes in one process. The test controls elections, the log and links."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ from ..fake_raft_group import FakeRaftGroup
 
 
 class Group(FakeRaftGroup):
-    """One node's view of a log that all nodes share."""
+    """The metadata group of one node. All nodes share one log."""
 
     def __init__(self, cluster: "SmallCluster", node_id: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Group(FakeRaftGroup):
 
 
 class Links:
-    """One node's end of the links."""
+    """The links of one node to the controllers of other nodes."""
 
     def __init__(self, cluster: "SmallCluster", node_id: int) -> None:
         self.cluster = cluster
@@ -116,7 +116,7 @@ class Links:
 
 
 class SmallCluster:
-    """Nodes 1 to n, led by node 1 at first."""
+    """The metadata of nodes 1 to `nodes`. Node 1 leads the metadata group at first."""
 
     def __init__(
         self,

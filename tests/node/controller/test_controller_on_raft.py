@@ -1,4 +1,4 @@
-"""Test the controller on the real Raft engine and real links, in one event loop."""
+"""Test the controller with the real Raft engine and real links between nodes."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ VOTERS = (1, 2, 3)
 
 
 class RaftNode:
-    """The parts of a broker that the metadata needs."""
+    """A node with only its metadata, Raft engine and transport."""
 
     def __init__(self, node_id: int, directory: Path, executor: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()

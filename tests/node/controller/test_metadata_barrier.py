@@ -1,4 +1,4 @@
-"""Test a decision that must hold on every broker before it is answered."""
+"""Test the wait until all live brokers have applied a decision of the controller."""
 
 import asyncio
 from typing import cast
@@ -16,7 +16,7 @@ from .test_service import bring_up
 
 
 async def barriers() -> tuple[SmallCluster, MetadataBarrier]:
-    """Return three live brokers, the third of which lags behind, and the barrier of the first."""
+    """Return three live brokers, and the barrier of broker 1. Broker 3 lags behind."""
     cluster = SmallCluster()
     made = [
         MetadataBarrier(cluster.clients[node], cast(PeerTransport, cluster.links[node]))

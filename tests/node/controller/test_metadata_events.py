@@ -1,4 +1,4 @@
-"""Test that the active controller logs the changes of the metadata, with their reasons."""
+"""Test that the active controller logs each change of the metadata with its reason."""
 
 import asyncio
 from typing import Any, cast
@@ -26,7 +26,7 @@ class KeptEvents(EventLog):
         self.told.append((kind, subject, reason, terms))
 
     async def new(self) -> list[tuple[str, str, str]]:
-        """Return the events since the last call, once all work is done."""
+        """Let the event loop run, and return (kind, subject, reason) of each new event."""
         for _ in range(20):
             await asyncio.sleep(0)
         told, self.told = self.told, []
@@ -34,7 +34,7 @@ class KeptEvents(EventLog):
 
 
 class Group(FakeRaftGroup):
-    """A Raft group of which this node is the leader or not."""
+    """The metadata group, which this node leads if `is_leader`."""
 
     is_leader = True
 

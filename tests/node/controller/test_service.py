@@ -1,4 +1,4 @@
-"""Test discovery, forwarding, retries and timeouts of brokers' requests to the controller."""
+"""Test requests of brokers to the controller, with its discovery, forwarding and retries."""
 
 import asyncio
 from typing import Any
@@ -279,7 +279,7 @@ async def test_controller_request_that_is_long_is_split_and_its_results_joined(
 
 
 def test_results_that_are_due_at_once_are_encoded_for_peers_over_many_loop_turns() -> None:
-    """One write of the journal may commit the long commands of many brokers."""
+    """One write of the journal may commit long commands of many brokers."""
     lines = Lines()
 
     async def test() -> None:
@@ -366,10 +366,7 @@ def test_controller_result_without_items_is_decoded() -> None:
 async def test_quorum_description_requested_from_any_node_comes_from_the_leader(
     asked: int, cluster: SmallCluster
 ) -> None:
-    """A follower does not know the offsets of others.
-
-    It once answered -1, and the tool showed -10.
-    """
+    """A follower does not know the offsets of other nodes, so it forwards the request."""
     await bring_up(cluster, 1, 2, 3)
     quorum = await cluster.clients[asked].describe_quorum(timeout_ms=1_000)
     assert quorum.leader_id == 1
@@ -382,7 +379,7 @@ async def test_quorum_description_requested_from_any_node_comes_from_the_leader(
 async def test_heartbeat_unanswered_by_a_paused_controller_is_sent_to_the_next_controller(
     cluster: SmallCluster,
 ) -> None:
-    """The broker waited a whole second, with a session of 1.5 s."""
+    """The broker waited a second for the first controller, while its session lasts 1.5 s."""
     await bring_up(cluster, 2)
     heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
     cluster.silent.add(1)
@@ -394,7 +391,7 @@ async def test_heartbeat_unanswered_by_a_paused_controller_is_sent_to_the_next_c
 
 
 async def test_heartbeat_over_a_slow_link_is_answered_in_time(cluster: SmallCluster) -> None:
-    """Attempts of 300 ms got no answer from a controller 400 ms away, which fenced the broker."""
+    """With attempts of 300 ms, a controller 400 ms away fenced the broker."""
     await bring_up(cluster, 2)
     heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
     cluster.delay_ms = 400
@@ -420,10 +417,10 @@ async def test_metadata_catch_up_returns_when_all_decided_entries_are_applied(
     assert "t" in group.state.topics
 
 
-async def test_metadata_catch_up_of_many_callers_sends_one_more_request(
+async def test_metadata_catch_up_of_many_callers_during_a_request_sends_one_more_request(
     cluster: SmallCluster,
 ) -> None:
-    """The answer in flight may be older than the decisions that the later callers know of."""
+    """The answer to the running request may be older than decisions that later callers know."""
     await bring_up(cluster, 2)
     cluster.delay_ms = 20
     client, loop = cluster.clients[2], asyncio.get_running_loop()

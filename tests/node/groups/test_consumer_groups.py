@@ -1,4 +1,4 @@
-"""Test that answers of consumer groups (KIP-848) wait for the replicas, on a real log."""
+"""Test requests to consumer groups (KIP-848) on a real log, and the wait for its replicas."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ PARTITIONS = 4
 
 
 async def serving(directory: Path, *, replicas: int = 1, **settings: str) -> CoordinatingBroker:
-    """Return a coordinator of a cluster with the topic `t`."""
+    """Return a broker that coordinates consumer groups, in a cluster with the topic `t`."""
     settings.setdefault("group_consumer_assignment_interval_ms", "0")
     broker = CoordinatingBroker(directory, topic=True, **settings)
     command = CreateTopics((NewTopic("t", T, partition_count=PARTITIONS, replication_factor=1),))
@@ -204,7 +204,7 @@ async def test_consumer_group_member_removal_is_answered_after_its_commit(
 async def test_consumer_group_member_that_lists_a_topic_twice_owns_all_its_partitions(
     broker: CoordinatingBroker,
 ) -> None:
-    """A client may list a topic twice, without revoking any of its partitions."""
+    """A heartbeat may list the partitions of one topic in two entries."""
     await broker.ask(BEAT, 1, joining())
     await broker.ask(BEAT, 1, joining("n"))
     split = [*owning(3), *owning(0, 1, 2)]
@@ -307,7 +307,7 @@ async def test_list_groups_shows_the_types_of_groups(broker: CoordinatingBroker)
 async def test_offset_commit_in_a_consumer_group_is_checked_by_partition_epochs(
     broker: CoordinatingBroker,
 ) -> None:
-    """A commit in flight during a reconciliation is not a zombie's (KIP-1251)."""
+    """A commit of a partition that the member has yet to revoke is accepted (KIP-1251)."""
     await broker.ask(BEAT, 1, joining())
     await broker.ask(BEAT, 1, joining("n"))
     told = await broker.ask(BEAT, 1, going_on(1))
@@ -406,7 +406,7 @@ async def test_consumer_group_after_an_internal_error_equals_its_records(
 async def test_transactional_offsets_in_a_consumer_group_are_checked_by_the_same_epochs(
     broker: CoordinatingBroker,
 ) -> None:
-    """A stale epoch is ILLEGAL_GENERATION for producers before version 6 (KIP-447)."""
+    """Below version 6 of TxnOffsetCommit a stale epoch gets ILLEGAL_GENERATION (KIP-447)."""
     topic_id = broker.services.state.topics["t"].topic_id
 
     async def error(

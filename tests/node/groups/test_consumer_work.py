@@ -1,4 +1,4 @@
-"""Test long work of consumer groups that is interrupted by changes, or cannot be written."""
+"""Test long work of consumer groups, which other requests interrupt, or which cannot be written."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ PARTITIONS = 600  # too many for one heartbeat
 
 
 class Broker(CoordinatingBroker):
-    """A broker with slices of one step each."""
+    """A coordinator with one step in each slice of its work."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, topic=True, group_consumer_assignment_interval_ms="0")
@@ -50,7 +50,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 async def test_target_assignment_ready_after_a_member_change_covers_the_present_members(
     broker: Broker,
 ) -> None:
-    """A static member rejoins under another id meanwhile, in the same epoch."""
+    """Meanwhile a static member was replaced by another member in the same epoch."""
     await broker.ask(BEAT, 1, joining("a", instance_id="i"))
     await turns_until(lambda: broker.group.target.epoch == broker.group.epoch)
     await broker.ask(BEAT, 1, going_on(-2, "a", instance_id="i"))

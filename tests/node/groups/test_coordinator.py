@@ -1,4 +1,4 @@
-"""Test that answers of the group coordinator wait for the replicas, on a real log."""
+"""Test requests to classic groups on a real log, and the wait for its replicas."""
 
 import asyncio
 import gc
@@ -52,7 +52,7 @@ def joining(member_id: str = "", **more: Any) -> dict[str, Any]:
 
 
 async def member_of(broker: CoordinatingBroker, version: int = 9, **more: Any) -> Any:
-    """Return the answer to the JoinGroup of the first member of a group."""
+    """Return the answer to the JoinGroup that makes the first member of a group."""
     first = await broker.ask(JOIN, version, joining(**more))
     if version < 4 or "group_instance_id" in more:
         return first
@@ -186,10 +186,7 @@ async def test_sync_group_on_a_failed_disk_is_refused(
 
 
 async def test_group_shard_that_is_lost_is_freed_despite_commits_in_flight(tmp_path: Path) -> None:
-    """Brokers run no full collection.
-
-    A cycle would hold all groups and offsets of the shard forever.
-    """
+    """Brokers run no full garbage collection, so a cycle would leak all groups of the shard."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     commit = {
@@ -219,7 +216,7 @@ async def test_group_shard_that_is_lost_is_freed_despite_commits_in_flight(tmp_p
 async def test_isolated_group_coordinator_resigns_until_the_controller_answers(
     broker: CoordinatingBroker,
 ) -> None:
-    """Meanwhile another broker may have removed members and reassigned their partitions."""
+    """Without the controller another broker may already coordinate the group."""
     joined = await stable(broker)
     beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE
@@ -279,7 +276,7 @@ async def test_next_group_coordinator_has_groups_and_offsets(tmp_path: Path) -> 
 async def test_group_shard_loading_lasts_until_all_acknowledged_records_are_replayed(
     tmp_path: Path,
 ) -> None:
-    """The previous leader may have acknowledged records above our high watermark."""
+    """Acknowledged records may lie above the high watermark that a new leader knows."""
     before = CoordinatingBroker(tmp_path / "a")
     await before.serve()
     await before.groups.append(before.shard, encode_batch([offset(5)]))

@@ -1,4 +1,4 @@
-"""Test deleted groups. Requests do not recreate them, but offsets after the tombstones do."""
+"""Test that requests do not recreate a deleted group, but later commits of offsets do."""
 
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,14 @@ def one_offset(partition: int) -> bytes:
 
 
 async def replicated(tmp_path: Path) -> CoordinatingBroker:
-    """Return a broker with a follower, so that appends wait for `replicate`."""
+    """Return a coordinator with a follower. `replicate` lets the follower fetch the log."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     return broker
 
 
 async def begun_deletion(broker: CoordinatingBroker) -> Answer:
-    """Begin DeleteGroups, and return when its tombstones are in the log and not replicated."""
+    """Send DeleteGroups, and return its pending answer when the tombstones are in the log."""
     log = broker.partition().log
     before = log.log_end_offset
     deleted = broker.request(DELETE, 2, deleting())
@@ -79,7 +79,7 @@ QUESTIONS: list[tuple[int, int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("api_key", "version", "question"), QUESTIONS)
-async def test_deleted_group_that_is_requested_is_not_recreated(
+async def test_deleted_group_is_not_recreated_by_requests_during_the_deletion(
     tmp_path: Path, api_key: int, version: int, question: dict[str, Any]
 ) -> None:
     broker = await replicated(tmp_path)
@@ -100,7 +100,7 @@ async def test_deleted_group_that_is_requested_is_not_recreated(
 async def test_group_deletion_with_an_uncommitted_offset_commit_keeps_the_group(
     tmp_path: Path,
 ) -> None:
-    """The deletion sees replicated offsets. Another partition's commit is not replicated yet."""
+    """The deletion has no tombstone for an offset that was committed after its begin."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
     broker.replicate()
@@ -115,7 +115,7 @@ async def test_group_deletion_with_an_uncommitted_offset_commit_keeps_the_group(
 
 
 async def test_group_deletion_removes_an_uncommitted_offset_with_its_group(tmp_path: Path) -> None:
-    """A commit of a known partition is not replicated yet when its group is deleted."""
+    """Another commit of a known partition is not replicated when the group is deleted."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
     broker.replicate()
@@ -146,7 +146,7 @@ async def test_group_shard_above_its_limit_of_groups_serves_every_existing_group
 async def test_offset_commit_to_a_deleted_topic_keeps_the_offset_of_the_recreated_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
-    """The key of the record has the topic's name, so the new topic's offset would be lost."""
+    """The topic is deleted during the check of a commit. The key has only the topic's name."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve()
     checking, apply = offset_commits.SortedCommit.checking_room, broker.fake.controller.apply

@@ -1,4 +1,4 @@
-"""Test that OffsetCommit of a few partitions needs no task and leaves no refused commit."""
+"""Test OffsetCommit requests of a few partitions, which are handled without a task."""
 
 import asyncio
 import itertools
@@ -28,7 +28,10 @@ COMMIT = 8
 
 
 def committing(*names: str, group_id: str = "g", generation: int = -1) -> dict[str, Any]:
-    """Return a commit of offset 7 for partition 0. An empty name has no partitions."""
+    """Return an OffsetCommit of offset 7 for partition 0 of each topic.
+
+    A topic with an empty name has no partitions.
+    """
     return {
         "group_id": group_id,
         "generation_id_or_member_epoch": generation,
@@ -103,7 +106,7 @@ async def test_offset_commit_answer_with_an_error_is_not_cached(tmp_path: Path) 
 
 
 async def test_offset_commits_committed_together_are_replayed_in_steps(tmp_path: Path) -> None:
-    """A follower that was paused acknowledges thousands of commits together."""
+    """A follower that was paused replicates thousands of commits at once."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
@@ -115,7 +118,7 @@ async def test_offset_commits_committed_together_are_replayed_in_steps(tmp_path:
 async def test_offset_commit_committed_before_its_deadline_does_not_time_out_during_the_replay(
     tmp_path: Path,
 ) -> None:
-    """The deadline of all commits is between two steps of the replay."""
+    """The deadline of the commits is between two steps of the replay."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
@@ -146,7 +149,7 @@ async def test_offset_commit_deadlines_are_not_checked_while_the_replay_runs(tmp
 async def test_group_shards_with_high_watermarks_that_advance_together_share_the_loop_turn(
     tmp_path: Path,
 ) -> None:
-    """A follower that was paused acknowledges the records of all partitions together."""
+    """A follower that was paused replicates the records of all partitions at once."""
     broker = CoordinatingBroker(tmp_path, offsets_topic_num_partitions="20")
     for index in range(20):
         broker.lead(replicas=(1, 2), index=index)

@@ -1,4 +1,4 @@
-"""Test that long loading, replay and removal of groups runs in steps and is complete."""
+"""Test long work of groups and offsets, which runs in steps beside other requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ OFFSET_COMMIT, JOIN_GROUP, LEAVE_GROUP, OFFSET_DELETE = 8, 11, 13, 47
 
 
 class Broker(CoordinatingBroker):
-    """A broker with slices of one step each."""
+    """A coordinator with one step in each slice of its work."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -60,7 +60,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 def commits(
     count: int, *, group: str = "g", topic: str = "t", producer_id: int | None = None
 ) -> bytes:
-    """Return one batch with an offset for each partition of a topic."""
+    """Return a batch with a committed offset for each of `count` partitions of a topic."""
     value = encode_offset_value(OffsetValue(5, -1, "", 1, -1, bytes(16)))
     records = [Record(n, 1, encode_offset_key(group, topic, n), value) for n in range(count)]
     if producer_id is None:
@@ -116,7 +116,7 @@ async def test_offset_commit_that_is_small_is_replayed_immediately(broker: Broke
 async def test_group_too_large_for_a_batch_is_not_encoded(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The subscriptions of 1,000 members may be 18 MB. A batch of them took 80 ms."""
+    """A batch of 1,000 members may have 18 MB, and took 80 ms to encode."""
     member = MemberValue("m", None, "c", "h", 1, 1, bytes(2 << 20), b"")
     value = GroupValue("consumer", 1, "range", "m", 1, (member,))
     errors: list[int] = []
@@ -147,7 +147,7 @@ async def test_groups_are_loaded_in_steps_and_served_when_complete(
 
 
 async def test_group_sessions_that_expire_together_end_a_few_at_a_time(broker: Broker) -> None:
-    """All clients of a new coordinator have disappeared."""
+    """All clients have disappeared before a new coordinator has loaded their groups."""
     shard, table = broker.shard, broker.shard.table
     member = MemberValue("m", None, "c", "h", 1_000, 1, b"", b"")
     value = GroupValue("consumer", 1, "range", "m", 1, (member,))
@@ -212,7 +212,7 @@ async def test_offsets_of_deleted_topics_are_found_in_steps(broker: Broker) -> N
 
 
 async def test_uncommitted_offset_of_a_recreated_topic_is_not_removed(tmp_path: Path) -> None:
-    """A later tombstone would remove an offset that is about to be acknowledged."""
+    """A tombstone that is written later would remove an offset that a client has committed."""
     broker = Broker(tmp_path)
     await broker.serve(replicas=(1, 2))
     shard = broker.shard
@@ -239,7 +239,7 @@ async def test_uncommitted_offset_of_a_recreated_topic_is_not_removed(tmp_path: 
 
 
 def fetching(broker: Broker, indexes: range | None) -> "asyncio.Task[Any]":
-    """Begin an OffsetFetch of some partitions, or of all, as a task."""
+    """Return a task of an OffsetFetch of some partitions, or of all for None."""
     topics = [SimpleNamespace(name="t", partition_indexes=list(indexes))] if indexes else None
     request: Any = SimpleNamespace(groups=[SimpleNamespace(group_id="g", topics=topics)])
     context: Any = SimpleNamespace(broker=broker.services)
@@ -339,7 +339,7 @@ async def test_offset_deletion_is_refused_by_subscriptions_at_its_end(broker: Br
 
 
 async def written_first(broker: Broker) -> int:
-    """Return the number of records that are appended in the next turn with any."""
+    """Return the number of records of the next append to the log."""
     log = broker.partition().log
     before = log.log_end_offset
     await turns_until(lambda: log.log_end_offset > before)
@@ -396,7 +396,7 @@ async def test_leave_group_of_a_few_members_is_answered_immediately(
 async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
     broker: Broker,
 ) -> None:
-    """Otherwise the members would ask the next coordinator, where they are unknown."""
+    """Otherwise the members would repeat the request, and get an error for unknown members."""
     broker.services.work = broker.replicas.work
     leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
     leave = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
@@ -414,7 +414,7 @@ async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midw
 async def test_offset_commit_is_not_checked_against_groups_of_a_resigned_shard(
     monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
-    """Otherwise the member would get the error of a fenced member."""
+    """The error of a fenced member would be wrong, since the new coordinator knows the member."""
     in_steps(broker)
     await broker.groups.append(broker.shard, commits(OFFSETS))
     monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each offset is looked up

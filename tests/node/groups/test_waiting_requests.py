@@ -1,4 +1,4 @@
-"""Test that a request that waits in a group is always answered, whatever exception is raised."""
+"""Test that each waiting request of a group is answered when a function raises an exception."""
 
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,13 @@ BROKEN = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class Defect(Exception):
-    """An error that only tests raise."""
+    """An unexpected exception, raised by the tests."""
 
 
 def breaking(
     monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, calls_before: int = 0, times: int = 1
 ) -> None:
-    """Make `times` calls of a function raise, after `calls_before` others."""
+    """Let `times` calls of a function raise Defect, after `calls_before` successful calls."""
     call, count = getattr(owner, name), 0
 
     def broken(*args: Any, **named: Any) -> Any:
@@ -69,7 +69,7 @@ def syncing_as(joined: Any, *member_ids: str, group_id: str = "g") -> dict[str, 
 
 
 async def two_members(broker: CoordinatingBroker, group_id: str = "g") -> tuple[Any, Any]:
-    """Return the answers of JoinGroup to the leader and to another member."""
+    """Let two members join a group, and return the answers to the leader and the other member."""
     ask = joining_as(group_id=group_id)
     leader = await broker.ask(JOIN, 3, ask)
     other = broker.request(JOIN, 3, ask)
@@ -270,7 +270,7 @@ async def test_transactional_offset_commit_with_a_raising_step_is_answered(
 async def test_join_group_with_a_too_long_member_id_is_refused(
     tmp_path: Path, version: int, is_static: bool
 ) -> None:
-    """Apache Kafka 4.3 does the same, and creates no group for the member."""
+    """Apache Kafka 4.3 refuses it as well, and creates no group for the member."""
     if is_static and version < 5:
         return
     broker = CoordinatingBroker(tmp_path)

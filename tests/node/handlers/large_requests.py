@@ -1,4 +1,4 @@
-"""Requests of any API with a given number of items, created from the schema of its version."""
+"""Requests of any API with a given number of elements, made from the schema of a version."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ PLAIN: dict[str, Any] = {  # values with which a request passes the first checks
 
 
 class LargeRequest(NamedTuple):
-    """A request with a long array. `array` is the path of that array."""
+    """A request with a long array. `array` is the path of the array in the schema."""
 
     key: int
     version: int
@@ -40,14 +40,14 @@ class LargeRequest(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Names and ids of topics, alternately existing and unknown."""
+    """Names and ids of topics. Every second topic exists."""
 
     topics: Sequence[str]
     ids: Sequence[bytes]
 
 
 def large_requests(key: int, version: int, items: int, names: Names) -> Iterator[LargeRequest]:
-    """Yield a request for each array of the schema that can be long, with `items` elements."""
+    """Yield a request for each array of the schema, with about `items` elements in the array."""
     schema = control._schema(key, version, "request")
     for path in _arrays(schema):
         values = _message(schema, path, items, names, 0)
@@ -57,7 +57,7 @@ def large_requests(key: int, version: int, items: int, names: Names) -> Iterator
 
 
 def plain_request(key: int, version: int, names: Names) -> bytes:
-    """Return a request with one item in each array."""
+    """Return an encoded request with one element in each array."""
     schema = control._schema(key, version, "request")
     return control.encode_request(key, version, _message(schema, (), 1, names, 0))
 
@@ -82,7 +82,10 @@ def _message(
 
 
 def _value(kind: Kind, inner: tuple[str, ...] | None, items: int, names: Names, number: int) -> Any:
-    """Return a field's value. `inner` is the rest of the path through this field."""
+    """Return a random value of a field.
+
+    `inner` is the path from this field to the long array, or None for other fields.
+    """
     if not kind.is_array:
         if kind.entity is not None and kind.is_nullable and inner is None:
             return None
@@ -109,7 +112,7 @@ def _one(kind: Kind, inner: tuple[str, ...] | None, items: int, names: Names, nu
 
 
 def _elements(kind: Kind) -> int:
-    """Return the number of array elements in an item of this array, itself included."""
+    """Return the number of array elements in one element of this type, including itself."""
     if kind.entity is None:
         return 1
     return 1 + sum(_elements(each) for each in kinds_of(kind.entity) if each.is_array)

@@ -1,7 +1,7 @@
-"""Test that a request is always answered, whatever exception its handling raises.
+"""Test that each request is answered if any exception is raised while it is handled.
 
-The table of APIs drives the test. An exception is thrown into each await of a request's coroutine
-in turn, and into each function that continues a waiting request.
+All APIs of the dispatch table are tested. An exception is thrown into each await of a request's
+coroutine, one after the other, and into each function that continues a waiting request.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ ANSWERED_WITHIN_S = 20
 
 
 class Thrown(Exception):
-    """An unexpected exception."""
+    """An unexpected exception, thrown by the tests."""
 
 
 class Interrupted:
-    """A coroutine that gets an exception in its await number `at`."""
+    """A coroutine that gets an exception in its await with the number `at`."""
 
     def __init__(self, work: Awaitable[Any], at: int, error: BaseException) -> None:
         self._work, self._at, self._error = work, at, error
@@ -86,7 +86,7 @@ async def own_broker(root: Path) -> AsyncIterator[OwnBroker]:
 async def outcome_of(
     dispatcher: Dispatcher, context: RequestContext, api: Api, body: bytes
 ) -> PendingAnswer | str:
-    """Return the answer to a request, or the reason why its connection is closed."""
+    """Return the pending answer to a request, or the reason if its connection is closed."""
     frame = memoryview(encode_request_header(api.key, api.max_version, 1, "test") + body)
     try:
         answer = dispatcher.dispatch(context, api, frame)
@@ -105,7 +105,7 @@ async def outcome_of(
 async def test_request_that_raises_at_any_await_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], is_large: bool
 ) -> None:
-    """A large request is decoded in slices. Its connection is closed, as there is no error yet."""
+    """A large request is decoded in slices. If that fails, its connection is closed."""
     run, interrupted = Dispatcher._run, list[Interrupted]()
     at = 0
 
@@ -139,7 +139,7 @@ async def _awaiting(work: Interrupted) -> Any:
 
 
 class CallsThatRaise:
-    """A tracer that raises in the call number `at` of functions of handlers and codecs."""
+    """A tracer that raises in call number `at` of functions in handlers and codecs."""
 
     PLACES = ("/node/handlers/", "/wire/messages/", "/node/partitions/")
     OUTSIDE = ("replica_manager.py",)  # this file calls the others

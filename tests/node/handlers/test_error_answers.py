@@ -1,4 +1,4 @@
-"""Test that every served API can answer an error in each of its versions, in existing fields."""
+"""Test that each API can answer with an error in each of its versions."""
 
 from pathlib import Path
 from typing import Any

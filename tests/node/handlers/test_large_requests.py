@@ -1,8 +1,8 @@
-"""Test that the longest requests of every API hold the loop for no more than a slice.
+"""Test that the longest request of each API blocks the event loop no longer than a slice.
 
-The table of APIs and the schemas drive the test, so a new API needs no line here. Time is counted
-in lines of Python that run in one turn of the loop, and so does not depend on the machine. With
-REQUEST_ELEMENTS_MAX elements, two lines for each at 0.1 us are the 20 ms of the budget.
+All APIs of the dispatch table are tested. Time is counted in lines of Python in one turn of the
+loop, so the result is the same on any machine. With REQUEST_ELEMENTS_MAX elements, two lines for
+each at 0.1 us are the 20 ms of the budget.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ BOUNDED = {"topics.assignments"}
 
 class Served(CountedBroker):
     def too_long(self, request: LargeRequest) -> list[tuple[str, int]]:
-        """Return the busiest functions of the longest turn up to the answer, if it was too long."""
+        """Return the busiest functions of the longest turn if it was too long, else none."""
         return self.runner.run(self._too_long(request))
 
     async def _too_long(self, request: LargeRequest) -> list[tuple[str, int]]:
@@ -93,9 +93,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def _versions() -> Iterator[Any]:
-    """Yield the newest version of a third of the APIs, another third each round.
+    """Yield the newest version of a third of the APIs, another third in each build.
 
-    With the mark `soak` all run in their newest and oldest version, which has another encoding.
+    With the mark `soak` all APIs are tested in their newest and oldest version, which
+    have different encodings.
     """
     now = chosen(round_number(), -(-len(APIS) // 3), APIS)
     for api in APIS:

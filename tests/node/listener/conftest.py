@@ -1,4 +1,4 @@
-"""A listener with ordinary limits."""
+"""A listener with default limits."""
 
 from contextlib import AbstractAsyncContextManager
 

@@ -1,4 +1,4 @@
-"""Test times of requests, as percentiles of ranges."""
+"""Test the recorded durations of requests, and their percentiles."""
 
 import pytest
 

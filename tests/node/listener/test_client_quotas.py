@@ -1,4 +1,4 @@
-"""Test client quotas by the throttle time in answers and the mute of the connection."""
+"""Test that a client above its quota gets a throttle time, and that its connection pauses."""
 
 import asyncio
 import logging
@@ -31,14 +31,14 @@ THROTTLE_MS = range(2_500, 4_500)  # of 13 kB at a kilobyte a second over ten wi
 
 
 class Client:
-    """A client of a broker without a connection."""
+    """A client that sends requests to a broker's dispatcher without a connection."""
 
     def __init__(self, broker: OwnBroker) -> None:
         self._dispatcher = Dispatcher(served_apis(LOG), LOG)
         self.context = RequestContext(broker.services, connection_id=1, peer_host="127.0.0.1")
 
     def send(self, key: int, version: int, body: bytes) -> Any:
-        """Return the immediate outcome of the dispatcher."""
+        """Dispatch a request, and return the dispatcher's result."""
         return request(self._dispatcher, self.context, key, version, body).outcome
 
     async def ask(self, key: int, version: int, values: Any) -> Any:

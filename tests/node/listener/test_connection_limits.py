@@ -1,4 +1,4 @@
-"""Test dynamic limits of connections."""
+"""Test the limits of connections, which can be altered while the broker runs."""
 
 import pytest
 

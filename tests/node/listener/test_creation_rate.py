@@ -1,4 +1,4 @@
-"""Test delayed and closed new connections above the rate."""
+"""Test the rates of new connections. A connection above the rate waits or is closed."""
 
 import asyncio
 import ssl
@@ -26,7 +26,7 @@ FRAME = encode_request_header(18, 0, 7, "c") + VERSIONS
 
 
 def admit(rates: list[CreationRate], now_ms: float) -> float | None:
-    """Admit a connection unless its wait is too long, and return the wait."""
+    """Return the wait of a new connection in milliseconds, or None if it would be too long."""
     found_ms = wait_ms(rates, now_ms)
     for rate in rates if found_ms is not None else ():
         rate.note(now_ms)
@@ -70,7 +70,7 @@ def test_connection_creation_uses_the_slower_of_two_rates() -> None:
 
 
 async def answered_s(port: int, count: int, tls: ssl.SSLContext | None = None) -> list[float]:
-    """Return the seconds until the first answer of each of `count` simultaneous connections."""
+    """Open `count` connections at once, and return the seconds until each got its first answer."""
     began_s = time.monotonic()
 
     async def ask() -> float:
@@ -91,7 +91,7 @@ def settings(**more: str) -> dict[str, str]:
 
 
 @pytest.mark.uvloop
-async def test_connection_creation_beyond_the_rate_waits_for_its_turn(tmp_path: Path) -> None:
+async def test_connection_creation_beyond_the_rate_is_delayed(tmp_path: Path) -> None:
     async with running(tmp_path, settings=settings(max_connection_creation_rate="4")) as broker:
         waited_s = await answered_s(broker.server.port, 12)
         assert waited_s[4] < waited_s[11] - 0.9  # the burst of a second waits for nothing
@@ -118,7 +118,7 @@ async def test_connection_creation_rate_of_one_listener_does_not_affect_other_li
 
 
 @pytest.mark.uvloop
-async def test_tls_handshake_waits_for_the_turn_of_its_connection(tmp_path: Path) -> None:
+async def test_tls_handshake_of_a_delayed_connection_is_delayed(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     keystore = str(tmp_path / "broker.pem")
     more = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": keystore}
@@ -167,7 +167,9 @@ def test_rates_of_addresses_beyond_the_maximum_are_dropped(
 
 
 @pytest.mark.uvloop
-async def test_connection_creation_beyond_the_quota_of_an_address_waits(tmp_path: Path) -> None:
+async def test_connection_creation_beyond_the_quota_of_an_address_is_delayed(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path, settings=settings()) as broker:
         change = QuotaChange(None, None, ((CONNECTION_CREATION_RATE, 4.0),), "127.0.0.1")
         result = await broker.services.controller.submit(

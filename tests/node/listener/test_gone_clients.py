@@ -1,4 +1,4 @@
-"""Test that requests are executed after their client has disconnected, as in Kafka."""
+"""Test that requests are executed although their client has disconnected, as in Kafka."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ END_VERSION = 3
 
 @asynccontextmanager
 async def coordinator() -> AsyncIterator[tuple[OneNode, KafkaServer]]:
-    """Run a listener of a broker that coordinates the transactions of one shard."""
+    """Yield a transaction coordinator with one shard, and its listener."""
     node, broker = OneNode(hold_ms=20), FakeBroker()
     broker.services.transactions = node.coordinators
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
@@ -93,7 +93,7 @@ async def test_waiting_produces_of_a_closed_connection_are_executed_and_fetches_
 
 
 async def test_end_txn_age_is_measured_before_its_client_can_close() -> None:
-    """A late EndTxn would count as fresh (KAFKA-17754). A closed connection has no age."""
+    """After the close, a late EndTxn would seem to have just arrived (KAFKA-17754)."""
     broker, node = FakeBroker(), OneNode(hold_ms=20)
     broker.services.transactions = node.coordinators
     producer = await node.init(connection_id=1)

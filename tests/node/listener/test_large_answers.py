@@ -1,4 +1,4 @@
-"""Test that large answers are built in turn, and are first charged to the memory budget."""
+"""Test that large answers are built one at a time, after their size is charged to the budget."""
 
 import asyncio
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ LARGE = 10 * WAITS_BEYOND_BYTES
 
 
 class Making:
-    """An answer that is being built, until `end`."""
+    """A large answer that is being built until `may_end` is set."""
 
     def __init__(self, line: LargeAnswers, budget: MemoryBudget, size_bytes: int) -> None:
         self.client, self.began = Nobody(), False
@@ -171,7 +171,7 @@ async def test_answer_memory_is_charged_before_a_long_answer_is_built(name: str)
 
 
 async def test_request_with_an_answer_that_would_fill_the_memory_is_refused() -> None:
-    """The request for one broker's configs has 5 bytes, and its answer 15 kB."""
+    """Entries for the configs of a broker have 5 bytes in the request, and 15 kB in the answer."""
     broker = FakeBroker()
     resource = {"resource_type": 4, "resource_name": str(broker.services.node_id)}
     question = {"resources": [resource] * 20_000, "include_documentation": True}

@@ -1,4 +1,4 @@
-"""Test that large requests take turns, and that requests of lost clients get none."""
+"""Test that large requests are handled a few at a time, except those of closed clients."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ class Client:
 
 
 class Asking:
-    """One request in the queue, which keeps its place until `end`."""
+    """A large request, which is handled until `may_end` is set."""
 
     def __init__(self, line: LargeRequests, size_bytes: int) -> None:
         self.client, self.began = Client(), False
@@ -69,7 +69,7 @@ async def test_large_requests_run_a_few_at_a_time_in_order() -> None:
     assert not line.in_work_bytes
 
 
-async def test_large_request_of_a_closed_client_gets_no_turn() -> None:
+async def test_large_request_of_a_closed_client_is_not_handled() -> None:
     line = LargeRequests(100)
     first, gone, last = (Asking(line, 100) for _ in range(3))
     await settle()
@@ -103,7 +103,7 @@ async def test_large_request_that_fails_frees_its_place() -> None:
 
 
 async def test_large_request_cancelled_at_its_turn_frees_its_place() -> None:
-    """The client closes in the turn in which the previous request ends."""
+    """The client closes in the same turn of the loop in which the previous request ends."""
     line = LargeRequests(100)
     async with AsyncExitStack() as first:
         await first.enter_async_context(line.turn(Client(), 100))
@@ -118,7 +118,7 @@ async def test_large_request_cancelled_at_its_turn_frees_its_place() -> None:
 
 
 async def test_large_request_waiting_for_the_controller_frees_its_place() -> None:
-    """Without a controller one request with a long timeout delayed the answers of others."""
+    """A request with a long timeout waited for a controller, and delayed all others."""
     line = LargeRequests(100)
     decisions: list[asyncio.Future[str]] = []
 
@@ -220,7 +220,7 @@ async def test_large_requests_without_a_controller_do_not_delay_other_answers() 
 
 
 async def test_large_requests_of_clients_that_close_leave_little_work() -> None:
-    """The bytes are not counted any more, but each of 100,000 entries was decoded and answered."""
+    """The requests no longer counted as memory, but all their 100,000 entries were handled."""
     broker = FakeBroker(1)
     topics = [{"name": f"{n:09}"} for n in range(20_000)]
     values = {"topics": topics, "allow_auto_topic_creation": False}

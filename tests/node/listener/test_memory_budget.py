@@ -1,10 +1,10 @@
-"""Test the connections that may read while memory is short."""
+"""Test which connections may read while the memory for requests is short."""
 
 from oncelog.node.listener.memory_budget import ALLOWANCE_BYTES, MemoryBudget
 
 
 class FakeHolder:
-    """A connection that counts its permissions to read."""
+    """A connection that counts how often it may read."""
 
     def __init__(self, *, can_finish: bool) -> None:
         self.can_finish = can_finish

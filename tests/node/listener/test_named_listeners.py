@@ -1,4 +1,4 @@
-"""Test that each client of a broker gets the addresses of its own listener."""
+"""Test that a client gets the addresses of the listener that it uses."""
 
 import asyncio
 from pathlib import Path

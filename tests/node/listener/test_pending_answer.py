@@ -1,4 +1,4 @@
-"""Test an answer that follows another answer, which a handler returned after a wait."""
+"""Test a pending answer that follows another one, which a handler returned after a wait."""
 
 from oncelog.node.listener.pending_answer import PendingAnswer
 
@@ -33,7 +33,7 @@ def test_abandoned_answer_that_follows_another_answer_abandons_the_other_answer(
 
 
 def test_following_answer_is_changed_once_before_its_delivery() -> None:
-    """The change counts the time of the request, also if the client has disconnected."""
+    """The change records the time of the request, also after the client has disconnected."""
     for is_abandoned in (False, True):
         outer, inner, changes = PendingAnswer(), PendingAnswer(), list[object]()
         outer.finish = lambda body, changes=changes: [*body, str(changes.append(1)).encode()]

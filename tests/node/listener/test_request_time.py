@@ -1,4 +1,4 @@
-"""Test measured requests, throttle times and exempt requests of request quotas (KIP-124)."""
+"""Test request quotas (KIP-124), with measured times, throttle times and exemptions."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ API_VERSIONS, METADATA, LIST_GROUPS, WRITE_TXN_MARKERS = 18, 3, 16, 27
 
 
 class Tick:
-    """A clock that advances by some seconds at each reading."""
+    """A clock that advances by `seconds` at each reading."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.now_s = seconds, 0.0
@@ -40,7 +40,7 @@ class Tick:
 
 @asynccontextmanager
 async def held(tmp_path: Path, tick_s: float) -> AsyncIterator[tuple[OwnBroker, Client]]:
-    """Run a broker with requests of this duration, and a client with a quota of one per cent."""
+    """Yield a broker with requests of `tick_s` seconds, and a client with a quota of 1 %."""
     async with running(tmp_path) as broker:
         client = await served(broker)
         broker.services.quotas = ClientQuotas(

@@ -1,4 +1,4 @@
-"""Test the limits of a client's cost in bytes, connections and time."""
+"""Test the limits of the memory, connections and time that a client may use."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ def sized(size: int) -> bytes:
 
 
 async def honest(bench: Bench) -> None:
-    """Check that an honest client is still served."""
+    """Check that another client is still served."""
     client = await bench.connect()
     began = time.monotonic()
     assert await client.ask(ECHO, b"hello") == b"hello"
@@ -113,7 +113,7 @@ async def test_connections_beyond_the_maximum_are_closed() -> None:
 
 
 async def test_connections_that_arrive_together_are_accepted_in_one_loop_turn() -> None:
-    """A full turn takes about 5 ms, and 200 clients may connect at once."""
+    """Otherwise 200 clients that connect at once would wait for many turns of 5 ms."""
     async with toy_server() as bench:
         sockets = [socket.socket() for _ in range(200)]
         for each in sockets:
@@ -220,7 +220,7 @@ async def test_client_that_reads_no_answers_is_paused_and_takes_bounded_memory(
 
 
 async def test_answer_partly_sent_is_counted_with_its_full_size(bench: Bench) -> None:
-    """The transport keeps the whole answer, though the kernel has most. 40 answers were 150 MB."""
+    """The transport keeps the whole answer until it is sent, so 40 answers took 150 MB."""
     deaf = await bench.connect()
     deaf.transport.pause_reading()
     answer_bytes = 16 * MIB
@@ -366,7 +366,7 @@ def test_transport_write_buffer_limit_equals_the_limit_in_the_memory_budget() ->
 
 
 async def gone_from_a_long_poll(bench: Bench, behind: tuple[int, int], *bodies: bytes) -> None:
-    """Close a client while its first request waits, with other requests behind it."""
+    """Disconnect a client while its first request waits and other requests are queued."""
     client = await bench.connect()
     client.send(WAIT, b"first")
     for body in bodies:
@@ -407,7 +407,7 @@ async def test_requests_of_a_closed_client_are_abandoned_except_behind_a_waiting
 async def test_produce_of_a_closed_client_has_its_whole_timeout_despite_a_broker_pause(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Time in which the broker itself stood still is not counted."""
+    """The time in which the broker's process was paused is not counted."""
     monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)
     async with toy_server() as bench:
         toys = bench.toys

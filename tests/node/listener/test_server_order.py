@@ -1,4 +1,4 @@
-"""Test that answers of a connection leave in the order of its requests."""
+"""Test that requests of a connection are answered in their order."""
 
 import asyncio
 import random
@@ -222,10 +222,7 @@ async def test_handler_that_fails_late_without_an_answer_closes_the_connection(
 async def test_requests_of_many_clients_closing_together_are_abandoned_in_many_turns(
     bench: Bench,
 ) -> None:
-    """Each request may wait for hundreds of partitions.
-
-    The requests of 1,000 clients blocked the loop for 60 ms.
-    """
+    """Each request may wait for hundreds of partitions, and 1,000 requests blocked the loop."""
     toys = bench.toys
     names = [b"%d" % number for number in range(20)]
     for name in names:

@@ -1,4 +1,4 @@
-"""Test that clients with unserved requests are named once, within bounds, and printable."""
+"""Test that a request which is not served is logged once with its client, in printable form."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A real listener with toy handlers. A test decides when they answer."""
+"""A real listener with request handlers that the test controls."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ PRODUCE, WAIT, ECHO, SLOW = (0, 3), (1, 4), (2, 1), (3, 1)
 
 
 class Toys:
-    """Four handlers. `started` lists the bodies in the order in which handlers saw them."""
+    """Request handlers that record the bodies that they get, in `started`."""
 
     def __init__(self) -> None:
         self.started: list[bytes] = []
@@ -33,7 +33,11 @@ class Toys:
         self.gate = asyncio.Event()
 
     def wait(self, context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
-        """Wait for the test to answer. A body that begins with "now" is answered immediately."""
+        """Return a pending answer, which the test completes.
+
+        A body that begins with "now" is answered immediately. One that begins with "none" has no
+        answer.
+        """
         name = bytes(body)
         self.started.append(name)
         if name.startswith(b"none"):
@@ -85,7 +89,7 @@ class Toys:
 
 
 class Client:
-    """One connection with its answers as (correlation id, body)."""
+    """A client with one connection, which receives answers as (correlation id, body)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -132,7 +136,7 @@ class Client:
 
 
 class Bench:
-    """A toy server with its handlers and its clients."""
+    """A listener with test handlers and its clients."""
 
     def __init__(self, server: KafkaServer, toys: Toys) -> None:
         self.server, self.toys = server, toys

@@ -1,4 +1,4 @@
-"""Test registrations of successive processes, and heartbeats that end when they are stopped."""
+"""Test the registration and heartbeats of successive broker processes."""
 
 import asyncio
 import time
@@ -22,16 +22,16 @@ TURNS = range(12)  # of the event loop; a beat takes fewer
 
 
 class _HereLeads:
-    """The part of a controller that answers a heartbeat of its own node immediately."""
+    """The controller of this node, which answers a heartbeat immediately."""
 
     async def serve(self, kind: int, payload: bytes) -> ControllerReply:
         return ControllerReply(ReplyStatus.DONE)
 
 
 class _Controller:
-    """A client of a controller on this node that answers heartbeats.
+    """A client that answers heartbeats.
 
-    indexes: the controller's metadata index at each heartbeat, or None without an answer.
+    `indexes` has the controller's metadata index for each heartbeat, or None without an answer.
     """
 
     def __init__(self, *indexes: int | None) -> None:
@@ -79,7 +79,7 @@ async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None
 async def test_broker_heartbeat_answer_takes_effect_after_its_metadata_is_applied(
     indexes: list[int | None], applied: list[int], beats: list[int]
 ) -> None:
-    """`applied` has this broker's index at each answer, and `beats` has the valid answers."""
+    """`applied` has the broker's index at each answer, and `beats` the answers that took effect."""
     group = SimpleNamespace(applied_index=0)
     liveness, counted = _liveness(*indexes, group=group), list[int]()
     for number, index in enumerate(applied, 1):
@@ -102,7 +102,7 @@ async def test_broker_heartbeat_answer_takes_effect_after_its_metadata_is_applie
 async def test_broker_heartbeat_unanswered_for_a_session_timeout_waits_for_the_next_answer(
     term: int, delay_s: float, pause_s: float, expected_index: int
 ) -> None:
-    """The controller may have fenced the broker since, and elected other leaders."""
+    """Meanwhile the controller may have fenced the broker and elected other leaders."""
     group, counted, replies = SimpleNamespace(applied_index=6), list[int](), list[int]()
     liveness = _liveness(group=group)
     liveness._config = cast(
@@ -131,7 +131,7 @@ async def test_broker_heartbeat_unanswered_for_a_session_timeout_waits_for_the_n
 
 
 def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:
-    """Return a process of node 2. `state` is the process's metadata at the start."""
+    """Return a process of node 2, which has this metadata at its start."""
     group: Any = cluster.groups[2]
     return Liveness(
         broker_config(2, broker_heartbeat_interval_ms="20"),
@@ -170,10 +170,10 @@ async def test_broker_process_with_empty_metadata_learns_the_registration_to_rep
     assert cluster.groups[2].state.brokers[2].incarnation[0] == 2
 
 
-async def test_broker_registration_of_another_process_in_between_is_replaced(
+async def test_broker_registration_overtaken_by_a_late_registration_is_repeated(
     cluster: SmallCluster,
 ) -> None:
-    """The registration was sent before its process died, and arrives after the successor's."""
+    """A dead process had sent the registration, which arrived after that of the next process."""
     await _process(cluster, 1).register(9092)
     length = len(cluster.log)
     cluster.elect(None)

@@ -1,4 +1,4 @@
-"""Test that a recently fenced broker is still listed in Metadata, without leaderships."""
+"""Test that Metadata still lists a broker for a while after it was fenced."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test that a Metadata request waits until the controller has decided on a leader's death."""
+"""Test that a Metadata request waits while a broker's link is broken and it is not yet fenced."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ TOPICS = {"topics": None, "allow_auto_topic_creation": False}
 
 
 class FakeLinks:
-    """Links that the test opens and closes."""
+    """Links to other brokers. The test reports their changes."""
 
     def __init__(self) -> None:
         self.change: Callable[[int, bool], None] = lambda node_id, is_open: None
@@ -43,12 +43,12 @@ def links(broker: FakeBroker) -> FakeLinks:
 
 @pytest.fixture
 def holds_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prolong the wait, so that on a slow machine the decision is made within the wait."""
+    """Prolong the wait, so that the decision of the controller always comes during it."""
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
 
 
 async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
-    """Send a request, and give it the turns to be answered."""
+    """Send a Metadata request, let the event loop run, and return the future of the answer."""
     question = asyncio.ensure_future(broker.answer(METADATA, 9, TOPICS))
     await settle()
     return question
@@ -83,7 +83,7 @@ async def test_request_just_before_a_link_breaks_waits_for_the_fence(
 async def test_request_on_a_new_connection_does_not_wait_for_a_suspected_broker(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
-    """Otherwise the first transaction of librdkafka would begin half a second later."""
+    """Otherwise librdkafka would begin its first transaction half a second later."""
     broker.context.connected_at_ms = broker.services.clock.monotonic_ms()
     question = await asked(broker)
     assert question.done()

@@ -1,4 +1,4 @@
-"""Test a broker's metrics page with the client's parser and the broker's values."""
+"""Test the metrics page of a broker, with the parser of the Prometheus client."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ STEP_S = 0.010  # half of the time that a turn may take
 
 
 async def page_of(port: int) -> str:
-    """Return the page that a scraper gets."""
+    """Return the metrics page as a scraper gets it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % port)
     async with asyncio.timeout(20):
@@ -38,7 +38,7 @@ async def page_of(port: int) -> str:
 
 
 def values(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Return samples by name and the values of their labels, in the order of the labels' names."""
+    """Return the samples by name and label values, in the order of the label names."""
     return {
         (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)

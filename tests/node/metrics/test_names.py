@@ -16,7 +16,7 @@ LABELS = {"kafka_server_raft_metrics_current_state_info": ("state",)}
 
 
 def exported(mbean: str) -> tuple[str, str]:
-    """Return the name, without a counter's suffix, and the kind that the rules give an MBean."""
+    """Return the metric's name (without a counter's suffix) and type by the rules for an MBean."""
     if found := re.fullmatch(r"kafka\.server:type=raft-metrics, attribute ([a-z-]+)", mbean):
         suffix = "_info" if found[1] == "current-state" else ""
         return f"kafka_server_raft_metrics_{found[1]}{suffix}".replace("-", "_"), "gauge"

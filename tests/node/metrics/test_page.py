@@ -1,4 +1,4 @@
-"""Test that the OpenMetrics text of a broker's figures is made in short steps."""
+"""Test that the text of the metrics page is built in short steps."""
 
 import pytest
 
@@ -14,7 +14,7 @@ SERIES = 1_000
 
 
 def many() -> Figures:
-    """Return a gauge, a counter and a summary with many series each."""
+    """Return metrics with many series of a gauge, a counter and a summary."""
     figures = Figures()
     for number in range(SERIES):
         figures.add("oncelog_raft_term", number, number)

@@ -1,4 +1,4 @@
-"""Test that no scraper of the metrics server can block the broker or other scrapers."""
+"""Test that a scraper of metrics cannot block the broker or other scrapers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ WAIT_S = 20
 
 
 class Pages:
-    """A source of figures that counts its calls."""
+    """A source of metrics that counts how often they are collected."""
 
     def __init__(self, series: int = 1) -> None:
         self.series = series
@@ -36,7 +36,7 @@ class Pages:
 
 @asynccontextmanager
 async def serving(pages: Pages) -> AsyncIterator[int]:
-    """Serve a page on a free port."""
+    """Run a metrics server, and yield its port."""
     work, executor = SlicedWork(), ThreadPoolExecutor(1)
     page = MetricsPage(0, pages.taking, work.clients, executor)
     await page.start()
@@ -47,7 +47,7 @@ async def serving(pages: Pages) -> AsyncIterator[int]:
 
 
 async def asked(port: int, line: str = "GET /metrics HTTP/1.1", host: str = "") -> str:
-    """Return the whole answer, "" when the connection was closed without one."""
+    """Return the whole HTTP answer, or "" if the connection was closed without one."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(f"{line}\r\nHost: {host or f'127.0.0.1:{port}'}\r\n\r\n".encode())

@@ -1,4 +1,4 @@
-"""Test requests for partitions that this broker leads by the metadata and does not serve yet."""
+"""Test requests for partitions that the broker has been elected to lead, but does not yet serve."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ NEW_ID = b"another topic id"
 
 
 class Broker(LeadingBroker):
-    """A broker that can delay `t-0`, like a log that is being opened."""
+    """A broker that can hide `t-0`, as if its log was still being opened."""
 
     def hold(self) -> None:
         self.held = self.partition()
@@ -72,7 +72,7 @@ def put(
     topic_id: bytes | None = None,
     timeout_ms: int = 10_000,
 ) -> Answer:
-    """Produce a batch with acks=1."""
+    """Send a Produce of one batch with acks=1, and return its Answer."""
     version = 13 if topic_id else 9
     topic = ProduceTopic(None if topic_id else name, topic_id, [ProducePartition(index, plain())])
     body = b"".join(produce.encode_request(ProduceRequest(None, 1, timeout_ms, [topic]), version))
@@ -81,7 +81,7 @@ def put(
 
 
 async def held(broker: OwnBroker, partitions: int = 2) -> None:
-    """Let `a` be created while no log can be opened."""
+    """Create topic `a`, while the thread that opens logs is blocked."""
     broker.directories.hold()
     await broker.create("a", partitions)
     await until(broker.directories.is_entered.is_set)
@@ -124,7 +124,7 @@ async def test_produce_to_new_partitions_waits_until_their_logs_are_open(tmp_pat
 async def test_produce_after_an_election_of_many_partitions_waits_for_its_own_partition(
     tmp_path: Path,
 ) -> None:
-    """The partitions are settled in slices. With one a turn the last gets its leader much later."""
+    """A small slice at a time is settled, so the last partition gets its leader much later."""
     now_ms, count = iter(range(10**9)), 5 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
         await broker.create("a", count)
@@ -399,7 +399,7 @@ async def test_describe_producers_waits_until_the_log_is_open(tmp_path: Path) ->
 async def test_find_coordinator_waits_until_the_group_partition_has_a_leader(
     tmp_path: Path,
 ) -> None:
-    """On a fresh broker the client asks the coordinator immediately, which is the same broker."""
+    """On a new broker, a client requests its coordinator immediately after the topic's creation."""
     values = {"key": "g", "key_type": 0}
     async with running(tmp_path) as broker:
         broker.directories.hold()

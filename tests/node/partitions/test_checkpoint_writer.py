@@ -1,4 +1,4 @@
-"""Test a checkpoint file while truncations of several partitions request its write."""
+"""Test that truncations of several partitions lower their offsets in a checkpoint file."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ KEY, OTHER = ("t", 0), ("t", 1)
 
 
 class _Directory:
-    """The offsets of two logs and their file, where a write waits for `may_end`."""
+    """The offsets of two logs and their checkpoint file. Each write waits for `may_end`."""
 
     def __init__(self) -> None:
         self.current: dict[TopicPartition, int] = {KEY: 9, OTHER: 9}
@@ -56,10 +56,10 @@ def _writer(directory: Any, executor: Executor) -> CheckpointWriter:
     return CheckpointWriter(directory, NAME, executor, SlicedWork())
 
 
-async def test_checkpoint_offset_is_bounded_once_a_finished_and_a_running_write_have_the_bound(
+async def test_checkpoint_offset_counts_as_lowered_when_finished_and_running_writes_have_it(
     directory: _Directory, executor: Executor
 ) -> None:
-    """Truncations of many partitions kept a slow disk writing, and waited for each other."""
+    """Otherwise truncations of many partitions would wait for one another on a slow disk."""
     checkpoint = _writer(directory, executor)
     first = asyncio.create_task(checkpoint.lower(KEY, 5))
     await until(lambda: directory.writes == 1)
@@ -76,7 +76,7 @@ async def test_checkpoint_offset_is_bounded_once_a_finished_and_a_running_write_
     assert checkpoint.is_at_most(OTHER, 5)
 
 
-async def test_checkpoint_offset_raised_by_a_running_write_is_not_bounded(
+async def test_checkpoint_offset_raised_by_a_running_write_does_not_count_as_lowered(
     directory: _Directory, executor: Executor
 ) -> None:
     checkpoint = _writer(directory, executor)
@@ -92,10 +92,10 @@ async def test_checkpoint_offset_raised_by_a_running_write_is_not_bounded(
     assert checkpoint.is_at_most(KEY, 9)
 
 
-async def test_checkpoint_limit_waiting_for_a_write_is_kept_over_a_periodic_write(
+async def test_checkpoint_offset_to_be_lowered_stays_lowered_by_a_periodic_write(
     directory: _Directory, executor: Executor
 ) -> None:
-    """Without the limit, the write for the truncation would have the old, higher offset."""
+    """The truncation has not begun, so the current offset of the log is still the higher one."""
     checkpoint = _writer(directory, executor)
     first = asyncio.create_task(checkpoint.write())
     await until(lambda: directory.writes == 1)

@@ -16,7 +16,7 @@ SEEN_MS = 500
 async def test_damaged_follower_without_a_new_fetch_does_not_enter_the_isr(
     tmp_path: Path,
 ) -> None:
-    """The leader has the follower's position at the log end, and gets its fetches."""
+    """The leader still has the follower's old position at the log end."""
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()
         await produced(leader)

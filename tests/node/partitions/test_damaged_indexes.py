@@ -1,4 +1,4 @@
-"""Test that a flipped bit of an index fails one partition until the index is rebuilt."""
+"""Test that a damaged index fails only its partition, until the index is rebuilt."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ WAIT_S = 10
 
 
 async def fetch_all(broker: LeadingBroker, **fields: Any) -> dict[int, Any]:
-    """Return the partitions of one fetch of committed data."""
+    """Send a read_committed Fetch of three partitions, and return them by index."""
     (topic,) = (await broker.fetch(indexes=range(3), **fields).value()).topics
     return {partition.index: partition for partition in topic.partitions}
 

@@ -1,4 +1,4 @@
-"""Test that a replica with a damaged byte steps down and is repaired without a loss."""
+"""Test that a leader with a damaged log steps down, and its replica is copied again."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def isr(broker: Broker) -> tuple[int, ...]:
 
 
 def whole_isr(cluster: ThreeBrokers) -> bool:
-    """Return whether all replicas are in sync, and as long as each other."""
+    """Return whether all replicas are in sync and have the same log end offset."""
     hosted = [broker.replicas.get("t", 0) for broker in cluster.brokers]
     return (
         set(isr(cluster.brokers[0])) == set(NODES)

@@ -1,4 +1,4 @@
-"""Test the truncation of a follower's log in slices, and events between two of them."""
+"""Test that a follower truncates its log in slices, while other events arrive."""
 
 import asyncio
 import errno
@@ -23,7 +23,7 @@ BATCHES, CUT_TO, SEGMENT_BYTES = 60, 7, 150
 
 
 class Points:
-    """A checkpoint on the disk."""
+    """A checkpoint file with one offset."""
 
     def __init__(self) -> None:
         self.on_disk = 0
@@ -38,7 +38,7 @@ class Points:
 
 
 class Follower(FollowingBroker):
-    """One replica, of some thirty segments. A slice of work has one step."""
+    """A follower of one partition with thirty segments. Its slices have one step each."""
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))
@@ -58,14 +58,14 @@ class Follower(FollowingBroker):
         return self.partition.log
 
     async def answer(self, **answer: Any) -> None:
-        """Answer all polls, and the poll with the replica by these fields."""
+        """Answer all replica fetches, with these fields for the partition."""
         await turns_until(lambda: any(poll.request.added for poll in self.polls[self._answered :]))
         for poll in self.polls[self._answered :]:
             self._answered += 1
             poll.answer(slot_answer(added.slot, **answer) for added in poll.request.added)
 
     def positions(self, peer: int = LEADER) -> list[int]:
-        """Return the log ends that the polls to a peer contain, in order."""
+        """Return the fetch offsets that were sent to a peer, in order."""
         return [
             slot.fetch_offset
             for to, request, _ in self.polls
@@ -74,7 +74,7 @@ class Follower(FollowingBroker):
         ]
 
     async def begin_to_cut(self, how: str) -> None:
-        """Truncate until some, but not all, of the segments to be cut are removed."""
+        """Start a truncation, and return when only some of its segments are removed."""
         await self.answer(**ANSWERS[how])
         await turns_until(lambda: self.log.log_end_offset < BATCHES - 9)
         assert self.log.log_end_offset > CUT_TO + 9
@@ -126,7 +126,7 @@ async def test_event_loop_stays_free_while_a_log_is_truncated(how: str, node: Fo
 async def test_log_end_offset_reported_to_a_new_leader_is_not_truncated(
     how: str, node: Follower
 ) -> None:
-    """The offset counts records that a follower reports, which an old leader must not truncate."""
+    """The new leader may commit records up to that offset, so they must not be lost."""
     await node.begin_to_cut(how)
     node.fetchers.stop_following(node.partition)
     node.follow(node.partition, leader=3, epoch=LEADER_EPOCH + 1)
@@ -157,7 +157,7 @@ async def test_log_of_a_newly_elected_leader_is_not_truncated_further(
 async def test_checkpoint_written_during_a_truncation_is_lowered_again(
     how: str, node: Follower
 ) -> None:
-    """Up to that checkpoint new records above the cut would be trusted unread after a power cut."""
+    """After a power cut, records below the checkpoint would not be checked."""
     await node.begin_to_cut(how)
     node.points.on_disk = node.log.log_end_offset
     end_offset = node.log.log_end_offset
@@ -171,7 +171,7 @@ async def test_checkpoint_written_during_a_truncation_is_lowered_again(
 
 @pytest.mark.parametrize("how", ANSWERS)
 async def test_truncation_waits_until_each_checkpoint_is_lowered(how: str, node: Follower) -> None:
-    """Above the truncation a cleaned offset would apply to new records, and old keys came back."""
+    """The log would otherwise count as compacted up to an offset above the truncation."""
     node.others.on_disk = BATCHES
     await node.answer(**ANSWERS[how])
     await turns_until(lambda: bool(node.others.lowered))

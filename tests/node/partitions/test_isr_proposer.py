@@ -1,4 +1,4 @@
-"""Test the rate of proposals of the shell that proposes ISR changes."""
+"""Test the rate of ISR proposals, and that they are applied in slices."""
 
 import asyncio
 from itertools import pairwise
@@ -24,7 +24,7 @@ class _Partition:
 
 
 class _Hopeful:
-    """A leader that would propose the same change again and again."""
+    """A leader that always proposes the same ISR change."""
 
     is_settled = False
 
@@ -39,7 +39,7 @@ class _Hopeful:
 
 
 async def test_isr_change_that_is_always_refused_is_proposed_at_a_limited_rate() -> None:
-    """The refusal raises the partition epoch, which causes another check immediately."""
+    """A refusal raises the partition epoch, which triggers the next check immediately."""
     partition: Any = _Partition()
     asked: list[Command] = []
 
@@ -63,7 +63,7 @@ async def test_isr_change_that_is_always_refused_is_proposed_at_a_limited_rate()
 
 
 class _Proposing:
-    """A leader with one pending change to propose, which records that the change was made."""
+    """A leader with one ISR change to propose, which records the change in `made`."""
 
     is_settled = False
 
@@ -82,10 +82,7 @@ class _Proposing:
 
 
 async def test_isr_changes_of_hundreds_of_partitions_are_applied_in_slices() -> None:
-    """A restarted broker joins thousands of ISRs.
-
-    500 changes in one step took 30 ms.
-    """
+    """A restarted broker joins thousands of ISRs, and 500 changes in one step took 30 ms."""
     count, made = 300, list[int]()
     ticks = iter(range(1 << 30))
     replicas: Any = SimpleNamespace(
@@ -113,7 +110,7 @@ async def test_isr_changes_of_hundreds_of_partitions_are_applied_in_slices() -> 
 
 
 class _Settled:
-    """A settled leader, which counts its checks."""
+    """A leader that is settled, which counts how often it is checked."""
 
     is_settled = True
 

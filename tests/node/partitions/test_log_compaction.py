@@ -1,4 +1,4 @@
-"""Test that background compaction releases logs between passes, and survives a full disk."""
+"""Test the background compaction of a broker's logs, also on a full or failing disk."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ SMALL = replace(COMPACTED, segment_bytes=400)
 
 
 class Disk:
-    """A broker's disk, with two logs and their cleaner."""
+    """A data directory with two logs, and the compaction that cleans them."""
 
     def __init__(self, path: Path) -> None:
         self.directory = data_directory(path)
@@ -73,11 +73,11 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 class Log:
-    """A stand-in for a log with open files, which it closes at its end."""
+    """A stand-in for a log, which the test can observe to be freed."""
 
 
 async def test_compaction_of_a_deleted_log_ends_at_the_deletion() -> None:
-    """Three thousand logs that ended together closed their files on the loop in 150 ms."""
+    """Otherwise thousands of deleted logs would be closed together at the end of a pass."""
     looks: list[int] = []
 
     def beginning(logs: list[Log], _: int) -> Any:
@@ -111,7 +111,7 @@ def fill(log: PartitionLog) -> None:
 async def test_compaction_on_a_full_disk_is_tried_once_per_check_until_space_is_free(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, refuses: str
 ) -> None:
-    """The broker ended (seed 178 of the simulator, at the time)."""
+    """A refused write ended the broker (simulation seed 178 at that time)."""
     cleaner, logs = disk.cleaner, disk.logs
     owner: Any = cleaner if refuses == "swap" else disk.directory.offsets
     works = getattr(owner, refuses)
@@ -159,7 +159,7 @@ def follow(log: PartitionLog, epoch: int, *, aborts: int = 0, batches: int = 0) 
 async def test_compaction_with_an_unreadable_index_stops_only_that_cleaning(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """After a cut a new file, with fewer entries, may have the name of one that is read."""
+    """After a truncation, a shorter index file may have the name of the one that is read."""
     broken, sound = disk.logs
     follow(broken, 4, batches=3)
     broken.roll(NOW_MS)
@@ -197,7 +197,7 @@ async def test_compaction_with_an_unreadable_index_stops_only_that_cleaning(
 async def test_compaction_of_a_log_that_cannot_be_planned_skips_only_that_log(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One damaged byte at the start of an old segment ended the broker 2 s after each start."""
+    """A damaged byte in an old segment ended the broker 2 s after each start."""
     broken, sound = disk.logs
     for log in disk.logs:
         log.config = replace(SMALL, max_compaction_lag_ms=1)

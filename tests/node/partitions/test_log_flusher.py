@@ -1,4 +1,4 @@
-"""Test that each flush of a group commit calls back after its sync."""
+"""Test that each requested flush calls back after its sync, also when flushes are grouped."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ Problems = list[dict[str, Any]]
 @pytest.fixture
 @asynccontextmanager
 async def problems() -> AsyncIterator[Problems]:
-    """Collect the calls of the loop's exception handler."""
+    """Yield the list of calls of the event loop's exception handler."""
     found: Problems = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
     yield found

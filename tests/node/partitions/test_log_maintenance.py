@@ -1,4 +1,4 @@
-"""Test that background work for logs is retried after a refusal of the disk."""
+"""Test the background work for logs (checkpoints, retention, deletion) with failing disks."""
 
 import asyncio
 import errno
@@ -37,10 +37,7 @@ from ..leading_broker import LeadingBroker
 async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A checkpoint finds no space ten times.
-
-    Afterwards topics are deleted and checkpoints written.
-    """
+    """The disk refuses ten writes of a checkpoint. Afterwards all work is done."""
     failures, is_full = 0, False
 
     def fault_point(name: str) -> None:
@@ -75,7 +72,7 @@ async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
 async def test_log_maintenance_deleting_many_segments_leaves_turns_to_other_logs(
     tmp_path: Path,
 ) -> None:
-    """An operator empties a topic by retention.ms. 2,000 segments held a loop for 500 ms."""
+    """Retention of a topic with 2,000 segments blocked the loop for 500 ms."""
     broker = LeadingBroker(tmp_path, log_config={"segment_bytes": 200, "retention_ms": 1})
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
     log = broker.log()
@@ -98,7 +95,7 @@ async def test_log_maintenance_deleting_many_segments_leaves_turns_to_other_logs
 async def test_log_maintenance_of_thousands_of_logs_runs_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the start of a broker all logs count as written. 10,000 held its loop for 50 ms."""
+    """At a start all 10,000 logs of a broker count as written, and one step took 50 ms."""
     monkeypatch.setattr(log_maintenance, "LOGS_A_STEP", 10)
     broker = LeadingBroker(tmp_path, partitions=60)
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
@@ -115,7 +112,7 @@ async def test_log_maintenance_of_thousands_of_logs_runs_in_slices(
 
 
 async def test_log_maintenance_keeps_no_removed_replica_in_memory(tmp_path: Path) -> None:
-    """The logs of a deleted topic are closed one after the other, after their last check."""
+    """A deleted topic's logs are closed only after all references to them are gone."""
     broker = LeadingBroker(tmp_path, partitions=2)
     async with maintaining(broker.replicas, data_directory(tmp_path)) as maintenance:
         staying, leaving = broker.replicas
@@ -143,7 +140,7 @@ TROUBLES = [
 async def test_log_maintenance_continues_after_one_damaged_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Exception
 ) -> None:
-    """One damaged byte ended the broker, or the checks of all later logs."""
+    """A damaged byte ended the broker, or the maintenance of all later logs."""
     caplog.set_level(logging.ERROR)
     config = {"segment_bytes": 200, "retention_ms": 1}
     broker = LeadingBroker(tmp_path, log_config=config, partitions=3)

@@ -1,4 +1,4 @@
-"""Test that a client produces to a new topic of three brokers with a single attempt."""
+"""Test that the first produce to a new topic of three brokers succeeds without a retry."""
 
 from collections import Counter
 from pathlib import Path
@@ -20,7 +20,7 @@ TOPICS = 60
 @pytest.mark.uvloop
 @pytest.mark.parametrize("by_id", [False, True])
 async def test_first_produce_to_a_new_topic_is_not_refused(tmp_path: Path, by_id: bool) -> None:
-    """Many partitions are led by another broker than the one that confirms the creation."""
+    """The broker that confirms the creation leads only some of the partitions."""
     errors, leaders = Counter[int](), Counter[int]()
     async with three_brokers(tmp_path) as cluster:
         asked, nodes = cluster.brokers[0], {each.config.node_id: each for each in cluster.brokers}

@@ -1,7 +1,7 @@
-"""Test power cuts during compaction of a log, and during truncation on a follower.
+"""Test power cuts during the compaction of a log, and during a follower's truncation.
 
-The shells run as in a broker, on a disk that tracks synced bytes (tests/simulation). The power is
-cut at every n-th change of the disk. Then the log is opened on a restarted machine.
+The product's code runs on a disk that tracks synced bytes (tests/simulation). The power is cut at
+every n-th change of the disk. Then the log is opened on the restarted machine.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ OTHERS = pytest.mark.chaos
 
 
 class SameThread(Executor):
-    """An executor that runs a job immediately. Its future raises the job's error."""
+    """An executor that runs each job immediately in the caller's thread."""
 
     def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -63,7 +63,7 @@ class SameThread(Executor):
 
 
 class Machine:
-    """A node with its disk, which writes nothing from the power cut on."""
+    """A machine with a simulated disk, which refuses changes after the power cut."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.disks = Disks(path, Timeline(seed), [1])
@@ -81,13 +81,16 @@ class Machine:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Install the disk, and close all files opened inside before the end."""
+        """Use the simulated disk while the context is open, and then close all its files."""
         with self.disks.installed():
             yield
             gc.collect()
 
     def restart(self, config: LogConfig, boot_id: str = "boot-2") -> tuple[list[bytes], int]:
-        """Restart the machine, or only the process. Return the log's batches and its end."""
+        """Restart the machine, or only the process if the boot id is "boot-1".
+
+        Returns the batches of the log and its end offset.
+        """
         self.disks.died(1)
         if boot_id != "boot-1":
             self.disk.cut_power()
@@ -115,7 +118,7 @@ SMALL = replace(COMPACTED, segment_bytes=400, flush_messages=1)
 @pytest.mark.in_turn
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=OTHERS) for seed in (1, 2))])
 def test_power_cut_during_a_compaction_loses_no_synced_record(tmp_path: Path, seed: int) -> None:
-    """The gaps of a compaction must not count as records that a power cut has lost."""
+    """The gaps left by a compaction must not look like records lost in the power cut."""
 
     def live(machine: Machine, operations: int | None) -> tuple[dict[bytes, bytes], int]:
         directory = machine.open("boot-1")
@@ -169,7 +172,7 @@ FOLLOWED = LogConfig(segment_bytes=1000)
 
 
 class Leader:
-    """Node 1, which leads the partition with another end. It answers without a network."""
+    """Node 1, which leads the partition with another log end, and answers without a network."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         self.broker = LeadingBroker(directory)
@@ -209,10 +212,10 @@ class Leader:
 def test_node_killed_during_a_truncation_has_no_gap_in_its_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: int, seed: int, boot_id: str
 ) -> None:
-    """Synced records are truncated and replaced, and the new records are read before their use.
+    """Synced records are truncated and replaced by records of the leader.
 
-    `begin` is the leader's first offset. If `begin` is behind the follower's end, the whole log is
-    cut.
+    `begin` is the leader's log start offset. If it is behind the follower's end, the whole log is
+    deleted.
     """
     caplog.set_level(logging.CRITICAL, "oncelog.node")  # captured records would keep files open
 

@@ -1,4 +1,4 @@
-"""Test that a batch behind a refused batch is not a gap and gets the same error."""
+"""Test that batches sent behind a refused batch get the same error, until it is sent again."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ NER, OUT_OF_ORDER = E.NOT_ENOUGH_REPLICAS, E.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class Broker(LeadingBroker):
-    """A broker with two replicas, of which the other one leaves and joins the ISR."""
+    """A broker with two replicas. The test lets the follower leave and join the ISR."""
 
     def isr_is(self, *members: int) -> None:
         leader = present(self.partition().leader)
@@ -29,12 +29,12 @@ class Broker(LeadingBroker):
         leader.metadata_applied(isr=members, partition_epoch=epoch, now_ms=now_ms)
 
     def go_on_ms(self, ms: int) -> None:
-        """Advance the broker's clock."""
+        """Advance the broker's clock by this time."""
         real = self.clock.monotonic_ms
         self.replicas.clock.monotonic_ms = lambda: real() + ms  # type: ignore[method-assign]
 
     async def error_of(self, connection: RequestContext, sequence: int, epoch: int = 0) -> int:
-        """Return the error of one plain batch, or -1 while the batch waits for the replica."""
+        """Produce a batch, and return its error code, or -1 while it waits for the follower."""
         answer = self.put(plain(sequence, epoch=epoch), connection=connection)
         return (await answer.errors())[0] if answer.is_there else -1
 
@@ -42,13 +42,13 @@ class Broker(LeadingBroker):
         return [await self.error_of(connection, sequence) for sequence in sequences]
 
     async def connect_with_a_batch(self) -> RequestContext:
-        """Connect a producer that the log knows from a batch with sequence 0."""
+        """Return the connection of a producer that has already sent a batch with sequence 0."""
         connection = self.connect()
         assert await self.error_of(connection, 0) == -1
         return connection
 
     async def refuse(self, connection: RequestContext, sequence: int) -> None:
-        """Send a batch while the other replica is not in the ISR."""
+        """Let a batch be refused, because the follower is not in the ISR."""
         self.isr_is(1)
         assert await self.error_of(connection, sequence) == NER
         self.isr_is(1, 2)
@@ -64,7 +64,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 async def test_batches_behind_a_refused_batch_are_refused_until_the_first_is_resent(
     broker: Broker, known: bool
 ) -> None:
-    """Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends the batch of an unknown producer."""
+    """Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends an unknown producer's batch."""
     connection, first = broker.connect(), 0
     if known:
         connection, first = await broker.connect_with_a_batch(), 1
@@ -85,7 +85,7 @@ async def test_batch_after_a_batch_refused_without_a_leader_is_refused(broker: B
 async def test_refused_batch_appended_by_another_leader_delays_no_other_batch(
     broker: Broker,
 ) -> None:
-    """The batch was appended by another leader, or by the same leader on another connection."""
+    """The producer has retried the batch at another leader, or on another connection."""
     connection, other = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
     assert await broker.errors_of(other, 2, 1) == [OUT_OF_ORDER, -1], "it sends its own batches"
@@ -93,7 +93,7 @@ async def test_refused_batch_appended_by_another_leader_delays_no_other_batch(
 
 
 async def test_producer_that_abandons_a_refused_batch_continues(broker: Broker) -> None:
-    """With a new epoch the producer continues immediately, with the old one after `HELD_MS`."""
+    """A batch with a new epoch is accepted at once, and one of the old epoch after HELD_MS."""
     connection = await broker.connect_with_a_batch()
     await broker.refuse(connection, 1)
     broker.go_on_ms(HELD_MS + 1)
@@ -102,7 +102,7 @@ async def test_producer_that_abandons_a_refused_batch_continues(broker: Broker) 
 
 
 async def test_batch_refused_again_is_remembered_for_the_full_time_again(broker: Broker) -> None:
-    """A log that is opened slowly has no leader for longer than `HELD_MS`."""
+    """A partition may be without a leader for longer than HELD_MS."""
     connection, hosted = await broker.connect_with_a_batch(), broker.partition()
     broker.replicas.remove(hosted)
     assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
@@ -116,7 +116,7 @@ async def test_batch_refused_again_is_remembered_for_the_full_time_again(broker:
 async def test_batch_with_a_new_epoch_is_refused_like_its_refused_predecessor(
     broker: Broker, known: bool
 ) -> None:
-    """If the producer was unknown the second batch was appended, and the first was lost."""
+    """Otherwise the batch with the new epoch was appended, and the refused batch was lost."""
     connection, hosted = broker.connect(), broker.partition()
     if known:
         assert await broker.error_of(connection, 0) == -1

@@ -1,4 +1,4 @@
-"""Test that an error of one partition leaves the other fetches from its leader unchanged."""
+"""Test that an error in one partition does not affect other partitions of the same leader."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Test the table of the replicas that a broker hosts."""
+"""Test the table of the partitions that a broker hosts."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class Segments:
-    """The segments of a log, which count the drops of their cached reads."""
+    """The segments of a log, which count how often their cached reads are dropped."""
 
     recent: Any = None
     dropped = 0
@@ -25,7 +25,7 @@ class Segments:
 
 
 async def test_deleted_topic_of_very_many_partitions_is_hidden_immediately() -> None:
-    """The logs are released later, some at a time. Together that took 80 ms for 10,000."""
+    """The logs are released in later steps, since 10,000 in one step took 80 ms."""
     replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda topic, index: False)
     for index in range(PARTITIONS):
         disk = SimpleNamespace(on_failure=None)

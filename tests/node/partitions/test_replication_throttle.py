@@ -1,4 +1,4 @@
-"""Test counted bytes, held replicas, and their release in the throttle of replication."""
+"""Test the replication throttle, which counts bytes and delays throttled replicas."""
 
 import pytest
 
@@ -26,7 +26,7 @@ ALL_WINDOWS_MS = 11_000
 
 
 class Braked:
-    """The throttle of broker 1, with a topic of two partitions that broker 4 holds none of."""
+    """The throttle of broker 1, with a topic of two partitions on brokers 1 and 2."""
 
     def __init__(self, side: str = "leader") -> None:
         self.side, self.now_ms = side, 50_000

@@ -1,4 +1,4 @@
-"""Test the roles of replicas after changes of the metadata, on a slow disk."""
+"""Test how replicas become leaders and followers after metadata changes, on a slow disk."""
 
 import asyncio
 import errno
@@ -103,7 +103,7 @@ async def test_topic_recreated_while_its_logs_are_opened_has_the_new_id(tmp_path
 
 @pytest.mark.parametrize("count", [2, 3 * SETTLED_AT_ONCE_MAX])
 async def test_deleted_topic_is_no_longer_served_immediately(tmp_path: Path, count: int) -> None:
-    """The topic is hidden for any size and a slow disk, since its name may be created again."""
+    """A topic of the same name may be created again at once."""
     async with running(tmp_path) as broker:
         await broker.create("a", count)
         await until(lambda: broker.serves("a", count))
@@ -138,7 +138,7 @@ async def test_deleted_topic_is_no_longer_served_immediately(tmp_path: Path, cou
 async def test_waiting_produce_of_a_removed_replica_gets_the_error_of_kafka(
     tmp_path: Path, is_deleted: bool, error: ErrorCode
 ) -> None:
-    """A moved partition still has the batch. Only for a deleted topic is the error "unknown"."""
+    """Only after the deletion of the topic the error is UNKNOWN_TOPIC_OR_PARTITION."""
     async with running(tmp_path) as broker:
         submit = broker.metadata_group.submit
         await submit(encode_command(RegisterBroker(2, bytes(16), "boot", "127.0.0.1", 1)))
@@ -161,7 +161,7 @@ async def test_waiting_produce_of_a_removed_replica_gets_the_error_of_kafka(
 
 
 async def test_roles_of_open_logs_do_not_wait_for_logs_being_opened(tmp_path: Path) -> None:
-    """One log's disk does not answer. The other logs change their roles in the same turn."""
+    """While one log is being opened, other partitions change their leaders without delay."""
     async with running(tmp_path) as broker:
         await broker.create("a")
         await until(lambda: broker.serves("a"))
@@ -184,7 +184,7 @@ async def test_roles_of_open_logs_do_not_wait_for_logs_being_opened(tmp_path: Pa
 
 
 async def test_roles_of_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
-    """With a clock of a millisecond a reading, a turn of the loop settles a few partitions."""
+    """A turn of the loop settles only a few partitions."""
     now_ms = iter(range(10**9))
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
         count = 5 * SETTLED_AT_ONCE_MAX
@@ -249,7 +249,7 @@ async def test_log_that_cannot_be_opened_now_is_opened_later_without_delay_of_ot
 
 
 async def test_deleted_logs_are_removed_before_the_broker_has_stopped(tmp_path: Path) -> None:
-    """The next run may not see the deletion any more, since a snapshot may be newer."""
+    """The next process might start from a newer snapshot, which no longer shows the deletion."""
     count = 3 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path) as broker:
         await broker.create("a", count)
@@ -262,7 +262,7 @@ async def test_deleted_logs_are_removed_before_the_broker_has_stopped(tmp_path: 
 async def test_leader_without_a_free_descriptor_leads_when_one_is_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader must sync its truncation before it leads."""
+    """Before it leads, the replica has to sync its truncation, for which it opens files."""
     lead, failures = HostedPartition.lead, [OSError(errno.EMFILE, "Too many open files")]
 
     def lacking(hosted: HostedPartition, *args: Any, **keywords: Any) -> None:
@@ -281,7 +281,7 @@ async def test_leader_without_a_free_descriptor_leads_when_one_is_available(
 async def test_elected_replica_leads_only_after_its_truncation_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop does not wait for that sync. The disk may take seconds."""
+    """The event loop does not wait for the sync, which may take seconds."""
     async with running(tmp_path) as broker:
         await broker.create("a", 1)
         await until(lambda: broker.serves("a", 1))

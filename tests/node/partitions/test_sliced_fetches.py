@@ -1,4 +1,4 @@
-"""Test that a large answer of a leader is appended in slices, during changes of the role."""
+"""Test that a follower appends a large answer in slices, while its leader changes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ BATCHES = 2_000
 
 
 class Follower(FollowingBroker):
-    """One followed partition with slices of one step, so that its work has many slices."""
+    """A follower of one partition, with one step in each slice of its work."""
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))
@@ -29,12 +29,12 @@ class Follower(FollowingBroker):
         self.follow(self.hosted)
 
     async def answered(self, number: int, **fields: Any) -> None:
-        """Answer a poll, and wait until its first records are in the log."""
+        """Answer a replica fetch, and wait until its first records are appended."""
         self.polls[number].answer_all(**fields)
         await turns_until(lambda: self.log.log_end_offset > 0)
 
     def moved_to(self) -> list[int]:
-        """Return the new log ends in the last poll."""
+        """Return the log ends that the last replica fetch reports."""
         return [each.fetch_offset for each in self.polls[-1].request.moved]
 
 
@@ -68,7 +68,7 @@ async def test_follower_append_of_a_large_answer_leaves_the_loop_free(
 async def test_follower_append_for_many_partitions_leaves_the_loop_free(
     tmp_path: Path, follower: Follower
 ) -> None:
-    """A thousand partitions with the first batch of an epoch each took 360 ms in one go."""
+    """The first batch of an epoch in a thousand partitions took 360 ms in one step."""
     logs = []
     for index in range(1, 101):
         hosted = follower.host(index)
@@ -117,7 +117,7 @@ async def test_follower_append_stops_once_the_role_has_changed(
 async def test_follower_answer_of_a_new_session_waits_for_the_answer_of_the_previous_session(
     follower: Follower,
 ) -> None:
-    """The session was lost while an answer was executed, and the same records arrive again."""
+    """After a lost session the same records may arrive again, while they are still appended."""
     await follower.answered(0, records=batches(0, BATCHES))
     follower.lose_session()
     await turns_until(lambda: follower.polls[-1].request.added and len(follower.polls) > 1)
@@ -142,7 +142,7 @@ async def test_producers_are_rebuilt_in_slices_after_a_truncation(follower: Foll
 async def test_follower_answer_of_a_lost_session_truncates_no_log(
     tmp_path: Path, follower: Follower
 ) -> None:
-    """The answer waited behind a large one. Meanwhile the log was truncated and grew again."""
+    """While the answer waited, the log was truncated and appended to again."""
     other = follower.host(1)
     log = other.log
     for offset in range(10):

@@ -1,4 +1,4 @@
-"""Test flushes before acknowledgements, and the reaction of a broker to disk errors."""
+"""Test flushes before acknowledgements, and disk errors of a leader."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ WAIT_S = 10
 
 
 class SlowDisk:
-    """A disk whose syncs the test delays. All syncs are counted, those on the loop separately."""
+    """A disk with syncs that the test delays and counts, those on the event loop separately."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = threading.Event()

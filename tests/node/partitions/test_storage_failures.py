@@ -1,4 +1,4 @@
-"""Test that reports of failed logs are repeated until the controller confirms them.
+"""Test that a failed log is reported to the controller until it confirms.
 
 A log that recovers needs no report.
 """
@@ -23,7 +23,7 @@ from ..hosted_logs import TOPIC_ID
 
 
 class Controller:
-    """A controller that answers while it `is_there`. Earlier requests wait, as for an election."""
+    """A controller that answers once `is_there` is set. Earlier requests wait."""
 
     def __init__(self) -> None:
         self.is_there = asyncio.Event()
@@ -71,7 +71,7 @@ async def test_failed_log_report_that_was_withdrawn_is_not_sent_again() -> None:
 
 
 async def test_failed_log_report_made_while_one_is_in_flight_is_sent() -> None:
-    """Another leader had been elected meanwhile, and the replica was never repaired."""
+    """Otherwise a report after another election was lost, and the replica never repaired."""
     controller = Controller()
     failures = StorageFailures(controller.propose, node_id=1, broker_epoch=1)
     failures.report(TOPIC_ID, 0)
@@ -145,7 +145,7 @@ async def test_log_lost_to_a_failed_disk_is_reported_until_a_restart(
     assert ["restarted" in record.getMessage() for record in caplog.records] == [True]
 
 
-async def test_disk_refusal_during_a_trial_is_not_forgotten(
+async def test_disk_refusal_during_a_test_write_is_not_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)

@@ -1,7 +1,7 @@
-"""The rights that Kafka 4.4 requires for each API, and requests that need all of them.
+"""The rights that Kafka 4.4 requires for each API, with requests that need all of them.
 
-A right is OPERATION TYPE. `|` separates alternatives. Without a right marked by `?` an answer omits
-items, without an error. The sources are KafkaApis, ControllerApis and AclApis.
+A right is OPERATION TYPE. `|` separates alternatives. Without a right marked by `?` the answer
+omits items, but has no error. The sources are KafkaApis, ControllerApis and AclApis.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +19,10 @@ _ALTER, _DESCRIBE = ("Alter Cluster",), ("Describe Cluster",)
 
 
 class Asked(NamedTuple):
-    """A request. `version` None is the newest. The fields replace those of HARMLESS."""
+    """A request and its rights.
+
+    `version` None is the newest, and `values` replace HARMLESS fields.
+    """
 
     rights: tuple[str, ...]
     values: Any = None
@@ -216,7 +219,7 @@ BY_API: dict[str, tuple[Asked, ...]] = {
 
 
 def body_values(key: int, asked: Asked) -> Any:
-    """Return all fields of the request."""
+    """Return all fields of a request's body."""
     if asked.values is None or isinstance(asked.values, dict):
         return {**HARMLESS[key], **(asked.values or {})}
     return asked.values

@@ -1,4 +1,4 @@
-"""Test the cached decisions of a connection."""
+"""Test the memory of a connection's cached ACL decisions."""
 
 import logging
 import tracemalloc

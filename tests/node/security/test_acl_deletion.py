@@ -1,4 +1,4 @@
-"""Test that the matches of DeleteAcls are bounded and found in steps."""
+"""Test that DeleteAcls is bounded, and finds the matching ACLs in steps."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def acl(name: str) -> AclBinding:
 
 
 def asked(name: str | None = None, resource_type: int = ResourceType.TOPIC) -> Any:
-    """Return a filter for one ACL with this name, or for all ACLs without a name."""
+    """Return a DeleteAcls filter for one ACL of this name, or for all ACLs for None."""
     return SimpleNamespace(
         resource_type_filter=resource_type,
         pattern_type_filter=PatternType.ANY if name is None else PatternType.LITERAL,

@@ -1,7 +1,7 @@
-"""Test each API without rights, with all needed rights, and with all but one, as in Kafka.
+"""Test each API without rights, with all rights, and without one of them, as in Kafka.
 
-The rights in a row of the dispatch table are compared with a list of Kafka's rights. Each right is
-then tested on a broker.
+The rights in each row of the dispatch table are compared with Kafka's. Each right is then tested on
+a broker.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ Refused = dict[str, bool]  # whether each is refused, by what is missing
 
 
 def words_of(rule: Any) -> Iterator[str]:
-    """Yield the rights in a rule of the table."""
+    """Yield the rights in a rule of the dispatch table, as in rights_by_api."""
     if isinstance(rule, OfAnswer | ByHandler):
         for operation, resource_type in rule.needs:
             yield f"{operation.word} {resource_type.word}"
@@ -80,7 +80,7 @@ def acl_of(right: str) -> AclBinding:
 
 
 def error_codes(value: Any) -> Iterator[int]:
-    """Yield all error codes of an answer."""
+    """Yield all error codes in a decoded answer."""
     if isinstance(value, list | tuple):
         for each in value:
             yield from error_codes(each)
@@ -95,7 +95,7 @@ def error_codes(value: Any) -> Iterator[int]:
 
 
 class Matrix:
-    """A broker with an authorizer, and a client with changing rights."""
+    """A broker with an authorizer, and a client with rights that the test changes."""
 
     def __init__(self, broker: OwnBroker) -> None:
         self._broker = broker
@@ -105,7 +105,7 @@ class Matrix:
         )
 
     async def is_refused(self, name: str, asked: Asked, rights: list[str]) -> bool:
-        """Return whether the answer reports a missing right."""
+        """Return whether a request with these rights gets an error about a missing right."""
         await self._allow(rights)
         api = TABLE[name]
         version = api.max_version if asked.version is None else asked.version

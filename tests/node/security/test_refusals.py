@@ -1,4 +1,4 @@
-"""Test refused items, hidden names and changed ACLs for a client without rights."""
+"""Test requests of a client without rights, which get errors or fewer items."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ METADATA = {"allow_auto_topic_creation": False}
 
 
 class Client:
-    """A client of a broker with one principal."""
+    """A client of a broker, with its own connection and principal."""
 
     def __init__(self, broker: OwnBroker, name: str, number: int) -> None:
         self._dispatcher = Dispatcher(served_apis(LOG), LOG)
@@ -48,7 +48,7 @@ class Client:
         permission: int = AclPermission.ALLOW,
         resource_type: ResourceType = ResourceType.TOPIC,
     ) -> int:
-        """Create an ACL for alice and a topic, a group or the cluster, and return the error."""
+        """Create an ACL for alice on a resource, and return the error code."""
         acl = {
             "resource_type": ResourceType.CLUSTER if name == CLUSTER_NAME else resource_type,
             "resource_name": name,
@@ -62,7 +62,7 @@ class Client:
         return answer.results[0].error_code
 
     async def topics(self, *names: str) -> dict[str, int]:
-        """Return the errors of topics in Metadata, of all without names."""
+        """Return the error code of each topic in Metadata, of all visible topics without names."""
         asked = [{"name": name} for name in names] or None
         answer = await self.ask(api_keys.METADATA, 9, topics=asked, **METADATA)
         return {topic.name: topic.error_code for topic in answer.topics}
@@ -70,7 +70,7 @@ class Client:
 
 @asynccontextmanager
 async def secured(root: Path, **settings: str) -> AsyncIterator[tuple[Client, Client]]:
-    """Yield an administrator and alice, on a broker with the topics a, b and c."""
+    """Yield the clients admin and alice of a broker with an authorizer and topics a, b and c."""
     keys = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin;User:other"}
     async with running(root, settings=keys | settings) as broker:
         for name in "abc":

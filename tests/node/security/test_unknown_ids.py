@@ -1,4 +1,4 @@
-"""Test topic ids that become known to a broker only while a request waits."""
+"""Test requests by a topic id that becomes known to the broker while they wait."""
 
 import asyncio
 from pathlib import Path
@@ -64,7 +64,7 @@ COMMIT = (
 
 
 def _error(answer: Any) -> int:
-    """Return the error of the only topic of an answer."""
+    """Return the error code of the only topic in an answer."""
     (topic,) = getattr(answer, "responses", None) or answer.topics
     return topic.partitions[0].error_code if hasattr(topic, "partitions") else topic.error_code
 

@@ -1,4 +1,4 @@
-"""A coordinator with one shard, in the loop of the test."""
+"""A transaction coordinator with one shard, without other nodes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The coordinator of one node in this process.
+"""The transaction coordinator of one node, without brokers.
 
 The test controls its Raft group, the partitions that answer markers, and its clock.
 """
@@ -36,7 +36,7 @@ WAIT_S = 5.0
 
 
 class Group(FakeRaftGroup):
-    """One shard's Raft group from the view of this node."""
+    """The Raft group of one shard, as this node sees it."""
 
     def __init__(self, shard: TransactionShard) -> None:
         super().__init__()
@@ -88,14 +88,14 @@ class Group(FakeRaftGroup):
             asyncio.get_running_loop().call_soon(settle)
 
     def release(self) -> None:
-        """Let proposals go that were held."""
+        """Commit the held proposals."""
         held, self.held = self.held or [], None
         for settle in held:
             settle()
 
 
 class Partitions:
-    """All partitions of the cluster, with their leaders and their answers to markers."""
+    """The partitions of the cluster, with their leaders and their answers to markers."""
 
     def __init__(self) -> None:
         self.leaders: dict[tuple[str, int], int] = {}
@@ -133,12 +133,12 @@ class Partitions:
         return tuple(errors)
 
     def epochs(self) -> list[tuple[tuple[str, int], int, bool]]:
-        """(partition, producer epoch, is commit) of the written markers, in order."""
+        """Return (partition, producer epoch, is commit) of each written marker, in order."""
         return [(p, m.producer_epoch, m.is_commit) for p, m in self.written]
 
 
 class Links:
-    """The peer transport, which delivers requests of markers to `Partitions`."""
+    """A peer transport that delivers requests of markers to `Partitions`."""
 
     def __init__(self, partitions: Partitions) -> None:
         self.partitions = partitions
@@ -155,7 +155,7 @@ class Links:
 
 
 class OneNode:
-    """The coordinator with `shards` shards. All are led here from the start."""
+    """A transaction coordinator. This node leads all shards, unless `is_led` is False."""
 
     def __init__(self, shards: int = 1, *, is_led: bool = True, **settings: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -239,7 +239,10 @@ class OneNode:
         )
 
     async def prepared(self) -> Any:
-        """Decide a transaction, with markers that wait for `partitions.gate`."""
+        """Return a producer with a decided transaction.
+
+        The markers wait for `partitions.gate`.
+        """
         self.partitions.gate = asyncio.Event()
         who = await self.init()
         await self.add(who)

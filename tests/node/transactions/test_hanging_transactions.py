@@ -1,4 +1,4 @@
-"""Test that a partition ends a transaction that is unknown to the coordinator."""
+"""Test that a partition aborts an open transaction which its coordinator does not know."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ LEAVE, ABORT, COMMIT = HangingDecision.LEAVE, HangingDecision.ABORT, HangingDeci
 
 
 class Coordinators:
-    """Coordinators of which `node` coordinates every id, and answers `description`."""
+    """Coordinators, all on `node`, which describe each transaction by `description`."""
 
     def __init__(self) -> None:
         self.node: int | None = 1
@@ -69,7 +69,7 @@ class Links:
 
 
 class Scene:
-    """A broker with its reaper, on a clock that the test moves."""
+    """A broker with its search for hanging transactions, and a clock that the test moves."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = StoppedClock()
@@ -313,7 +313,7 @@ async def test_producers_beyond_the_maximum_evict_the_longest_silent(
 async def test_producer_eviction_beyond_the_maximum_duplicates_no_retried_batch(
     scene: Scene,
 ) -> None:
-    """A producer stays known for five minutes, while librdkafka repeats its records."""
+    """A producer is not evicted for five minutes, in which librdkafka repeats its batches."""
     broker = scene.broker
     for producer_id in range(100, 120):
         await broker.write(sequence=0, producer_id=producer_id)

@@ -1,4 +1,4 @@
-"""Test that joint additions are one command with an answer for each, within a bound."""
+"""Test that partitions added to a transaction by several requests are written by one command."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,10 @@ T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
 
 
 def start(node: OneNode, who: Any, *partitions: tuple[str, int]) -> "asyncio.Task[int]":
-    """Add partitions for a V2 producer, as one request of a partition's leader."""
+    """Return a task that adds partitions to the transaction of a V2 producer.
+
+    The leader of a partition sends such a request when it gets the first batch.
+    """
 
     async def ask() -> int:
         request = VerifyTransaction(
@@ -30,7 +33,7 @@ def start(node: OneNode, who: Any, *partitions: tuple[str, int]) -> "asyncio.Tas
 
 
 def written(node: OneNode, since: int) -> list[list[str]]:
-    """Return the states that each command wrote, in order."""
+    """Return the states of the records that each command wrote since entry `since`."""
     commands = map(decode_transaction_command, node.groups[0].log[since:])
     return [
         [w.record.state.kafka_name if w.record else "" for w in command.writes]
@@ -40,7 +43,7 @@ def written(node: OneNode, since: int) -> list[list[str]]:
 
 
 async def test_transaction_over_three_leaders_is_written_as_two_commands() -> None:
-    """The additions wait for the markers before, and include the completion."""
+    """The additions wait for the previous markers, and one command has both results."""
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     await node.add(who, transaction_version=2)

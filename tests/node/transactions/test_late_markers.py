@@ -1,7 +1,7 @@
-"""Test that a marker of an earlier transaction that arrives in the next one ends nothing.
+"""Test that a late marker of an earlier transaction does not end the next transaction.
 
-The marker's epochs do not show its age, since a producer without KIP-890 keeps its epoch, and the
-coordinator is the same.
+A producer without KIP-890 keeps its epoch, and the coordinator is the same, so the marker's epochs
+do not show its age.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ LEADER_EPOCH = 1
 
 
 async def begin(broker: LeadingBroker, sequence: int, *, ongoing_index: int, index: int = 0) -> int:
-    """Open a transaction that its coordinator confirms, and return its first offset."""
+    """Produce the first batch of a transaction, and return the transaction's first offset."""
     broker.verifier.ongoing_index = ongoing_index
     producing = broker.produce(broker.connect(), {index: batch(sequence)}, version=9)
     assert await producing.errors() == {index: E.NONE}
@@ -48,10 +48,7 @@ async def test_marker_of_the_same_epochs_that_arrives_late_is_refused(
 async def test_marker_overtaken_by_its_own_repetition_is_refused(
     tmp_path: Path,
 ) -> None:
-    """The link broke, and the markers were sent again.
-
-    Between markers the broker does other work.
-    """
+    """After a broken link the markers were sent again. The broker handles others in between."""
     broker = LeadingBroker(tmp_path, partitions=2)
     await begin(broker, 0, ongoing_index=10, index=1)
     end = TransactionMarker(7, 0, 3, False, (("t", 1),), 0, 11, (LEADER_EPOCH,))
@@ -75,7 +72,7 @@ async def test_marker_overtaken_by_its_own_repetition_is_refused(
 async def test_marker_is_accepted_only_in_the_leader_epoch_of_its_request(
     broker: LeadingBroker, meant_for: int, error: int
 ) -> None:
-    """A newly elected leader does not know transactions of earlier leader epochs."""
+    """A new leader does not know for which transaction a marker was sent to its predecessor."""
     await begin(broker, 0, ongoing_index=10)
     broker.resign()
     record = PartitionRegistration(replicas=(1,), isr=(1,), leader=1, leader_epoch=5)
@@ -86,7 +83,7 @@ async def test_marker_is_accepted_only_in_the_leader_epoch_of_its_request(
 async def test_marker_of_an_administrator_is_accepted_without_a_leader_epoch(
     broker: LeadingBroker,
 ) -> None:
-    """WriteTxnMarkers has no index and no leader epoch."""
+    """A WriteTxnMarkers request has neither a leader epoch nor the index of a decision."""
     await begin(broker, 0, ongoing_index=10)
     assert await broker.mark(commits=False) == [E.NONE]
     assert broker.log().last_stable_offset == broker.log().log_end_offset

@@ -1,4 +1,4 @@
-"""Test that markers are sent until they are written, even if the leaders move."""
+"""Test that markers are sent again until they are written, also after leaders have changed."""
 
 import asyncio
 from collections import Counter
@@ -113,7 +113,7 @@ async def test_marker_for_a_deleted_topic_is_not_required(monkeypatch) -> None:
 
 
 async def test_markers_of_possibly_deleted_topics_share_one_metadata_catch_up(monkeypatch) -> None:
-    """A catch-up costs an entry of the metadata log, and a large topic may have many markers."""
+    """Each catch-up writes a metadata entry, and one large topic may need many markers."""
     node = OneNode()
     node.markers._leadership_of = lambda *partition: None
     under_way, later = asyncio.Event(), []
@@ -135,7 +135,7 @@ async def test_markers_of_possibly_deleted_topics_share_one_metadata_catch_up(mo
 
 
 async def test_marker_for_a_topic_not_yet_in_the_metadata_is_sent(monkeypatch) -> None:
-    """A node behind the metadata treated new topics as deleted (found by the simulation)."""
+    """A node with outdated metadata took new topics for deleted ones (found by the simulation)."""
     monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 10)
     node = OneNode()
     knows, leadership_of = False, node.partitions.leadership_of
@@ -182,7 +182,7 @@ async def test_marker_for_a_partition_that_cannot_commit_delays_no_other_marker(
 async def test_marker_has_the_index_of_its_decision_and_the_leader_epoch(
     node: OneNode,
 ) -> None:
-    """A partition distinguishes the marker from the end of the producer's next transaction."""
+    """These let a partition recognize a marker that belongs to another transaction."""
     who = await node.init()
     ongoing, decided = [], []
     for _ in range(3):
@@ -200,9 +200,9 @@ async def test_marker_has_the_index_of_its_decision_and_the_leader_epoch(
 
 
 async def test_markers_of_many_transactions_that_cannot_complete_leave_the_loop_free() -> None:
-    """A new coordinator finds 1,000 ends, and a partition refuses markers for a while.
+    """A new coordinator resumes 1,000 transactions, but a partition refuses their markers.
 
-    In one burst the markers held the loop for 100 ms, repeatedly.
+    Sent together, the markers blocked the loop for 100 ms, repeatedly.
     """
     node = OneNode(is_led=False)
     (shard,), (group,) = node.shards, node.groups
@@ -256,7 +256,7 @@ async def test_markers_of_many_transactions_that_cannot_complete_leave_the_loop_
 async def test_marker_to_a_silent_leader_is_sent_to_its_successor_after_a_short_timeout(
     node: OneNode,
 ) -> None:
-    """The link is open without an answer. Committed data was not readable for ten seconds."""
+    """The link stays open, but the leader is silent. Records were unreadable for ten seconds."""
     node.partitions.leaders = {T0: 2}
     asked: list[tuple[int, int]] = []
     answer = node.links.request

@@ -1,4 +1,4 @@
-"""Test that a marker is answered with NONE when it is committed, also when sent again."""
+"""Test that a marker, also a repeated one, is answered with NONE after its commit."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -39,7 +39,7 @@ REPLICATED: dict[str, Any] = {"replicas": (1, 2), "min_insync_replicas": 2}
 @pytest.fixture
 @asynccontextmanager
 async def replicated(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
-    """Run a broker with node 2 as its follower. Records that node 2 lacks are not committed."""
+    """Yield a leader with node 2 as its follower. Records wait for the follower's fetch."""
     yield LeadingBroker(tmp_path, **REPLICATED)
 
 
@@ -66,7 +66,7 @@ async def test_marker_is_answered_after_its_replication(replicated: LeadingBroke
 async def test_marker_resent_before_its_commit_is_written_once(
     replicated: LeadingBroker, version: int
 ) -> None:
-    """With a slow follower an impatient coordinator would write many markers (KAFKA-19999)."""
+    """Otherwise a coordinator with a short timeout would write many markers (KAFKA-19999)."""
     await open_transaction(replicated, version=12 if version else 9)
     epoch = 1 if version else 0
     first = replicated.mark(7, epoch, transaction_version=version, wait_ms=20)
@@ -93,7 +93,7 @@ async def test_marker_resent_after_its_commit_is_recognized_by_its_epoch(
 async def test_marker_without_data_that_is_resent_is_written_again(
     broker: LeadingBroker,
 ) -> None:
-    """A marker without data may belong to the next transaction, as in Kafka."""
+    """The repeated marker may belong to a next transaction, which has written no record."""
     await open_transaction(broker)
     assert await broker.mark(commits=False) == [E.NONE]
     assert await broker.mark(commits=False) == [E.NONE]
@@ -158,10 +158,11 @@ async def test_marker_written_under_a_lost_leadership_is_not_taken_for_committed
 async def test_marker_taken_for_a_repetition_invalidates_verifications(
     replicated: LeadingBroker,
 ) -> None:
-    """The high watermark of a new leader lags, so the marker may be of the next transaction.
+    """The new leader cannot know to which of two transactions the marker belongs.
 
-    The late answer to the verification of that transaction must open nothing. Otherwise the end of
-    the producer's third transaction, of the same epoch, would end the aborted second transaction.
+    The late answer to a verification of the second transaction must not open a transaction.
+    Otherwise the end of the third transaction, with the same epoch, would end the aborted second
+    one.
     """
     await open_transaction(replicated)
     assert await replicated.mark(prepare_index=10, wait_ms=20) == [E.REQUEST_TIMED_OUT]
@@ -220,7 +221,7 @@ async def test_markers_without_partitions_are_handled_in_steps(tmp_path: Path) -
 async def test_markers_committed_while_many_are_handled_are_answered_immediately(
     tmp_path: Path, turns: int
 ) -> None:
-    """The high watermark advances no more, and all were answered only after COMMIT_WAIT_MS."""
+    """If the high watermark advances no more, they were answered only after COMMIT_WAIT_MS."""
     broker = LeadingBroker(tmp_path, partitions=3, **REPLICATED)
     broker.replicas.work = SlicedWork(count(0, 0.003).__next__)  # a step a turn
     partitions = tuple(("t", index) for index in range(3))
@@ -277,7 +278,7 @@ async def test_markers_of_coordinators_on_other_brokers_are_answered(broker: Lea
 async def write_marker(
     broker: LeadingBroker, version: int, *indexes: int, **fields: Any
 ) -> dict[int, int]:
-    """Send WriteTxnMarkers as an administrator, and return the errors by partition."""
+    """Send WriteTxnMarkers as an administrator, and return the error codes by partition."""
     topics = [{"name": "t", "partition_indexes": list(indexes)}]
     marker = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 2, "topics": topics}
     answer = await broker.ask(WRITE_TXN_MARKERS, version, {"markers": [marker | fields]})

@@ -1,4 +1,4 @@
-"""Test requests of transactions V2 to a cluster of transaction.version 0."""
+"""Test requests of V2 transactions in a cluster with transaction.version 0."""
 
 from oncelog.coordinator.transactions.messages import VerifyTransaction
 from oncelog.wire.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""Test that a defect at one transaction or partition does not delay others."""
+"""Test that an unexpected error in one transaction or partition does not delay others."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
 
 
 class Defect(Exception):
-    """An error that only tests raise."""
+    """An unexpected exception, raised by the tests."""
 
 
 def breaking_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
@@ -70,8 +70,10 @@ async def test_transaction_completes_when_a_step_between_decision_and_markers_ra
             await node.until_state("CompleteCommit", each)
 
 
-async def test_markers_for_a_deleted_topic_need_one_request_and_no_pause(node: OneNode) -> None:
-    """Transactions of that id stalled for more than two seconds."""
+async def test_markers_for_a_deleted_topic_need_one_metadata_catch_up_and_no_delay(
+    node: OneNode,
+) -> None:
+    """Before, transactions of this transactional id stalled for more than two seconds."""
     known = node.partitions.leadership_of
     node.markers._leadership_of = lambda topic, index: None if topic == "u" else known(topic, index)
     await committed(node, "id", T0, T2)
@@ -81,7 +83,7 @@ async def test_markers_for_a_deleted_topic_need_one_request_and_no_pause(node: O
     await node.until_state("CompleteCommit")
 
 
-async def test_markers_for_a_deleted_topic_are_kept_when_the_request_raises(
+async def test_markers_for_a_deleted_topic_are_kept_when_the_metadata_catch_up_raises(
     node: OneNode,
 ) -> None:
     node.markers._leadership_of = lambda topic, index: None

@@ -1,4 +1,4 @@
-"""Test durable writes before answers, markers, holds, fences and time of the coordinator."""
+"""Test the transaction coordinator's writes, answers, markers, fences and timeouts."""
 
 import asyncio
 from itertools import pairwise
@@ -97,7 +97,7 @@ async def test_init_producer_id_completes_the_transaction_of_the_previous_sessio
 
 
 async def test_end_txn_waits_for_an_add_partitions_write_in_flight(node: OneNode) -> None:
-    """An abort while AddPartitions is in flight is not fatal (librdkafka #4849)."""
+    """An abort that overtakes its own AddPartitions is not fatal (librdkafka #4849)."""
     who = await node.init()
     node.groups[0].held = []
     adding = asyncio.ensure_future(node.add(who))
@@ -305,7 +305,7 @@ async def test_clock_advance_times_out_transactions_opened_before_it() -> None:
 
 
 async def test_wall_clock_set_back_does_not_prolong_open_transactions() -> None:
-    """The transaction stayed open for an hour (found by the simulation, shape `dense`, seed 47)."""
+    """The transaction stayed open for an hour longer (simulation shape `dense`, seed 47)."""
     node = OneNode(timeout_scan_interval_ms=5)
     who = await node.init(timeout_ms=60)
     await node.add(who)
@@ -407,7 +407,7 @@ async def test_transactions_of_all_shards_that_time_out_together_share_the_loop_
 async def test_list_transactions_does_not_read_the_partitions_of_transactions(
     node: OneNode,
 ) -> None:
-    """200 with 3,000 partitions each, in one step of ListTransactions, held the loop for 0.4 s."""
+    """For 200 transactions of 3,000 partitions that blocked the loop for 0.4 s."""
     partitions = [("t", index) for index in range(3)]
     await node.add(await node.init(), *partitions)
     (listed,) = node.coordinators.descriptions()
@@ -475,7 +475,7 @@ async def test_end_txn_on_an_older_connection_is_not_executed(node: OneNode) -> 
 
 
 async def test_end_txn_on_an_older_connection_without_the_fence_ends_the_next_transaction() -> None:
-    """KAFKA-17754 happens without the fence, so the test of the fence proves something."""
+    """Without the fence KAFKA-17754 occurs, so the test of the fence proves something."""
     node = OneNode(has_connection_fence=False)
     who = await node.init(connection_id=1)
     await node.add(who, connection_id=1)

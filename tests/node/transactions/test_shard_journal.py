@@ -1,4 +1,4 @@
-"""Test that a transaction shard is read from a node's disk as the node itself would replay it."""
+"""Test that a transaction shard can be read from a node's disk, as the node would load it."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ HISTORY = (
 def write_journal(
     directory: Path, *entries: bytes, node_id: int = 1, first: int = 1, snapshot: bytes = b""
 ) -> None:
-    """Write a journal as a node leaves it, with whole frames and zeros behind."""
+    """Write the journal of a node with these entries. Its last segment ends in zeros."""
     disk = DirectoryDisk(directory)
     disk.open()
     recovered = recover(disk, node_id=node_id, voters=VOTERS)

@@ -1,4 +1,4 @@
-"""Test joined questions, newer epochs, and missing answers of verification."""
+"""Test the verification of transactions by their coordinator, in joint requests."""
 
 import asyncio
 from typing import Any, cast
@@ -19,7 +19,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 class Remote:
-    """A coordinator on another node, which answers when its gate is open."""
+    """A coordinator on another node, which answers when `gate` is set."""
 
     def __init__(self, leader: int | None = 2) -> None:
         self.leader = leader
@@ -80,7 +80,7 @@ async def test_transaction_verifications_during_a_request_are_joined_into_the_ne
 async def test_transaction_verification_started_later_never_uses_an_earlier_answer(
     remote: Remote,
 ) -> None:
-    """The guard may be younger than the answer, since a marker may be in between (KIP-890)."""
+    """Between the first answer and the second request a marker may have ended the transaction."""
     remote.gate.clear()
     first = remote.ask(T0)
     await asyncio.sleep(0.01)

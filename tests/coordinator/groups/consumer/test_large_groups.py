@@ -1,4 +1,4 @@
-"""Test consumer groups whose assignment takes longer than a heartbeat, and large members."""
+"""Test consumer groups with assignments that take longer than a heartbeat."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Test fetch sessions (KIP-227). A client that names only changes gets the same records."""
+"""Test that fetch sessions (KIP-227) return the same records as full fetches."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -37,7 +37,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 
 
 class Client:
-    """A client with a session, and the last answer for each partition."""
+    """A consumer with a fetch session, and the last answer for each partition."""
 
     def __init__(self, broker: LeadingBroker, **fields: Any) -> None:
         self._broker = broker
@@ -73,7 +73,7 @@ class Client:
         return self._broker.send(self.connection, FETCH, version, body)
 
     async def take(self, answer: Answer) -> dict[int, Any]:
-        """Return the partitions in an answer of the session, and store their state."""
+        """Return the partitions in an answer by index, and store their state and the session's."""
         value = await answer.value()
         assert value.error_code == E.NONE
         self.session_id = value.session_id
@@ -226,7 +226,7 @@ async def test_fetch_session_next_answer_has_a_new_log_start_offset(broker: Lead
 async def test_read_committed_fetch_completes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int, is_open_before: bool
 ) -> None:
-    """The records are in the log before. Only the last stable offset advances."""
+    """Only the last stable offset advances then, since all records are already in the log."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     client = Client(broker, isolation_level=1, min_bytes=min_bytes)
     producer = broker.connect()
@@ -304,7 +304,7 @@ async def test_full_fetch_that_names_a_session_closes_the_session(
 async def test_fetch_session_refuses_the_later_of_two_requests_with_one_epoch(
     broker: LeadingBroker,
 ) -> None:
-    """Large requests update the session several turns after their epochs are checked."""
+    """A large request updates the session some turns of the loop after the check of its epoch."""
     client = Client(broker)
     await client.ask(all_at_start())
     request = FetchRequest(0, 1, [], session_id=client.session_id, session_epoch=1)
@@ -347,7 +347,7 @@ async def test_fetch_of_a_closed_client_leaves_no_waiting_operation(broker: Lead
 async def test_fetch_of_a_closed_client_with_many_partitions_leaves_no_waiting_operation(
     broker: LeadingBroker,
 ) -> None:
-    """The fetch is released several turns later, and is completed by an append before that."""
+    """The partitions are released in later turns, and an append completes the fetch before."""
     share = SpentShare()
     Client(broker).send(all_at_start(), max_wait_ms=FOREVER_MS).abandon(share)
     await broker.write(0)
@@ -423,7 +423,7 @@ async def test_fetch_without_a_free_session_slot_answers_every_partition_each_ti
 async def test_fetch_session_does_not_keep_a_topic_name_that_is_too_long(
     broker: LeadingBroker,
 ) -> None:
-    """The cache counts places, but not their names of 32 kB."""
+    """The memory limit of sessions counts partitions, not their names of up to 32 kB."""
     overlong = FetchTopic("x" * 250, None, [at(0)])
     client = Client(broker)
     for answer in (client.send(topics=[overlong]), client.send(topics=[overlong])):
@@ -440,7 +440,7 @@ async def test_fetch_session_does_not_keep_a_topic_name_that_is_too_long(
 
 
 async def test_fetch_session_with_many_changed_partitions_answers_in_parts(tmp_path: Path) -> None:
-    """A thousand changed partitions are too many for one turn of the loop."""
+    """One turn of the loop is too short for a thousand changed partitions."""
     count = 2 * PLACES_AT_ONCE_MAX + 50
     broker = LeadingBroker(tmp_path, partitions=count)
     client = Client(broker)
@@ -454,7 +454,7 @@ async def test_fetch_session_with_many_changed_partitions_answers_in_parts(tmp_p
     assert sorted(told) == list(range(count))
 
 
-async def test_fetch_session_without_room_in_an_answer_rotates_its_partitions(
+async def test_fetch_session_with_one_batch_an_answer_rotates_its_partitions(
     broker: LeadingBroker,
 ) -> None:
     client = Client(broker, max_bytes=1)

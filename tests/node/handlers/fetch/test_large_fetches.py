@@ -1,4 +1,4 @@
-"""Test fetches of many partitions, of many bytes, and of one partition many times."""
+"""Test fetches of many partitions, of many bytes, and with repeated partitions."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,7 +33,7 @@ MANY = PARTITIONS_AT_ONCE_MAX + 100
 async def test_fetch_that_names_a_partition_repeatedly_reads_the_partition_once(
     tmp_path: Path, topics: int
 ) -> None:
-    """The answer is at the place of the first entry with the fields of the last, as in Kafka."""
+    """As in Kafka, the first entry gives the place in the answer, and the last entry the fields."""
     broker = LeadingBroker(tmp_path, partitions=2)
     for _ in range(3):
         await broker.write()
@@ -58,7 +58,7 @@ async def test_fetch_of_many_partitions_reads_in_slices(tmp_path: Path) -> None:
 async def test_fetch_of_small_batches_leaves_other_partitions_to_the_next_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_session: bool
 ) -> None:
-    """Each batch is checked, and 100 partitions of them held the loop for half a second."""
+    """The check of many small batches blocked the loop, with 100 partitions for half a second."""
     monkeypatch.setattr(partition_reader, "LOOK_BATCHES_MAX", 3)
     broker = LeadingBroker(tmp_path, partitions=4)
     for partition in range(4):
@@ -73,7 +73,7 @@ async def test_fetch_of_small_batches_leaves_other_partitions_to_the_next_answer
 async def test_fetch_of_many_partitions_completes_at_an_append_during_its_read(
     tmp_path: Path, turns: int
 ) -> None:
-    """The first partition has been read already when a record is appended to it."""
+    """A record is appended to the first partition after that partition was read."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
     answer = broker.fetch(indexes=range(MANY), max_wait_ms=60_000)
     await settle(turns)
@@ -87,7 +87,7 @@ async def test_fetch_of_many_partitions_completes_at_an_append_during_its_read(
 async def test_fetch_of_many_partitions_ends_when_its_client_closes(
     tmp_path: Path, turns: int
 ) -> None:
-    """The fetch continued to wait for its max_wait_ms, which may be 24 days."""
+    """Otherwise the fetch would wait for its max_wait_ms, which may be 24 days."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
     answer = broker.fetch(indexes=range(MANY), max_wait_ms=2**31 - 1)
     await settle(turns)
@@ -114,7 +114,7 @@ async def test_fetch_of_many_partitions_without_records_is_answered_at_the_deadl
 async def test_fetch_reads_at_most_half_of_the_free_memory_and_at_least_one_batch(
     broker: LeadingBroker, held_bytes: int, batches: int
 ) -> None:
-    """The minimum of one batch guarantees progress."""
+    """Without at least one batch a consumer would make no progress."""
     for _ in range(8):
         await broker.write(size=10_000)
     connection = broker.connect()
@@ -132,7 +132,7 @@ async def test_fetch_reads_at_most_half_of_the_free_memory_and_at_least_one_batc
 async def repeating(
     directory: Path,
 ) -> AsyncIterator[tuple[LeadingBroker, Callable[..., Awaitable[Any]]]]:
-    """Yield a broker, and a client without sessions that has sent a large fetch twice."""
+    """Yield a broker, and a client that has sent the same large fetch twice, without a session."""
     broker = LeadingBroker(directory, partitions=MANY)
     connection = broker.connect()
 
@@ -197,7 +197,7 @@ async def test_fetch_repeated_after_its_session_was_evicted_is_answered(tmp_path
 async def test_fetch_repeated_with_its_session_lost_during_a_read_completes_at_an_append(
     tmp_path: Path, turns: int
 ) -> None:
-    """An append did not complete the fetch, and some partitions were watched forever."""
+    """The fetch did not complete, and some partitions kept it as waiting forever."""
     clock = StoppedClock()
     broker = LeadingBroker(tmp_path, partitions=MANY, replicas_clock=clock)
     connection = broker.connect()
@@ -233,7 +233,7 @@ async def test_fetch_of_a_closed_client_is_not_kept_for_comparison(broker: Leadi
 async def test_fetch_comparisons_of_large_requests_run_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each comparison takes several times the received bytes that the memory budget counts."""
+    """A comparison takes several times the memory of the request, which alone is budgeted."""
     at_work: list[int] = []
 
     def counted(*args: Any) -> Steps[FetchRows | None]:

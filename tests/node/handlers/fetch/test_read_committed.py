@@ -1,4 +1,4 @@
-"""Test the end of a read, hidden records, and wake-ups of readers of committed data."""
+"""Test where the reads of a read_committed consumer end, and when its fetches complete."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ async def test_read_committed_fetch_ends_before_the_first_open_transaction(
 async def test_waiting_read_committed_fetch_completes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int
 ) -> None:
-    """The records are in the log before. Only the last stable offset advances."""
+    """Only the last stable offset advances then, since all records are already in the log."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     before = broker.fetch(0, max_wait_ms=60_000, min_bytes=min_bytes)
     connection = broker.connect()

@@ -1,4 +1,4 @@
-"""Test ListOffsets by time, which finds the first record that is not older, in steps."""
+"""Test ListOffsets by timestamp, which searches in steps for the first record not older."""
 
 import asyncio
 from pathlib import Path

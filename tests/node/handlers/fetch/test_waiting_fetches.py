@@ -1,4 +1,4 @@
-"""Test waiting consumers. Committed records wake them in any number of steps."""
+"""Test that waiting fetches complete when records are committed, in any number of steps."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 async def test_waiting_fetch_completes_at_each_step_of_the_high_watermark(
     broker: LeadingBroker, isolation_level: int
 ) -> None:
-    """The second batch was appended while the follower fetched the first (C2)."""
+    """The leader has already appended further batches when a follower fetches the first one."""
     connection = broker.connect()
     wait: dict[str, Any] = {"isolation_level": isolation_level, "max_wait_ms": FOREVER_MS}
     first = broker.fetch(0, **wait)
@@ -67,7 +67,7 @@ async def test_waiting_fetch_with_large_min_bytes_counts_no_bytes_twice(
 async def test_waiting_fetch_completes_when_records_of_an_earlier_leader_are_committed(
     broker: LeadingBroker,
 ) -> None:
-    """The leader appends nothing. The first fetch of a follower advances the high watermark."""
+    """The first fetch of a follower commits the records, without an append by the leader."""
     hosted = broker.partition()
     hosted.follow(PartitionRegistration(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
     for n in range(2):

@@ -1,4 +1,4 @@
-"""Test ListGroups while shards resign or fail."""
+"""Test ListGroups while shards (partitions of __consumer_offsets) resign or fail."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from oncelog.wire.errors import CoordinatorNotAvailable, KafkaError, NotCoordina
 
 
 class Shard(SimpleNamespace):
-    """A shard with a group. Its appends are not committed yet."""
+    """A shard with one group. The records of the group are not committed yet."""
 
     def __init__(self, group_id: str) -> None:
         group = SimpleNamespace(
@@ -26,7 +26,7 @@ class Shard(SimpleNamespace):
 
 
 class Groups:
-    """The shards of a broker. The first resigns, or fails, while it settles."""
+    """The shards of a broker. The first one resigns or fails while its records are awaited."""
 
     is_stopping = False
 

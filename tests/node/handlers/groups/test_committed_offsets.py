@@ -1,4 +1,4 @@
-"""Test OffsetFetch and OffsetDelete, against a coordinator that the test controls."""
+"""Test OffsetFetch and OffsetDelete, with a coordinator that the test controls."""
 
 import pytest
 
@@ -54,7 +54,10 @@ def asked(version: int, topics: object, **more: object) -> dict[str, object]:
 def fetch(
     broker: GroupBroker, version: int = 9, topics: object = None, **more: object
 ) -> dict[object, tuple]:
-    """Return (offset, leader epoch, metadata, error) by partition, and the group's error."""
+    """Send OffsetFetch, and return (offset, leader epoch, metadata, error) by partition.
+
+    The key None has the error of the group.
+    """
     answer = broker.ask(FETCH, version, asked(version, topics, **more))
     group = answer.groups[0] if version >= 8 else answer
     return partitions(group)

@@ -1,4 +1,4 @@
-"""Test answers of ConsumerGroupHeartbeat that are encoded without the schema."""
+"""Test the answers to ConsumerGroupHeartbeat that a fast encoder writes without the schema."""
 
 import pytest
 

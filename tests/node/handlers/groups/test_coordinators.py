@@ -32,7 +32,7 @@ class Transactions:
 def find(
     broker: FakeBroker, version: int, *keys: str, key_type: int = GROUP
 ) -> list[tuple[int, tuple]]:
-    """Return (error, (node, host, port)) of each key."""
+    """Send FindCoordinator, and return (error, (node, host, port)) for each key."""
     question = {"key": keys[0], "key_type": key_type, "coordinator_keys": list(keys)}
     answer = broker.ask(FIND, version, question)
     if version < 4:

@@ -1,4 +1,4 @@
-"""Test OffsetCommit and TxnOffsetCommit, against a coordinator that the test controls."""
+"""Test OffsetCommit and TxnOffsetCommit, with a coordinator that the test controls."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def topics(*partitions: dict[str, object], name: str = "t", **more: object) -> l
 
 
 def commit(broker: GroupBroker, version: int = 9, **values: object) -> dict[object, int]:
-    """Commit, and return the error of each topic and partition."""
+    """Send OffsetCommit, and return the error code by topic and partition."""
     question = {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics()}
     return errors(broker.ask(COMMIT, version, question | values))
 
@@ -299,7 +299,7 @@ def test_txn_offset_commit_error_of_the_transaction_coordinator_depends_on_the_v
 
 
 def test_txn_offset_commit_overtaken_by_its_marker_is_refused(broker: GroupBroker) -> None:
-    """The offsets are verified, but their transaction ended meanwhile."""
+    """After the verification of the offsets, the transaction ended before the append."""
 
     def end() -> None:
         if len(broker.verifier.questions) == 1:
@@ -315,7 +315,7 @@ def test_txn_offset_commit_overtaken_by_its_marker_is_refused(broker: GroupBroke
 def test_txn_offset_commit_of_the_next_transaction_may_precede_the_last_marker(
     broker: GroupBroker,
 ) -> None:
-    """The coordinator answers after the last marker is written, which invalidates the guard."""
+    """The last marker arrives after the coordinator's answer, and invalidates the verification."""
     assert txn_commit(broker, 5) == {("t", 0): 0}
     markers = iter([1])
     broker.verifier.meanwhile = lambda: [broker.groups.mark(7, epoch) for epoch in markers]

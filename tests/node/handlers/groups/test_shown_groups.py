@@ -1,4 +1,4 @@
-"""Test described consumer groups with topics that a client may not describe."""
+"""Test that described groups omit topics that the client may not describe."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ TOPICS = [f"topic-{number}" for number in range(10 * MADE_A_STEP)]
 
 
 class CountedAccess:
-    """Access to all topics but one, which counts the checks between two steps."""
+    """Access to all topics except `hidden`, which counts its checks."""
 
     principal = Principal("User", "alice")
 

@@ -1,4 +1,4 @@
-"""A running broker for these tests."""
+"""A broker for the tests of metadata requests."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from ...fake_broker import FakeBroker
 
 @pytest.fixture
 def broker() -> FakeBroker:
-    """Return broker 1 of three, without topics."""
+    """Return broker 1 of a cluster with three brokers and no topics."""
     return FakeBroker()

@@ -1,4 +1,4 @@
-"""Test DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+"""Test DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources."""
 
 from typing import Any
 
@@ -133,7 +133,7 @@ def test_describe_configs_of_a_topic_shows_values_in_parsed_form(broker: FakeBro
 
 
 def test_describe_configs_of_all_brokers_shows_values_in_the_form_of_kafka() -> None:
-    """A broker's value is parsed. The cluster's resource and synonyms keep the original text."""
+    """The configs of a single broker are shown parsed, those of all brokers as they were set."""
     broker = FakeBroker()
     broker.create("a")
     assert alter(broker, change(BROKER, "", ("log.preallocate", SET, " TRUE ")))[0][0] == 0
@@ -149,7 +149,7 @@ def test_describe_configs_of_all_brokers_shows_values_in_the_form_of_kafka() -> 
 
 
 def test_create_topics_answers_with_config_values_as_requested() -> None:
-    """Apache Kafka 4.4 does the same, and parses values in DescribeConfigs only."""
+    """As in Apache Kafka 4.4, only DescribeConfigs parses the values."""
     answer = FakeBroker().ask(
         19,
         7,
@@ -211,7 +211,7 @@ def test_describe_configs_of_a_broker_shows_all_its_keys() -> None:
 
 
 def test_describe_configs_of_a_broker_omits_unset_plugin_keys() -> None:
-    """Kafka defines the plugin keys outside of its described table."""
+    """Kafka describes the keys of plug-ins only if they are set."""
     names = {"super.users", "leader.replication.throttled.rate", "plain.sasl.jaas.config"}
     assert not names & described(FakeBroker(), BROKER, "1").keys()
     broker = FakeBroker(super_users="User:admin", plain_sasl_jaas_config='user_a="b"')
@@ -232,7 +232,7 @@ def test_describe_configs_of_a_broker_shows_an_empty_default_as_text() -> None:
 
 
 def test_describe_configs_shows_min_isr_as_a_dynamic_config_of_the_cluster() -> None:
-    """Kafka stores it there while ELR is enabled."""
+    """While ELR is enabled, Kafka stores min.insync.replicas as a cluster-wide dynamic config."""
     broker, key = FakeBroker(min_insync_replicas="1"), "min.insync.replicas"
     broker.create("a")
     (of_cluster,) = described(broker, BROKER, "").values()
@@ -453,7 +453,7 @@ def test_alter_configs_with_a_silent_controller_fails_every_resource(broker: Fak
 def test_alter_configs_that_deletes_an_unset_key_succeeds(
     broker: FakeBroker, kind: int, name: str
 ) -> None:
-    """Kafka's reassignment tool ends by deleting throttles that are not set."""
+    """kafka-reassign-partitions.sh deletes the throttles at its end, even if none were set."""
     broker.create("a")
     keys = (
         "leader.replication.throttled.rate",

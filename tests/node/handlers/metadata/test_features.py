@@ -1,4 +1,4 @@
-"""Test features in ApiVersions, and the effects of changed levels."""
+"""Test the feature levels in ApiVersions, and UpdateFeatures."""
 
 from typing import Any
 
@@ -37,10 +37,11 @@ def finalized(broker: FakeBroker) -> tuple[dict[str, int], int]:
 def test_api_versions_shows_feature_levels_as_apache_kafka_does(
     broker: FakeBroker, version: int
 ) -> None:
-    """A producer that reads transaction.version 2 adds partitions by producing, and ends with v5.
+    """Clients and tools read the levels to choose their requests.
 
-    Tools take a broker's version from metadata.version. Before ApiVersions v4 a client cannot read
-    a feature that begins with 0 (KIP-890).
+    With transaction.version 2 a producer adds partitions by producing. Tools take the broker's
+    version from metadata.version. Before ApiVersions v4 a client cannot read a feature whose range
+    begins with 0 (KIP-890).
     """
     answer = broker.ask(API_VERSIONS, version, SOFTWARE)
     shown = {

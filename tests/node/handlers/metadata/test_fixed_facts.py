@@ -1,4 +1,4 @@
-"""Test APIs for changes that this cluster does not support."""
+"""Test the APIs with constant answers, for changes that this cluster does not support."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test elections, reassignments, log directories, the quorum and the small cluster APIs."""
+"""Test elections, reassignments, log directories, the quorum and other small APIs."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ def results_of(answer: Any) -> dict[tuple[str, int], int]:
 
 
 def bounce(broker: FakeBroker, node: int) -> None:
-    """Fence and unfence a node, so that the node leads no partition."""
+    """Fence and unfence a node, so that it leads no partition afterwards."""
     broker.fence(node)
     broker.unfence(node)
 
@@ -211,7 +211,7 @@ def test_api_versions_with_an_invalid_client_software_name_is_refused(name: str)
 def test_api_versions_for_another_cluster_or_broker_answers_rebootstrap_required(
     broker: FakeBroker, cluster_id: str | None, node_id: int, error: ErrorCode
 ) -> None:
-    """The address of the broker may belong to another cluster since (KIP-1242)."""
+    """The client's address of the broker may now belong to another cluster (KIP-1242)."""
     software = {"client_software_name": "a", "client_software_version": "1"}
     meant = {"cluster_id": cluster_id, "node_id": node_id}
     answer = broker.ask(API_VERSIONS, 5, software | meant)

@@ -1,4 +1,4 @@
-"""Test that equal requests share one computation, and none gets an answer older than itself."""
+"""Test that equal requests share a computation, but none older than the request."""
 
 import asyncio
 import itertools
@@ -32,7 +32,7 @@ MANY = WAITS_BEYOND_BYTES // ENTRY_BYTES + 1  # entries of an answer that waits 
 
 
 class Asked:
-    """A shared state, and computations that read the state when the test allows."""
+    """A state with shared answers. A computation waits until the test lets it continue."""
 
     def __init__(self) -> None:
         self.state = 0
@@ -72,7 +72,7 @@ async def test_shared_answer_without_a_state_change_is_computed_once_for_all_req
 
 
 async def test_shared_answer_requested_after_a_change_has_the_new_state() -> None:
-    """The requests share the computation that begins after the running computation."""
+    """All requests after the change share the next computation."""
     asked = Asked()
     before = asked.ask()
     await settle()
@@ -126,7 +126,7 @@ async def test_shared_answer_error_reaches_all_requests_and_is_not_cached() -> N
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets the state's version at the beginning of each computation."""
+    """Return a list that gets the metadata version of each computation when it begins."""
     computed: list[int] = []
     values = metadata._values
 
@@ -222,7 +222,7 @@ async def test_shared_metadata_of_all_topics_omits_a_topic_deleted_meanwhile(
 async def test_shared_metadata_by_id_requested_after_a_change_shows_the_change(
     broker: FakeBroker,
 ) -> None:
-    """The request may join the waiting computation of an earlier request."""
+    """The request joins a computation for an earlier request that has not begun yet."""
     create(broker, "wide", MANY)
     ids = [name.ljust(16) for name in (b"wide", b"new")]
     question = {"topics": [{"name": None, "topic_id": each} for each in ids]}
@@ -237,7 +237,7 @@ async def test_shared_metadata_by_id_requested_after_a_change_shows_the_change(
 async def test_shared_metadata_for_closed_clients_is_not_computed(
     broker: FakeBroker, computed: list[int]
 ) -> None:
-    """Otherwise requests of clients that close immediately would delay all others."""
+    """Otherwise clients that close immediately would delay all others."""
     create(broker, "wide", MANY)
     contexts = [RequestContext(broker.services, number, "127.0.0.1") for number in range(20)]
     more = {"allow_auto_topic_creation": False}

@@ -195,7 +195,7 @@ def test_create_partitions_of_every_version_adds_partitions(
 
 
 def test_create_partitions_of_the_offsets_topic_is_refused(broker: FakeBroker) -> None:
-    """Every group would have another partition than the one with its offsets."""
+    """A group's partition is the hash of its id modulo the number of partitions."""
     broker.create("a")
     broker.create("__consumer_offsets", 2)
     more = [{"name": name, "count": 4, "assignments": None} for name in ("__consumer_offsets", "a")]

@@ -1,4 +1,4 @@
-"""Test that a produce of many partitions is appended in ordered parts and answered once."""
+"""Test that a produce of many partitions is appended in parts, in order, and answered once."""
 
 import asyncio
 import gc
@@ -40,7 +40,7 @@ TOPIC_ID = b"t".ljust(16)
 
 
 def request(version: int, *, acks: int = -1, sequence: int = 0) -> bytes:
-    """Return a request with a batch of a sequence for each partition."""
+    """Return an encoded Produce request with a batch for each partition."""
 
     def batch(index: int) -> bytearray:
         records = [Record(0, 1_700_000_000_000, b"k", b"%d" % index)]
@@ -121,7 +121,7 @@ def test_large_produce_with_an_error_of_the_request_fails_all_its_parts(
     tmp_path: Path, acks: int, transactional_id: str | None
 ) -> None:
     def batch(index: int) -> bytearray:
-        """Return a batch of one of two producers. The first parts are plain."""
+        """Return a batch without a producer, or for the last partitions one of two producers."""
         fields: dict[str, Any] = {"producer_epoch": 0, "base_sequence": 0}
         if index >= CREATED - 10:
             fields |= {"transactional": True, "producer_id": 7 + index % 2}
@@ -168,10 +168,7 @@ async def test_large_produce_of_a_closed_connection_is_not_decoded(tmp_path: Pat
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4])
 async def test_large_produce_of_a_closed_connection_is_freed(tmp_path: Path, turns: int) -> None:
-    """No reference cycle keeps the request of up to 100 MB.
-
-    Brokers run no full garbage collection.
-    """
+    """Brokers run no full garbage collection, so a cycle would keep up to 100 MB."""
     context = LeadingBroker(tmp_path).connect()
     context.broker.work = SlicedWork(clock=count(0.0, 0.0015).__next__)  # two steps in a turn
     body = bytearray(request(9))

@@ -1,4 +1,4 @@
-"""Test the answers to produces, with a partition for each batch in the order of the request."""
+"""Test the answers to Produce requests, which have an entry for each batch of the request."""
 
 import dataclasses
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ E = ErrorCode
 async def test_produce_that_names_a_partition_twice_answers_each_batch(
     tmp_path: Path, ends_well: bool
 ) -> None:
-    """Kafka appends the last one only and answers once."""
+    """Apache Kafka appends only the last batch of the partition, and answers once."""
     broker = LeadingBroker(tmp_path, partitions=2, replicas=(1, 2), min_insync_replicas=2)
     batches = [(0, plain()), (1, plain()), (0, plain()), (0, plain()[:-1])]
     answer = broker.put(batches)
@@ -54,7 +54,7 @@ async def test_produce_that_names_a_partition_twice_answers_each_batch(
 async def test_produce_waiting_for_replicas_keeps_no_request_memory(
     tmp_path: Path,
 ) -> None:
-    """Otherwise the frames of all produces in flight are held, 60 MB a broker under load."""
+    """Otherwise the frames of waiting requests would take 60 MB in a broker under load."""
     broker = LeadingBroker(tmp_path, partitions=2, replicas=(1, 2), min_insync_replicas=2)
     wanted = [ProducePartition(0, plain()), ProducePartition(1, plain()[:-1])]
     request = ProduceRequest(None, -1, 60_000, [ProduceTopic("t", None, wanted)])
@@ -91,7 +91,7 @@ async def compacted(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 async def test_produce_error_names_the_invalid_records(
     compacted: LeadingBroker, count: int, compression: int
 ) -> None:
-    """A producer fails the named records with this error, and other records with another error."""
+    """A client fails the named records with this error, and the others with another one."""
     records = keyed(*(None if n % 5 == 3 else b"k" for n in range(count)), compression=compression)
     answer = compacted.put(records)
     (read,) = await answer.partitions()
@@ -140,7 +140,7 @@ async def test_produce_of_many_records_delays_only_its_own_connection(tmp_path: 
 async def test_produce_of_an_abandoned_request_stops_validating_its_records(
     compacted: LeadingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that times out and sends the records again would make the work grow forever."""
+    """A client that times out and retries would otherwise cause more and more work."""
     begun = []
 
     async def contents(batch: memoryview, header: BatchHeader) -> bytes:
@@ -177,10 +177,7 @@ async def test_transactional_produce_of_many_records_is_validated_before_its_ver
 async def test_produce_of_few_records_with_many_headers_is_validated_in_slices(
     compacted: LeadingBroker, batches: int, headers: int
 ) -> None:
-    """Validation in one step let the headers block the loop for seconds.
-
-    Each batch decompresses to 32 kB.
-    """
+    """Each batch decompresses to 32 kB of headers, which blocked the loop for seconds."""
     one = encode_batch([Record(0, 0, b"k", None, (("", None),) * headers)], compression=ZSTD)
     wanted = [(0, bytearray(one)) for _ in range(batches)]
     answer = compacted.put(wanted)
@@ -192,7 +189,7 @@ async def test_produce_of_few_records_with_many_headers_is_validated_in_slices(
 async def test_produce_error_names_records_of_only_a_few_batches_with_invalid_timestamps(
     tmp_path: Path,
 ) -> None:
-    """Naming the records of a request with thousands of batches takes too long."""
+    """The records of a request with thousands of batches would take too long to list."""
     one = encode_batch([Record(i, 0, b"k", None) for i in range(100)])
     broker = LeadingBroker(tmp_path, log_config={"timestamp_before_max_ms": 1000000})
     wanted = [(0, bytearray(one)) for _ in range(4)]
@@ -243,7 +240,7 @@ async def test_produce_with_full_validation_refuses_undecodable_records(
 async def test_produce_of_an_appended_batch_after_any_config_change_is_a_duplicate(
     tmp_path: Path, acks: int, change: dict[str, object]
 ) -> None:
-    """The first answer was lost. Kafka refuses the retry, although the batch is in the log."""
+    """The answer was lost. Apache Kafka refuses the retry, although the batch is in the log."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
 
     def batches(sequence: int) -> list[tuple[int, bytearray]]:
@@ -268,7 +265,7 @@ async def test_produce_of_an_appended_batch_after_any_config_change_is_a_duplica
 async def test_produce_retry_to_a_former_leader_is_not_validated_by_that_broker(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
-    """The new leader may have the batch. A record error would mean that it was not written."""
+    """A record error would say that the batch was not written, but the new leader may have it."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     record = Record(0, SystemClock.wall_ms() - 1000, None, b"v")
     data = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0)

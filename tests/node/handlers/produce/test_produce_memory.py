@@ -1,4 +1,4 @@
-"""Test that the bytes of a produce stay in memory only while the memory budget counts them."""
+"""Test that the memory of a produce is freed when the memory budget stops to count it."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ from ...leading_broker import LeadingBroker, batch, plain
 def send(
     broker: LeadingBroker, records: bytearray, transactional_id: str | None = None
 ) -> tuple[bytearray, PendingAnswer]:
-    """Send a produce that waits for replicas. Return its frame and the pending answer."""
+    """Send a produce that has to wait. Return its frame and the pending answer."""
     wanted = ProduceTopic("t", None, [ProducePartition(0, records)])
     body = produce.encode_request(ProduceRequest(transactional_id, -1, 60_000, [wanted]), 9)
     frame = bytearray(encode_request_header(PRODUCE, 9, 1, "test") + b"".join(body))
@@ -34,7 +34,7 @@ def send(
 
 
 def is_in_memory(frame: bytearray) -> bool:
-    """Return whether anything has a view of a request."""
+    """Return whether a view of the frame still exists."""
     gc.collect()
     try:
         frame.append(0)
@@ -45,7 +45,7 @@ def is_in_memory(frame: bytearray) -> bool:
 
 @pytest.mark.parametrize("end", ["answered", "failed", "gone"])
 async def test_produce_that_waited_is_freed_after_its_answer(tmp_path: Path, end: str) -> None:
-    """The purgatory keeps a few dozen completed requests, and one may have 100 MB."""
+    """The purgatory keeps some completed requests for a while, and one may have 100 MB."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     frame, answer = send(broker, plain())
     match end:
@@ -63,7 +63,7 @@ async def test_produce_that_waited_is_freed_after_its_answer(tmp_path: Path, end
 async def test_produces_with_acks_zero_are_appended_after_their_client_closed(
     tmp_path: Path,
 ) -> None:
-    """A client sends no acks=0 request again after its connection was closed, as in Kafka."""
+    """As in Kafka, a client does not repeat produces with acks=0 after its connection closed."""
     broker = LeadingBroker(tmp_path, log_config={"is_compacted": True})
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
     await server.start(plain_listener())
@@ -82,7 +82,7 @@ async def test_produces_with_acks_zero_are_appended_after_their_client_closed(
 
 
 async def test_produce_in_a_queue_is_dropped_with_its_connection(tmp_path: Path) -> None:
-    """The memory budget no longer counts the produce, even if the coordinator takes long."""
+    """The produce waits for a verification by the coordinator, and is no longer in the budget."""
     broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True
     frame, answer = send(broker, batch(0), "tx")

@@ -1,4 +1,4 @@
-"""Test that a produced batch's header must match its records, as far as its topic requires."""
+"""Test the check of a batch's header against its records, by oncelog.record.validation."""
 
 import dataclasses
 import struct
@@ -41,7 +41,7 @@ def leading(directory: Path, level: RecordCheck, **config: object) -> LeadingBro
 def headed(
     times: list[int], max_timestamp: int = -1, *, compression: int = 0, **fields: int
 ) -> bytearray:
-    """Return a batch with a maximum timestamp that differs from its records."""
+    """Return a batch with records at `times`, and this maximum timestamp in its header."""
     records = [Record(i, time_ms, b"k", b"v") for i, time_ms in enumerate(times)]
     batch = bytearray(encode_batch(records, compression=compression, **fields))
     struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, max_timestamp)
@@ -50,7 +50,7 @@ def headed(
 
 
 def stored(broker: LeadingBroker) -> BatchHeader:
-    """Return the header of the last batch in the log, and check its checksum."""
+    """Return the header of the last batch in the log, after a check of its checksum."""
     batch = batches_in(broker.log())[-1]
     header = decode_header(batch)
     check_crc(batch, 0, header)
@@ -128,7 +128,7 @@ async def test_batch_with_a_negative_record_count_does_not_extend_the_validation
 async def test_batch_without_a_maximum_timestamp_gets_that_of_its_records(
     tmp_path: Path, count: int, compression: int, level: RecordCheck
 ) -> None:
-    """Sarama wrote -1 until 2025. Retention deleted fresh records, and no search found them."""
+    """Until 2025 Sarama sent -1, so that retention deleted new records."""
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
     times = [now_ms - 5] * count
     times[1] = now_ms

@@ -1,4 +1,4 @@
-"""Test wrong maximum timestamps of a client on three brokers. Replicas stay equal."""
+"""Test that all replicas store the corrected maximum timestamp of a batch."""
 
 import asyncio
 import dataclasses
@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 
 
 async def test_replicas_store_the_corrected_maximum_timestamp_of_a_batch(tmp_path: Path) -> None:
-    """Retention deleted fresh acknowledged records with the old one in their segment."""
+    """With a wrong maximum timestamp retention deleted new records."""
     now_ms = SystemClock.wall_ms()
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()

@@ -1,4 +1,4 @@
-"""Test that a transaction opens in a partition only after confirmation (KIP-890)."""
+"""Test that a batch opens a transaction only after the coordinator has verified it (KIP-890)."""
 
 import asyncio
 from pathlib import Path
@@ -141,7 +141,7 @@ async def test_transactional_produce_refused_by_verification_is_not_appended_and
 async def test_transactional_produce_verified_after_the_marker_opens_no_transaction(
     broker: LeadingBroker,
 ) -> None:
-    """The produce was late, and the transaction is over. The answer is outdated (KIP-890)."""
+    """The produce is late. The answer to its verification came before the marker (KIP-890)."""
     broker.verifier.hold = True
     late = broker.produce(broker.connect(), {0: batch(0)})
     await settle()
@@ -161,7 +161,7 @@ async def test_transactional_produce_verified_after_the_marker_opens_no_transact
 async def test_transactional_produce_of_the_next_transaction_may_be_verified_before_the_last_marker(
     tmp_path: Path,
 ) -> None:
-    """The coordinator answers after the markers are written. One invalidates the guard."""
+    """The last marker arrives after the coordinator's answer, and invalidates the verification."""
     broker = LeadingBroker(tmp_path, partitions=2)
     connection = broker.connect()
     first = broker.produce(connection, {0: batch(0), 1: batch(0)}, version=12)
@@ -205,7 +205,7 @@ async def test_transactional_produce_with_repeatedly_lost_guards_gets_a_retriabl
 async def test_transactional_produce_of_a_fenced_producer_is_refused_without_verification(
     broker: LeadingBroker,
 ) -> None:
-    """The time-out raised the epoch. The paused producer wakes up (KAFKA-19690)."""
+    """A timeout has raised the epoch while the producer was paused (KAFKA-19690)."""
     connection = broker.connect()
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.mark(7, 1, commits=False) == [E.NONE]
@@ -225,7 +225,7 @@ async def test_transactional_produce_of_a_fenced_producer_is_refused_without_ver
 async def test_transactional_produce_overtaken_by_an_abort_is_refused(
     broker: LeadingBroker, version: int, code: int
 ) -> None:
-    """The client stopped waiting, and aborted (KAFKA-14053)."""
+    """The client did not wait for the answer, and aborted (KAFKA-14053)."""
     connection = broker.connect()
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.mark(commits=False) == [E.NONE]
@@ -238,7 +238,7 @@ async def test_transactional_produce_overtaken_by_an_abort_is_refused(
 async def test_transactional_produce_with_a_raised_epoch_cannot_join_the_previous_transaction(
     broker: LeadingBroker,
 ) -> None:
-    """The marker of one transaction is delayed, and the client continues (KIP-890)."""
+    """The marker of the previous transaction is delayed, and the client continues (KIP-890)."""
     connection = broker.connect()
     first = broker.produce(connection, {0: batch(0)}, version=12)
     assert await first.errors() == {0: E.NONE}
@@ -339,7 +339,7 @@ async def test_transactional_produces_in_a_burst_are_verified_together(tmp_path:
 async def test_transactional_produces_of_many_partitions_are_verified_in_parts(
     tmp_path: Path,
 ) -> None:
-    """Requests that are verified together are appended in one turn of the loop."""
+    """All requests of one verification are appended in one turn of the loop."""
     broker = LeadingBroker(tmp_path, partitions=PARTITIONS_MAX * 3 // 2)
     connection, each = broker.connect(), PARTITIONS_MAX // 2
     answers = [
@@ -368,7 +368,7 @@ async def test_transactional_producers_on_one_connection_are_verified_sequential
 async def test_transactional_produces_behind_a_refused_produce_are_refused(
     broker: LeadingBroker,
 ) -> None:
-    """Otherwise a later batch of the connection would take the offset of the refused batch."""
+    """Otherwise a later batch would be appended before the refused one is retried."""
     broker.verifier.answers = {0: E.NOT_COORDINATOR}
     connection = broker.connect()
     answers = [broker.produce(connection, {0: batch(n)}) for n in range(3)]
@@ -472,7 +472,7 @@ async def test_transactional_produce_of_a_closed_connection_is_not_appended(
 async def test_transactional_produce_with_a_marker_before_one_part_is_verified_again(
     tmp_path: Path,
 ) -> None:
-    """A late repetition invalidated the guard before the part, which got INVALID_TXN_STATE."""
+    """A repeated marker invalidated the verification, and one part got INVALID_TXN_STATE."""
     partitions = 2 * PARTITIONS_MAX + 50
     last = partitions - 1
     marking: list[asyncio.Task[list[int]]] = []
@@ -497,7 +497,7 @@ async def test_transactional_produce_with_a_marker_before_one_part_is_verified_a
 async def test_transactional_produce_behind_a_large_produce_is_verified_again_after_a_marker(
     tmp_path: Path,
 ) -> None:
-    """Both were verified together, and parts of the first were appended after its answer."""
+    """Both produces were verified together, but the marker arrived before the second append."""
     last = PARTITIONS_MAX + 50
     marking: list[asyncio.Task[list[int]]] = []
     broker = LeadingBroker(tmp_path, partitions=last + 1)

@@ -1,4 +1,4 @@
-"""Test credentials of users that change while a request about them is handled."""
+"""Test SCRAM credentials that change while a request about them is handled."""
 
 from pathlib import Path
 from typing import Any

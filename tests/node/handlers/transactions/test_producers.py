@@ -1,4 +1,4 @@
-"""Test the coordinator's calls and the answers of the APIs of transactions, by version."""
+"""Test the APIs of transactions, with the coordinator's calls and the answers by version."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ INIT, ADD, OFFSETS, END, DESCRIBE, LIST, API_VERSIONS = 22, 24, 25, 26, 65, 66, 
 
 
 class World:
-    """A broker with a topic `t`, and a coordinator with markers that are written immediately."""
+    """A broker with the topic `t`, and a coordinator with markers that are written at once."""
 
     def __init__(self, **settings: Any) -> None:
         self.node = OneNode(hold_ms=20, two_phase_commit_enabled=True, **settings)

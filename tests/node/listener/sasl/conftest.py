@@ -1,4 +1,4 @@
-"""The tests of tokens, which need PyJWT (the extra `secure`)."""
+"""Skip the tests of OAUTHBEARER tokens without PyJWT (the extra `secure`)."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Test logins of aiokafka and librdkafka with each mechanism."""
+"""Test SASL logins of aiokafka and librdkafka, with each mechanism."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Test clients that have not logged in, and try to cost much or to get an answer early."""
+"""Test clients before their login that try to use many resources or to get an early answer."""
 
 import logging
 import socket

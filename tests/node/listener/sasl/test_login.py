@@ -1,4 +1,4 @@
-"""Test the states and refusals of a login, and a repeated login (KIP-368)."""
+"""Test the states of a SASL login, its refusals, and reauthentication (KIP-368)."""
 
 from collections.abc import Mapping
 
@@ -125,7 +125,7 @@ def test_sasl_reauthentication_as_another_principal_fails(
     assert not login.is_complete
 
 
-def test_sasl_login_state_table_has_every_state() -> None:
+def test_sasl_login_state_table_has_a_row_for_each_state() -> None:
     assert set(ALLOWED) == set(LoginState)
 
 

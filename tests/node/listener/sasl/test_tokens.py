@@ -1,4 +1,4 @@
-"""Test accepted and refused tokens of OAUTHBEARER, with their clients."""
+"""Test accepted and refused OAUTHBEARER tokens, and the keys that verify them."""
 
 import asyncio
 import base64
@@ -154,7 +154,7 @@ def test_oauth_key_file_that_changes_is_read_again(keys: Path) -> None:
 
 
 class Provider:
-    """A server that sends the next of its answers to each client, in pieces."""
+    """An HTTP server for keys, which sends its next answer to each client, in pieces."""
 
     def __init__(self, *answers: bytes, pause_s: float = 0.0) -> None:
         self.answers, self._pause_s = list(answers), pause_s
@@ -378,7 +378,7 @@ def test_oauthbearer_extensions_and_own_authorization_id_are_accepted() -> None:
     assert server.respond(message) == b"" and server.is_done
 
 
-def test_oauthbearer_server_state_table_has_every_state() -> None:
+def test_oauthbearer_server_state_table_has_a_row_for_each_state() -> None:
     assert set(ALLOWED) == set(OauthState)
     assert json.loads(REFUSAL) == {"status": "invalid_token"}
 

@@ -1,4 +1,4 @@
-"""Certificates of a new CA for each test run, and the contexts of listeners and clients."""
+"""Certificates of a new CA for each test run, and TLS contexts for listeners and clients."""
 
 import logging
 import ssl

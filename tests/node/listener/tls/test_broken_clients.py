@@ -1,4 +1,4 @@
-"""Test clients that violate TLS after their handshake, and the limits of their cost."""
+"""Test the limits for clients that violate TLS after their handshake."""
 
 import asyncio
 import ctypes
@@ -32,7 +32,7 @@ BROKEN_RECORD = b"\x17\x03\x03\x00\x20" + bytes(32)
 
 
 class RawClient:
-    """A client with its own TLS, which can send bytes that TLS does not allow."""
+    """A TLS client without checks, which can send bytes that TLS does not allow."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext
@@ -100,7 +100,7 @@ async def test_tls_answer_to_a_client_that_violated_the_protocol_raises_no_error
 async def test_tls_bytes_after_the_close_of_a_client_are_not_kept(
     certificates: Certificates,
 ) -> None:
-    """The connection stays for a while, since a produce without an answer waits."""
+    """The connection stays open for a while, since a Produce waits for its replicas."""
     async with serving(certificates) as (bench, client):
         await until(lambda: bench.server.connection_count == 1)
         (connection,) = bench.server._connections
@@ -121,7 +121,7 @@ async def test_tls_bytes_after_the_close_of_a_client_are_not_kept(
 
 
 def change_keys(port: int, times: int) -> int:
-    """Request key updates by OpenSSL without reading, and return their number."""
+    """Send up to `times` key updates by OpenSSL without reading, and return the number sent."""
     path = ctypes.util.find_library("ssl")
     if path is None or not ssl.HAS_TLSv1_3:
         pytest.skip("there is no OpenSSL to load")

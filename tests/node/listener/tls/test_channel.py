@@ -1,4 +1,4 @@
-"""Test the core of TLS against OpenSSL's client, in memory, with bytes in pieces of any size."""
+"""Test the TLS channel of the server against OpenSSL's client, without sockets."""
 
 import ssl
 
@@ -12,7 +12,7 @@ from .certificates import Certificates
 
 
 class Peer:
-    """A client's end, without a socket."""
+    """The client's end of a TLS channel, without a socket."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -1,4 +1,4 @@
-"""Test the clients aiokafka and librdkafka over TLS with certificates."""
+"""Test that aiokafka and librdkafka produce and consume over TLS, with client certificates."""
 
 import asyncio
 from collections.abc import AsyncIterator

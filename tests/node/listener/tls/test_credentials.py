@@ -1,4 +1,4 @@
-"""Test PEM certificates of a listener in files and values, changed files, and refusals."""
+"""Test the PEM certificates of a listener, given as files or text, and changes of the files."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ from .test_channel import Peer
 
 
 def shown_by(certificates: Certificates, context: ssl.SSLContext) -> str:
-    """Return the common name of the certificate that a client gets."""
+    """Return the common name in the server certificate that a client gets."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(incoming, outgoing, server_side=True)
     peer = Peer(certificates.client(certificate=True))

@@ -1,4 +1,4 @@
-"""Test subjects of certificates as Java's X500Principal.getName writes them."""
+"""Test that the subject of a certificate is formatted as by Java's X500Principal.getName."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test answers, refusals and memory of a listener with TLS on a real loop."""
+"""Test requests and answers of a TLS listener, its refusals and its memory."""
 
 import asyncio
 import contextlib
@@ -85,7 +85,7 @@ async def test_tls_answer_that_is_not_read_is_counted_and_sent_later(
 
 
 async def test_tls_answer_that_is_large_is_encrypted_in_slices(certificates: Certificates) -> None:
-    """Between any two slices the loop turns."""
+    """Other callbacks of the event loop run between two slices."""
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
         turns, is_running = 0, True
@@ -104,7 +104,7 @@ async def test_tls_answer_that_is_large_is_encrypted_in_slices(certificates: Cer
 
 
 async def test_tls_client_that_half_closes_gets_its_answers(certificates: Certificates) -> None:
-    """After a half-close the requests that were read before are executed."""
+    """A half-close ends only the client's direction, so requests that were read are answered."""
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
         client.send(WAIT, b"later")
@@ -203,7 +203,7 @@ async def test_tls_handshakes_are_limited_and_end_at_their_deadline(
 async def test_tls_connection_that_closed_is_freed_without_garbage_collection(
     certificates: Certificates,
 ) -> None:
-    """A handshake takes some 50 kB, and a broker's collector seldom runs."""
+    """A handshake leaves 50 kB, and brokers seldom collect garbage."""
     gc.collect()
     gc.disable()
     try:
