@@ -1,4 +1,4 @@
-"""A node of a chaos run with a bug.
+"""A node of a chaos run that has a deliberate bug.
 
 `python -m tests.chaos.broken_faulty_node SWITCH MODULE --config FILE`. See own_nodes.
 """

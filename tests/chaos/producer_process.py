@@ -16,7 +16,7 @@ FLUSH_S = 90
 
 
 def confluent(bootstrap: str, report: Any) -> tuple[Any, Any, list[str]]:
-    """Return (send, flush, fatal errors) over librdkafka."""
+    """Return the functions to send and to flush, and a list to which fatal errors are added."""
     from confluent_kafka import Producer
 
     fatal: list[str] = []

@@ -39,7 +39,7 @@ def batches(directory: Path) -> dict[int, bytes]:
 
 
 def assert_replicas_equal(nodes: list[Path], topic: str) -> int:
-    """Compare all replicas of a topic, and return how many batches were compared."""
+    """Assert that all replicas have the same batches, and return how many batches were compared."""
     compared = 0
     names = {name for node in nodes for name in partition_directories(node, topic)}
     for name in sorted(names):
@@ -55,10 +55,10 @@ def assert_replicas_equal(nodes: list[Path], topic: str) -> int:
 
 
 def assert_derived_files_follow(directory: Path, work: Path, config: LogConfig) -> int:
-    """Replay the bare log of one replica, and return how many files were compared.
+    """Assert that a replay of one replica's .log files makes its other files, and count them.
 
-    A recovery leaves a snapshot at the log end of that time, in the middle of a segment. This
-    snapshot is compared with a replay up to the same offset.
+    A recovery writes a producer snapshot at the end offset that the log has then, which may be
+    within a segment. Such a snapshot is compared with a replay up to the same offset.
     """
     copy = _replayed(directory, work, config, up_to=None)
     compared = 0

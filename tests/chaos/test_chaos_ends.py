@@ -1,4 +1,4 @@
-"""Test that a run that is cut short leaves nothing, and a directory in use is not changed."""
+"""Test that an interrupted run leaves nothing behind, and that a used directory is refused."""
 
 import signal
 import subprocess

@@ -1,7 +1,7 @@
 """Test `oncelog chaos run` with faults of every kind under load from real clients.
 
-The default run takes a sixth of the full size, which stands under the marker `chaos`. The long run
-(1,000 faults, 2 million operations, 45 minutes) is the command in docs/chaos.md.
+The default test runs a sixth of the full size. The test with the marker `chaos` runs the full size.
+The long run (1,000 faults, 2 million operations, 45 minutes) is the command in docs/chaos.md.
 """
 
 import json
@@ -33,7 +33,7 @@ def cpu_s_of_children() -> float:
 
 
 def attainable(wanted: int, cpu_s: float) -> int:
-    """Return the goal, reduced in proportion when other processes had used the machine."""
+    """Return the wanted number of transactions, or fewer if the run got too little CPU time."""
     possible = (cpu_s - FIXED_CPU_S) / TRANSACTION_CPU_S
     if possible >= wanted:
         return wanted

@@ -1,10 +1,10 @@
-"""Test the death of a broker at a named moment of a transaction that its client abandons.
+"""Test the death of a transaction coordinator at a named moment of an abandoned transaction.
 
 A raw client sends each request once and repeats no request. The process that comes to the fault
 point kills itself with -9. Afterwards a decided transaction is finished, in the same way in all
 partitions, and an undecided one is aborted at its timeout. No transaction stays open, and readers
 of committed data come to the end of the log. The coordinator epochs in the markers prove that the
-moment was the right one: those of the dead coordinator are the ones it had sent.
+coordinator died at the right moment. They show which markers it had sent.
 """
 
 import time
@@ -41,10 +41,10 @@ BEFORE_MARKER, AFTER_MARKER = "partition.before-marker", "partition.after-marker
 
 
 class Moment(NamedTuple):
-    """A moment of a transaction.
+    """A moment of a transaction at which its coordinator is killed.
 
-    `during`: the client's last request. sent: the minimum and maximum number of markers of the dead
-    coordinator.
+    `during`: the client's last request. sent: the minimum and maximum number of markers that the
+    coordinator sent before its death.
     """
 
     fault_point: str
@@ -115,11 +115,11 @@ class Unattended:
         self.identity = answer.producer_id, answer.producer_epoch
 
     def mark(self, which: str) -> bytes:
-        """Return the value of all records of the transaction before the death, or at it."""
+        """Return the record value of one transaction, the first ("before") or second ("at it")."""
         return f"{self.name} {which}".encode()
 
     def go(self, last: str, *, is_commit: bool) -> None:
-        """Send requests up to and including `last`, and ignore their answers."""
+        """Send the second transaction's requests up to and including `last`, once each."""
         for send in self._steps(last, is_commit=is_commit, mark=self.mark("at it")):
             send()
 
@@ -213,7 +213,7 @@ def described(cluster: Cluster, name: str) -> str:
 
 
 def open_ends(cluster: Cluster) -> dict[int, tuple[int, int]]:
-    """Return (last stable offset, end) of the partitions in which they differ."""
+    """Return (last stable offset, end offset) of each partition in which the two differ."""
     places = {(TOPIC, index): -1 for index in range(PARTITIONS)}
     stable = cluster.ask(lambda admin: admin.list_offsets(places, read_committed=True))
     ends = cluster.ask(lambda admin: admin.list_offsets(places))
@@ -254,7 +254,7 @@ def test_coordinator_killed_around_its_decision_finishes_decided_and_aborts_unde
 @pytest.mark.chaos
 @pytest.mark.parametrize("version, is_commit", [(1, True), (1, False), (2, False)])
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
-def test_coordinator_killed_around_its_decision_keeps_the_outcome_for_each_produce_version(
+def test_coordinator_killed_around_its_decision_keeps_the_outcome_for_each_transaction_version(
     cluster: Cluster, moment: Moment, version: int, is_commit: bool
 ) -> None:
     judge(cluster, moment, version=version, is_commit=is_commit)

@@ -1,4 +1,4 @@
-"""Test that a node that sends but receives nothing loses its leaderships, and rejoins later."""
+"""Test that a broker that sends but receives nothing loses its leaderships, and rejoins later."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,7 @@
-"""Test that a broker with a full disk gives up the leadership, unnoticed by the client.
+"""Test that a broker with a full disk gives up its leaderships, unnoticed by the client.
 
 The test limits the file size of the running process from outside (prlimit). Every write beyond the
-limit fails as on a full disk, also in the middle of a batch.
+limit fails as on a full disk. The limit may fall in the middle of a batch.
 """
 
 import errno

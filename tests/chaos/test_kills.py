@@ -43,7 +43,7 @@ def _start_producers(cluster: Cluster, folder: Path) -> list[tuple[subprocess.Po
 
 
 def _kill_for(cluster: Cluster, seconds: float, rng: random.Random) -> Counter[str]:
-    """Kill one node at a time, several leaders in quick succession, or all together."""
+    """Repeatedly kill one, two or all nodes at random, and return the number of kills by kind."""
     kinds: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,6 +1,6 @@
 """Test that each command that starts a cluster leaves no process and no file after a signal.
 
-The signal comes at each moment of its life.
+The signal is sent before, during and after the start of the nodes, and during the shutdown.
 """
 
 import fcntl
@@ -78,7 +78,7 @@ END_TIMEOUT_S, LEFT_TIMEOUT_S = 60.0, 20.0
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """Yield the temporary directory of a command, by which all its processes are found."""
+    """Yield a command's temporary directory, and kill the processes left in it at the end."""
     short = Path(tempfile.mkdtemp(prefix="ols"))  # sockets want short paths
     yield short
     for process in living(short):
@@ -150,7 +150,7 @@ class Started:
         return self._told.read_text()
 
     def wait_for(self, moment: str) -> None:
-        """Return when the command has reached the moment."""
+        """Wait until the command is at a moment of its run, such as "starting" or "ending"."""
         wanted = {"before its nodes": 0, "starting": 1}.get(moment, NODES)
         until(
             lambda: len(living(self.scratch)) > 1 and nodes(self.scratch) >= wanted,
@@ -171,7 +171,7 @@ class Started:
 
 
 class Looker:
-    """A command that shows a cluster elsewhere, with a terminal of its own."""
+    """A command that displays another process's cluster, such as `top`, in a pseudo-terminal."""
 
     def __init__(self, name: str, scratch: Path, cluster: Cluster) -> None:
         self.scratch, self._wanted = scratch, SHOWN[name]
@@ -201,17 +201,17 @@ class Looker:
             self.process.send_signal(signal.SIGINT)
 
     def wait_for_words(self, wanted: str) -> None:
-        """Read until the text is displayed again."""
+        """Read the terminal until the text is displayed after this call."""
         until(lambda: wanted in self._read(), self._read, timeout_s=60)
         self.told, self.shown = self.told + self.shown, b""
 
     def close(self) -> None:
-        """Close the window."""
+        """Close both ends of the terminal."""
         os.close(self._theirs)
         os.close(self.terminal)
 
     def ended(self) -> int:
-        """Read the command's output until the command ends, and return the exit code."""
+        """Read the command's output until the command ends, and return its exit code."""
 
         def has_ended() -> bool:
             self._read()
@@ -231,7 +231,7 @@ class Looker:
 
 
 def read_until(terminal: int, is_over: threading.Event) -> None:
-    """Read the output of a terminal, then close its window."""
+    """Read and discard the output of a terminal until the event is set, then close the terminal."""
     while not is_over.is_set():
         if select.select([terminal], [], [], 0.1)[0]:
             os.read(terminal, 65536)

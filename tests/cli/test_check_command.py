@@ -93,7 +93,7 @@ def test_check_with_an_invalid_directory_or_check_name_exits_two(
     assert "there are J1, J2" in capsys.readouterr().err
 
 
-def test_check_interrupted_by_ctrl_c_ends_before_its_judging_is_complete(
+def test_check_interrupted_by_ctrl_c_stops_judging_and_exits_130(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Recorder.open(tmp_path).close()

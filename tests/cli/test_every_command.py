@@ -1,4 +1,4 @@
-"""Test every command in a terminal of 80 and of 40 columns, with a cluster that lives."""
+"""Test every command in terminals of 80 and of 40 columns, against a running cluster."""
 
 import os
 import re
@@ -99,7 +99,7 @@ def test_command_of_each_name_on_a_narrow_terminal_breaks_lines_only_between_wor
 
 
 async def fill(admin: Any) -> None:
-    """Leave committed records, a group, and a transaction that stays open."""
+    """Write committed records, create a consumer group, and leave a transaction open."""
     await admin.create_topic("orders", partitions=1)
     async with Producer(admin.view, transactional_id="billing") as producer:
         await producer.init_transactions()

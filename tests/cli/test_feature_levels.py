@@ -33,7 +33,7 @@ def test_feature_levels_are_parsed_by_name() -> None:
 
 
 async def levels_of(bootstrap: str) -> list[dict[str, int]]:
-    """Return the feature levels that each broker shows to a new client."""
+    """Return the finalized feature levels that each broker reports to a new client."""
     async with Admin(bootstrap) as admin:
         nodes = list((await admin.view.refresh([])).brokers)
         return [{**(await admin.view.broker(node)).features} for node in nodes]

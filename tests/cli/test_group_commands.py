@@ -1,4 +1,4 @@
-"""Test options of `oncelog group`, and members as the client reads them."""
+"""Test options of `oncelog group`, and assignments of members as the client reads them."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def test_group_reset_target_is_parsed_as_time_or_offset() -> None:
         (None, 4, None, None, 14),
     ],
 )
-def test_group_reset_destination_stays_between_log_start_and_log_end(
+def test_group_reset_offset_outside_the_log_is_moved_to_its_start_or_end(
     asked: tuple[str, int] | None,
     by: int | None,
     before: int | None,
@@ -90,7 +90,10 @@ def test_command_interrupted_by_ctrl_c_prints_interrupted_and_exits_130(
 
 
 def test_command_interrupted_while_a_dataclass_is_made_exits_with_130(tmp_path: Path) -> None:
-    """Dataclasses are made by exec. `python -m` acts on an interrupt in exec only at its end."""
+    """Python creates dataclasses with exec.
+
+    `python -m` handles an interrupt within exec only when it exits itself.
+    """
     (tmp_path / "interrupted.py").write_text(
         "from oncelog.cli import main\n"
         "def build(width):\n    exec('raise KeyboardInterrupt')\n"

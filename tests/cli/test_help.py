@@ -1,4 +1,4 @@
-"""Test the program's help by groups, its completion, and the help text of each option."""
+"""Test the groups of commands in the help, the completion, and the help text of each option."""
 
 import subprocess
 from shutil import which

@@ -59,7 +59,7 @@ NO_NAMES = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yield a node with a record, a group, a member and an open transaction of hostile names."""
+    """Yield a node with a record, group, member and open transaction with hostile names."""
     with Cluster(
         1, data=tmp_path_factory.mktemp("cluster") / "data",
         config={"transaction.state.log.num.partitions": "1"},
@@ -73,7 +73,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class joined:
-    """A consumer that has joined and committed, while the block lasts."""
+    """A consumer with hostile names, which has joined its group and committed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.consumer = Consumer(
@@ -92,7 +92,7 @@ class joined:
 
 
 class opened:
-    """A transaction that is open while the block lasts."""
+    """A transaction with a hostile transactional id that stays open until the block ends."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.producer = Producer(
@@ -111,7 +111,7 @@ class opened:
 
 
 def in_terminal(*arguments: str) -> str:
-    """Return the output of a command in a terminal."""
+    """Run a command in a pseudo-terminal, and return its output."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-P", "-m", "oncelog.cli", *arguments]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:

@@ -59,7 +59,7 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 
 @contextmanager
 def injecting(cluster: Cluster, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Yield the command as a process, and the printed address."""
+    """Run `oncelog inject`, and yield its process and the address of its proxy."""
     command = [sys.executable, "-m", "oncelog.cli", "inject", *arguments]
     process = subprocess.Popen(
         [*command, "--data", str(cluster.data)],

@@ -1,4 +1,4 @@
-"""Test that each command with --bootstrap has the same options for a login."""
+"""Test that each command with --bootstrap has the same options for TLS and logins."""
 
 import inspect
 import sys

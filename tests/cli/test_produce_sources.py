@@ -1,4 +1,4 @@
-"""Test sources of `oncelog produce`, and closed streams."""
+"""Test the input files and lines of `oncelog produce`, and commands with closed streams."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def lines_of(source: Path) -> list[bytes]:
 def test_produce_source_is_accepted_as_a_named_pipe_and_refused_as_a_directory(
     tmp_path: Path,
 ) -> None:
-    """A bash process substitution, `oncelog produce orders <(generate)`, is a named pipe, too."""
+    """Bash passes `oncelog produce orders <(generate)` a named pipe."""
     os.mkfifo(pipe := tmp_path / "pipe")
     assert _sources((pipe,)) == [str(pipe)]
     writing = threading.Thread(target=pipe.write_bytes, args=(b"a\nb\n",))
@@ -32,7 +32,7 @@ def test_produce_source_is_accepted_as_a_named_pipe_and_refused_as_a_directory(
             _sources((missing,))
 
 
-def test_produce_line_ending_in_carriage_returns_loses_only_the_last_carriage_return(
+def test_produce_line_ending_in_several_carriage_returns_loses_only_the_last_one(
     tmp_path: Path,
 ) -> None:
     (file := tmp_path / "lines").write_bytes(b"a\r\nb\r\r\n\r\nc\r")

@@ -1,4 +1,4 @@
-"""Test profiles and the environment, which name the cluster when the directory has none."""
+"""Test profiles and environment variables, which name the cluster if no option does."""
 
 import json
 import stat
@@ -17,7 +17,7 @@ CLUSTER: dict[str, Any] = {"cluster_id": "c", "peer_directory": "p", "profile": 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty working directory, and a profile file of this test alone."""
+    """Return an empty working directory, and use a profile file within the test's own directory."""
     for name in ("ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ONCELOG_PROFILES", str(tmp_path / "home" / "profiles.json"))

@@ -38,7 +38,7 @@ def called(cluster: Cluster, *arguments: str) -> int:
 
 @pytest.fixture
 def consumed(cluster: Cluster, capsys: pytest.CaptureFixture[str]):
-    """Return the lines that consume prints."""
+    """Return a function that runs `oncelog consume` and returns the lines that it prints."""
 
     def lines(*arguments: str) -> list[str]:
         capsys.readouterr()

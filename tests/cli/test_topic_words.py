@@ -38,7 +38,7 @@ def test_topic_pattern_matches_only_whole_names(names: list[str], chosen: list[s
         chosen_topics(names, THERE)
 
 
-def test_topic_arguments_are_split_into_names_values_and_additions() -> None:
+def test_topic_arguments_are_split_into_names_set_configs_and_appended_configs() -> None:
     words = ["a", "retention.ms=5", "b", "+cleanup.policy=compact", "a"]
     assert split_words(words) == (["a", "b"], {"retention.ms": "5"}, {"cleanup.policy": "compact"})
     with pytest.raises(Failure, match="key=value"):

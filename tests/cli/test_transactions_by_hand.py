@@ -1,4 +1,4 @@
-"""Test the commands about transactions against real nodes, with a producer that goes silent."""
+"""Test `oncelog txn` and `kill` against real nodes, with a producer that goes silent."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 
 @contextmanager
 def open_transaction(cluster: Cluster, name: str, **settings: Any) -> Iterator[Any]:
-    """Open a transaction of three records and the group's offset, for the time of the block."""
+    """Keep a transaction of three records and a group's offset open until the block ends."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     producer = Producer(

@@ -160,7 +160,7 @@ class Screen:
 
 @pytest.fixture
 def on_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], list[str]]:
-    """Return the lines that a function writes to a terminal of a width."""
+    """Return a function that gives the lines that a call prints to a terminal of a width."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
     def lines(width: int, work: Callable[[], object]) -> list[str]:
@@ -175,7 +175,7 @@ def on_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], ob
 
 
 def broken(lines: Sequence[str], width: int) -> list[str]:
-    """Return the lines with a word that the terminal's width breaks."""
+    """Return the lines of several words that are longer than the width."""
     return [line for line in lines if len(line) > width and len(line.split()) > 1]
 
 
@@ -204,7 +204,7 @@ def test_table_written_to_a_pipe_has_one_line_for_each_row(name: str, capsys) ->
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_catalogue_table_on_a_narrow_terminal_fits(on_screen, width: int) -> None:
+def test_check_catalogue_table_on_a_narrow_terminal_fits(on_screen, width: int) -> None:
     assert not broken(on_screen(width, lambda: show(catalogue_rows(), "table")), width)
 
 
@@ -235,7 +235,7 @@ def test_sentence_on_a_narrow_terminal_is_wrapped_between_words_and_indented(
 
 
 def commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield each command, and each family of commands."""
+    """Yield the path of each command, and of each group of commands."""
     yield path
     for name in app:
         if not name.startswith("-"):
@@ -248,7 +248,7 @@ WIDEST = [
 
 
 def helps(paths: Sequence[tuple[str, ...]], width: int, room: int) -> list[str]:
-    """Return the lines of help pages built for a terminal of `width`, and printed in `room`."""
+    """Return the lines of help pages built for `width` columns and printed with `room` columns."""
     app, file = build(width), io.StringIO()
     console = Console(width=room, file=file)
     for path in paths:

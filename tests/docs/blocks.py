@@ -48,9 +48,9 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def block(page: str, has: str, instead: Mapping[str, str] | None = None) -> Block:
-    """Return the one block of a page that has a text.
+    """Return the one block of a page that contains the text `has`.
 
-    instead: replacements for texts that have a meaning on that page only.
+    instead: replacements in the block for texts that are valid on that page only.
     """
     (found,) = [each for each in blocks_of(page) if has in each.text]
     text = found.text
@@ -75,7 +75,7 @@ def masked(line: str) -> str:
 
 
 def differences(shown: Sequence[str], seen: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that are shown and not printed, or printed and not shown.
+    """Yield lines of `shown` that were not printed (-), and printed lines that are not in it (+).
 
     The order is ignored, since several processes write the lines. A line `...` stands for any
     number of other lines.

@@ -1,4 +1,4 @@
-"""A folder like a reader's, and a cluster in it."""
+"""A working directory like that of a reader of the docs, and a cluster in such a directory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from ..programs import CLI, printed_by
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Yield an empty folder, and later end the cluster that commands have left in the folder."""
+    """Yield an empty folder, and at the end remove the cluster that commands have started in it."""
     yield tmp_path
     if (tmp_path / ".oncelog").exists():
         printed_by([*CLI, "down", "--purge"], cwd=tmp_path)
@@ -20,6 +20,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yield a cluster of three nodes in `.oncelog` of a folder."""
+    """Yield a cluster of three nodes whose data directory is `.oncelog` in a new folder."""
     with Cluster(3, data=tmp_path_factory.mktemp("reader") / ".oncelog") as cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""A shell for the commands of a page, run in turn and in one folder like by a reader."""
+"""A shell that runs the commands of a page in their order, in one folder."""
 
 import os
 import re
@@ -23,14 +23,14 @@ class Done:
     lines: list[str]
 
     def wrong(self) -> list[str]:
-        """Return the lines that differ from the page, and the commands that failed."""
+        """Return the differences from the page, or the exit code and output of a failed command."""
         if self.code:
             return [f"exit code {self.code}", *self.lines]
         return list(differences(self.step.shown, self.lines)) if self.step.shown else []
 
 
 def environment(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a reader's shell after activating the venv."""
+    """Return the environment of a shell in the venv, with `home` and the variables `more`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
     return {**kept, "PATH": path, "HOME": str(home), "PYTHONUNBUFFERED": "1", **(more or {})}
@@ -43,7 +43,10 @@ def run(
     timeout_s: float = 300,
     more: Mapping[str, str] | None = None,
 ) -> list[Done]:
-    """Run commands in one bash. Output of a background job belongs to its command."""
+    """Run the commands in one bash, and return their results.
+
+    The output of a background job counts as output of the command that started it.
+    """
     script = "".join(
         f"{step.command}\ncode=$?; wait; printf '\\n %s %s\\n' {at} $code\n"
         for at, step in enumerate(steps)

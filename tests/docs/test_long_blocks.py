@@ -1,4 +1,4 @@
-"""Test blocks that take longer than 20 seconds or start Spark, with -m chaos only."""
+"""Test blocks that run longer than 20 seconds or start Spark. They run with `-m chaos` only."""
 
 import re
 import shutil
@@ -34,7 +34,7 @@ def proved(folder: Path, steps: list[Step]) -> list[Done]:
     ],
 )
 def test_prove_page_command_gives_the_verdict_shown(tmp_path: Path, page: str, has: str) -> None:
-    """Only the verdict is compared, since each run affects other requests."""
+    """Each run affects other requests, so only the verdict is compared."""
     (step,) = block(page, has).steps()
     (done,) = proved(tmp_path, [step])
     verdict = re.match(r"[A-Z ]+", step.shown[-1])

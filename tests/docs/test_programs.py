@@ -1,4 +1,4 @@
-"""Test that the program fragments of pages behave as their page describes."""
+"""Test that the programs on the pages behave as the page describes."""
 
 import ast
 import asyncio
@@ -25,7 +25,7 @@ PROGRAMS = ROOT / "tests/proof/prove/programs"
 
 
 async def execute(piece: Block, names: dict[str, Any]) -> None:
-    """Run a program fragment, which may await, with the given names."""
+    """Run a piece of a program, which may await, with `names` as its global variables."""
     code = compile(piece.text, piece.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = eval(code, names)
     if inspect.iscoroutine(result):
@@ -88,7 +88,7 @@ setup.commit()
 
 
 def program(file: Path, cluster: Cluster, *pieces: Block) -> list[str]:
-    """Return a command that runs pieces of a page with the database of its first program."""
+    """Return a command that runs the pieces of a page after creating their database."""
     bank = str(file.with_suffix(".db"))
     text = ACCOUNTS.format(bootstrap=cluster.bootstrap, file=bank)
     file.write_text(text + "\n".join(piece.text for piece in pieces), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Test that a broker accepts the blocks of server.properties on the pages."""
+"""Test that a broker accepts the server.properties that the pages show."""
 
 from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
 from oncelog.node.config.broker_config import BrokerConfig

@@ -1,8 +1,8 @@
 """Attack decoders in this process with hostile bytes, to get typed errors only.
 
-Request and batch decoders, messages of peers, the TLS filter, and the tables of logins. Anything
-else that is raised is printed with its input, and the exit code is 1. The same seed and number of
-workers give the same inputs, but for the keys of TLS.
+The decoders are those of requests, batches and messages between brokers, the TLS filter, and the
+state machines of logins. Any other error is printed with its input, and the exit code is 1. The
+same seed and number of workers give the same inputs, except for the keys of TLS.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SLOW_S = 0.5  # for one input of a few kB, which normally takes a thousandth of 
 
 
 class Finding(NamedTuple):
-    """A problem that a core has with an input, and that input to be pasted into a test."""
+    """An untyped error or a slow decode, and the input that causes it, to be pasted into a test."""
 
     core: str
     data: Input
@@ -37,12 +37,12 @@ class Finding(NamedTuple):
 
 
 def cores_of(folder: Path) -> list[Core]:
-    """Return all cores. `folder` has the certificates and the JWKS of `write_keys`."""
+    """Return all decoders to attack. `folder` has the certificates and the JWKS of `write_keys`."""
     return [Requests(), Batches(), PeerMessages(), Logins(folder), Tls(folder)]
 
 
 def feed(core: Core, data: Input) -> Finding | None:
-    """Give an input to a core."""
+    """Decode an input, and return a finding for an untyped error or too much CPU time."""
     begun_s = time.perf_counter()
     try:
         core.feed(data)
@@ -60,7 +60,7 @@ def feed(core: Core, data: Input) -> Finding | None:
 
 
 def attack(cores: Sequence[Core], rng: random.Random, inputs: int) -> list[Finding]:
-    """Feed the cores with that many inputs in all, and return at most one finding a core."""
+    """Decode `inputs` inputs in all, and return at most one finding for each decoder."""
     found: dict[str, Finding] = {}
     left = inputs
     while left > 0:
@@ -84,7 +84,7 @@ def _work(cores: Sequence[Core], seed: str, inputs: int, told: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 when every input gave a result or a typed error."""
+    """Attack the decoders, and return 0 if every input gave a result or a typed error, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.cores", description=__doc__)
     parser.add_argument("--inputs", metavar="N", type=int, default=1_000_000)
     parser.add_argument("--seed", metavar="S", type=int, default=random.getrandbits(32))

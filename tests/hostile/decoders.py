@@ -1,4 +1,4 @@
-"""Decoders of bytes from clients and peers, for requests, batches and messages of peers."""
+"""Decoders of bytes from clients and brokers, for requests, batches and messages of brokers."""
 
 import random
 from collections.abc import Callable
@@ -59,7 +59,7 @@ Errors = tuple[type[Exception], ...]
 
 
 class Core(Protocol):
-    """A core generates inputs and decodes them.
+    """A decoder under attack, which also generates its inputs.
 
     An exception outside `errors` is a finding. share: its part of all inputs.
     """
@@ -73,7 +73,7 @@ class Core(Protocol):
 
 
 class Requests:
-    """Frames of all APIs and versions. Header and body are decoded as a whole and in steps."""
+    """Request frames of all APIs and versions, decoded by each of the decoders for the same API."""
 
     name, share = "requests", 0.5
     errors: Errors = (MalformedFrame,)
@@ -92,7 +92,11 @@ class Requests:
         return (mutated(rng, self._frames[int(rng.random() * len(self._frames))]),)
 
     def feed(self, data: Input) -> None:
-        """Raise MalformedFrame, or AssertionError where the two ways to read it disagree."""
+        """Decode a frame in each way.
+
+        Raise MalformedFrame, or AssertionError if one decoder refuses the frame and another does
+        not.
+        """
         frame = memoryview(bytearray(data[0]))
         header = decode_request_header(frame)
         key, version, body = header.api_key, header.api_version, frame[header.body_offset :]
@@ -153,7 +157,11 @@ class Batches:
         return (bytes(batch),)
 
     def feed(self, data: Input) -> None:
-        """Raise the first refusal, and decode all that a broker and a consumer decode."""
+        """Decode a batch as a broker, a follower and a consumer do, and raise the broker's refusal.
+
+        Raise AssertionError if the broker accepts a batch that a follower refuses, or refuses the
+        records of a batch that a consumer decodes without a gap.
+        """
         batch = memoryview(bytearray(data[0]))
         list(split_batches(batch, 3, 100))
         replicated = _refused(lambda: replicated_batches(batch, 0))
@@ -225,5 +233,5 @@ class PeerMessages:
         ]
 
     def feed(self, data: Input) -> None:
-        """Raise the error of the reader of that kind."""
+        """Decode a message of one kind, and raise the error of its decoder."""
         self.READERS[data[0][0]](memoryview(data[1]))

@@ -1,4 +1,4 @@
-"""A cluster with a listener of each kind, connections to each, and a watch on the answers."""
+"""A cluster with a listener of each kind, connections to each, and latencies of their answers."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 
 def cluster_in(folder: Path, nodes: int, **config: Any) -> Cluster:
-    """Return a cluster, not started, with all listeners. `folder` gets the certificates."""
+    """Return a cluster with all listeners, not started, with certificates in `folder`."""
     certificates = Certificates(folder)
     jaas = f'org.apache.kafka.PlainLoginModule required user_{USER}="{PASSWORD}";'
 
@@ -64,7 +64,7 @@ def cluster_in(folder: Path, nodes: int, **config: Any) -> Cluster:
 
 @dataclass(frozen=True)
 class Door:
-    """One listener of one node with the login of a client."""
+    """One listener of one node, and the login that a client needs on it."""
 
     name: str
     node_id: int
@@ -82,7 +82,7 @@ class Door:
 
     @property
     def login(self) -> list[bytes]:
-        """Return the frames of a login, none on a listener without SASL."""
+        """Return the request frames of a login, an empty list for a listener without SASL."""
         if self.name != "sasl_ssl":
             return []
         return [
@@ -91,7 +91,7 @@ class Door:
         ]
 
     def open(self) -> socket.socket:
-        """Return a socket that is let in."""
+        """Return a new connected socket, after the TLS handshake and the login."""
         taken = socket.create_connection((HOST, self.port), ANSWER_TIMEOUT_S)
         if self.tls is not None:
             taken = self.tls.wrap_socket(taken, server_hostname=HOST)
@@ -100,13 +100,13 @@ class Door:
         return taken
 
     async def streams(self, *, is_plain: bool = False) -> tuple[Any, Any]:
-        """Return asyncio's streams, not logged in."""
+        """Return asyncio's reader and writer of a new connection without a login."""
         context = None if is_plain else self.tls
         return await asyncio.open_connection(HOST, self.port, ssl=context)
 
 
 def frame_of(key: int, version: int, values: Any) -> bytes:
-    """Return a request frame. `values` are the body's fields or its bytes."""
+    """Return a request frame with its length. `values` are the fields or the bytes of its body."""
     request = encode_request_header(key, version, 1, "h")
     request += values if type(values) is bytes else control.encode_request(key, version, values)
     return len(request).to_bytes(4, "big") + request
@@ -116,7 +116,7 @@ HELLO = frame_of(API_VERSIONS, 0, {})
 
 
 def ask(taken: socket.socket, frame: bytes) -> bytes:
-    """Send a frame, and return the answer without its length."""
+    """Send a request frame, and return the answer without its length field."""
     taken.sendall(frame)
     return _exactly(taken, int.from_bytes(_exactly(taken, 4), "big"))
 
@@ -132,7 +132,10 @@ def _exactly(taken: socket.socket, count: int) -> bytes:
 
 @dataclass
 class Lateness:
-    """The slowest answers to ApiVersions on one door, without and with the time of connecting."""
+    """The latencies of the slowest ApiVersions answers of one listener.
+
+    `old_s` was measured on an open connection. `new_s` includes the time of connecting.
+    """
 
     old_s: float = 0.0
     new_s: float = 0.0
@@ -140,7 +143,7 @@ class Lateness:
 
 
 class Watch(threading.Thread):
-    """Asks on all listeners, over old and new connections, until the block ends."""
+    """A thread that sends ApiVersions to all listeners, on old and new connections."""
 
     EVERY_S, NEW_EVERY = 0.05, 4
 

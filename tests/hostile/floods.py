@@ -36,10 +36,10 @@ Flood = Callable[["Stage"], Iterator[socket.socket]]
 
 
 class Stage:
-    """The cluster, the two ways into the flooded broker, and the sizes."""
+    """The cluster, its flooded and its reserved listener, and the sizes of the floods."""
 
     def __init__(self, cluster: Cluster, folder: Path, part: float, seconds: float) -> None:
-        """Store one number of the list below as `part`. `seconds` is the duration of a flood."""
+        """Write the records. Floods open `part` of their connections and last `seconds`."""
         self.cluster, self.part, self.seconds = cluster, part, seconds
         self.fill()
         self.node_id = cluster.leader(TOPIC, 0)
@@ -50,7 +50,7 @@ class Stage:
         return max(1, int(whole * self.part))
 
     def fill(self) -> None:
-        """Write the records that are fetched later."""
+        """Write the 60 MB of records that the flood `unread` fetches."""
         self.cluster.ask(lambda admin: admin.create_topic(TOPIC, partitions=1))
         batch = encode_batch(
             [Record(0, time.time_ns() // 1_000_000, None, os.urandom(BATCH_BYTES))]
@@ -87,7 +87,7 @@ def silent(stage: Stage) -> Iterator[socket.socket]:
 
 
 def handshakes(stage: Stage) -> Iterator[socket.socket]:
-    """Open 500 connections that send a greeting and then nothing."""
+    """Open 500 connections that send a ClientHello, half of them only a part, and then nothing."""
     for number in range(stage.count(500)):
         outgoing = ssl.MemoryBIO()
         assert stage.flooded.tls is not None
@@ -102,7 +102,7 @@ def handshakes(stage: Stage) -> Iterator[socket.socket]:
 
 
 def slow(stage: Stage) -> Iterator[socket.socket]:
-    """200 that send a byte at a time."""
+    """Open 200 connections that then send one byte at a time."""
     dripping: Sockets = []
     for _ in range(stage.count(200)):
         with contextlib.suppress(OSError):
@@ -117,7 +117,7 @@ def slow(stage: Stage) -> Iterator[socket.socket]:
 
 
 def unread(stage: Stage) -> Iterator[socket.socket]:
-    """Send 40 fetches of 55 MB and read none of the answers."""
+    """Send a fetch of 55 MB on each of 40 connections, and read none of the answers."""
     topics = [FetchTopic(TOPIC, None, [FetchPartition(0, 0, FETCH_BYTES)])]
     asked = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, topics=topics)
     frame = frame_of(1, 12, b"".join(fetch.encode_request(asked, 12)))
@@ -134,7 +134,7 @@ FLOODS: tuple[Flood, ...] = (connections, silent, handshakes, slow, unread)
 def flood(
     stage: Stage, what: Callable[[Stage], Iterator[socket.socket]], late_s: float
 ) -> list[str]:
-    """Run one flood for its duration, and return the problems."""
+    """Run one flood for its duration, and return a sentence for each problem."""
     held: Sockets = []
     largest_bytes, over = 0, threading.Event()
 
@@ -166,7 +166,7 @@ def flood(
 
 
 def floods(part: float, seconds: float, *, late_s: float = LATE_S) -> list[str]:
-    """Run all floods one after the other on a cluster of three, and return the problems."""
+    """Run all floods one after the other on a cluster of three brokers, and return the problems."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     config = {
@@ -188,7 +188,7 @@ def floods(part: float, seconds: float, *, late_s: float = LATE_S) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 when the brokers have survived the floods."""
+    """Run the floods, and return 0 if the brokers survived them, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.floods", description=__doc__)
     parser.add_argument("--seconds", metavar="S", type=float, default=15.0, help="of each flood")
     parser.add_argument("--part", metavar="P", type=float, default=1.0, help="of the numbers")

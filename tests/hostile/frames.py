@@ -1,6 +1,6 @@
 """Requests like those of a client for every API and version, with existing names or damage.
 
-Frames built by kio's schemas are refused late in a broker. Two of five frames are damaged
+Frames encoded with kio's schemas get past a broker's first checks. Two of five frames are damaged
 afterwards.
 """
 
@@ -115,12 +115,12 @@ _NUMBERS: dict[str, Sequence[int]] = {
 
 
 class Plausible(Samples):
-    """Values by the names of their fields. One of eight is an edge case."""
+    """Generated field values that fit the field's name. One of eight is an edge case."""
 
     def __init__(
         self, seed: int, topic_ids: Sequence[bytes], batches: Sequence[bytes], ids: Sequence[int]
     ) -> None:
-        """Use `ids` of known producers."""
+        """Use `ids` as the producer ids."""
         super().__init__(seed)
         self._topic_ids, self._batches = topic_ids, batches
         self._numbers = {**_NUMBERS, "producer_id": (*ids, *ids, 0, -1)}
@@ -154,13 +154,13 @@ class Plausible(Samples):
 
 
 class FrameMaker:
-    """Makes request frames with their lengths, from a pool of bodies that is slowly renewed."""
+    """A generator of request frames. It renews its pool of bodies slowly."""
 
     def __init__(
         self, rng: random.Random, served: Sequence[tuple[int, int]], topic_ids: Sequence[bytes],
         ids: Sequence[int], now_ms: int,
     ) -> None:  # fmt: skip
-        """Use the served APIs with each of their versions, and `ids` of known producers."""
+        """Use the APIs and versions of `served`, and the producer ids `ids`."""
         records = [Record(number, now_ms + number, b"k", b"v" * 50) for number in range(3)]
         good = [encode_batch(records, compression=codec) for codec in range(5)]
         written = [
@@ -175,7 +175,7 @@ class FrameMaker:
         self._pool: list[tuple[tuple[int, int], bytes]] = []
 
     def make(self) -> bytes:
-        """Return a frame of any API."""
+        """Return a request frame, with its length, of a random API and version."""
         rng, pool = self._rng, self._pool
         if len(pool) < POOL or rng.random() < 0.1:
             api = self._served[len(pool) % len(self._served)]
@@ -202,7 +202,7 @@ class FrameMaker:
 
 
 def served_of(answer: Any) -> list[tuple[int, int]]:
-    """Return the APIs and versions of an answer to ApiVersions that kio has schemas of."""
+    """Return each API and version in an answer to ApiVersions for which kio has a schema."""
     return [
         (row.api_key, version)
         for row in answer.api_keys

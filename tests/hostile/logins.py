@@ -1,4 +1,4 @@
-"""Logins and TLS of clients that are not authenticated yet and may send any bytes."""
+"""Attacks on logins and on TLS, by clients that are not authenticated and send any bytes."""
 
 import base64
 import contextlib
@@ -45,14 +45,14 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 def write_keys(folder: Path) -> None:
-    """Write a CA, certificates, and the JWKS of tokens."""
+    """Write a CA, certificates, and the JWKS that verifies the tokens."""
     Certificates(folder)
     key = json.loads(ECAlgorithm.to_jwk(KEY.public_key())) | {"kid": "e"}
     (folder / "jwks.json").write_text(json.dumps({"keys": [key]}))
 
 
 class Logins:
-    """All mechanisms behind the state table, with handshakes and tokens in any order."""
+    """The state machine of a login with all mechanisms. Handshakes and tokens come in any order."""
 
     name, share = "logins", 0.08
     errors: Errors = (KafkaError,)
@@ -87,7 +87,10 @@ class Logins:
         return tuple(steps)
 
     def feed(self, data: Input) -> None:
-        """Send a handshake for `+` and a token for `.`, and continue after refusals."""
+        """Take each step, a handshake (`+`) or a token (`.`), and continue after a refusal.
+
+        Raise AssertionError if a later step changes the principal.
+        """
         login, now_ms = Login(self._mechanisms, 3_600_000), 0
         for step in data:
             now_ms += 700
@@ -103,7 +106,7 @@ class Logins:
 
 
 def _signed(rng: random.Random) -> bytes:
-    """Return a token with the right key and strange claims, or a hand-made token."""
+    """Return a validly signed token with strange claims, or a token put together at random."""
     deep = rng.choice((1, 60, 3_000))
     claims: dict[str, Any] = {"sub": rng.choice(("a", "", 7, None, "\ud800")), "aud": "kafka"}
     claims |= {"exp": rng.choice((time.time() + 60, *NUMBERS)), "iss": rng.choice(("x", 1, None))}
@@ -119,7 +122,7 @@ def _signed(rng: random.Random) -> bytes:
 
 
 class Tls:
-    """The filter of a TLS listener, with greetings and records that are cut and changed."""
+    """The filter of a TLS listener, with TLS messages that are cut and changed."""
 
     name, share = "tls", 0.01
     errors: Errors = (ssl.SSLError, NotTls)
@@ -136,7 +139,7 @@ class Tls:
         self._buffer = memoryview(bytearray(65_536))
 
     def make(self, rng: random.Random) -> Input:
-        """Make a greeting, or a plan by which `feed` breaks a connection of its own."""
+        """Return a damaged ClientHello, or a random plan by which `feed` damages a connection."""
         if rng.random() < 0.1:
             return (b"", rng.randbytes(8))
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -148,7 +151,7 @@ class Tls:
         return hello[:cut], hello[cut:], rng.randbytes(rng.randrange(90))
 
     def feed(self, data: Input) -> None:
-        """Raise SSLError, NotTls."""
+        """Pass the input through the filter, which may raise SSLError or NotTls."""
         channel = TlsChannel(self._context)
         if data[0] or len(data) == 3:
             for piece in data:

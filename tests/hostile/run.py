@@ -86,7 +86,7 @@ class Attack:
         self.maker = FrameMaker(self.rng, served, ids, producers, now_ms)
 
     def _producer(self, name: str) -> int:
-        """Return a producer id, once its coordinator serves."""
+        """Return a new producer id for a transactional id, when its coordinator is available."""
         asked = {"transactional_id": name, "transaction_timeout": 60_000}
         while True:
             coordinator = self.cluster.coordinator("txn", name)
@@ -99,7 +99,7 @@ class Attack:
             time.sleep(0.1)
 
     def lie(self, names: Sequence[str]) -> list[str]:
-        """Produce each batch with a false header on each listener, and return the wrong answers."""
+        """Produce each batch with a false header to each listener, and return the wrong answers."""
         leader, wrong = self.cluster.leader(TOPICS[0], 0), []
         for door in self.doors:
             if door.node_id == leader and door.name in names:
@@ -116,7 +116,7 @@ class Attack:
     # -- clients
 
     async def play(self, name: str, frames: int) -> None:
-        """Send this number of frames on one kind of listener."""
+        """Send this number of frames to one kind of listener."""
         self.left[name], self.recent[name] = frames, deque(maxlen=RECENT)
         visit = self._speak if name == PEER else self._visit
         doors = [door for door in self.doors if door.name == name]
@@ -159,7 +159,7 @@ class Attack:
             writer.transport.abort() if rng.random() < 0.5 else writer.close()
 
     async def _answers(self, reader: asyncio.StreamReader, wanted: int) -> int:
-        """Return the number of answers before a silence."""
+        """Count answers until all have come, the broker is silent, or the connection ends."""
         count = 0
         with contextlib.suppress(*GONE):
             while count < wanted:
@@ -200,11 +200,11 @@ class Attack:
             writer.transport.abort()
 
     def _dealer(self, node_id: int) -> Any:
-        """Return the connection for state-changing requests, which is sometimes a new connection.
+        """Return the ZeroMQ socket for state-changing messages, sometimes a new one.
 
         A broker has one such connection. ZeroMQ (4.3) leaves some of several simultaneous
-        connections with the same name open forever, so that the broker loses descriptors. Only the
-        owner can make such connections.
+        connections with the same name open forever, so that the broker loses descriptors. Only
+        processes of the owner can make such connections.
         """
         dealer = self._dealers.pop(node_id, None)
         if dealer is not None and self.rng.random() < 0.02:
@@ -221,7 +221,7 @@ class Attack:
     # -- the state of the brokers after the attacks
 
     def rss_bytes(self) -> int:
-        """Return the memory of the largest broker."""
+        """Return the resident memory of the broker that uses most."""
         return max(each.rss_bytes for each in self._statuses())
 
     def dead(self) -> list[int]:
@@ -231,7 +231,7 @@ class Attack:
         return [each for each in self.cluster.status() if each.node_id in self.node_ids]
 
     def tracebacks(self) -> list[str]:
-        """Return the tracebacks in the logs, each with the line before."""
+        """Return the tracebacks in the brokers' logs, each with the line before it."""
         found: list[str] = []
         for node_id in self.node_ids:
             log = self.cluster.node(node_id).log.read_text(errors="replace")
@@ -241,7 +241,7 @@ class Attack:
         return found
 
     def suspects(self, trace: str) -> list[str]:
-        """Return the frames that may have caused a traceback, or all recent frames."""
+        """Return recent frames of the API and version that failed, or all if the log names none."""
         named = FAILED_API.search(trace)
         start = b"" if named is None else int(named[1]).to_bytes(2) + int(named[2]).to_bytes(2)
         return [
@@ -252,7 +252,7 @@ class Attack:
         ]
 
     async def all(self, frames: int, names: Sequence[str], late: Watch) -> None:
-        """Attack all kinds of listeners in parallel, and report the progress."""
+        """Attack all kinds of listeners in parallel, and print the progress."""
         playing = asyncio.gather(*(self.play(name, -(-frames // len(names))) for name in names))
         begun_s = time.monotonic()
         while not playing.done():
@@ -275,7 +275,7 @@ def attack(
     frames: int, names: Sequence[str], seed: int, *, late_s: float = LATE_S,
     frame: bytes | None = None,
 ) -> list[str]:  # fmt: skip
-    """Attack a cluster started for this, and return the problems as sentences."""
+    """Start a cluster, attack it, and return each problem as a sentence."""
     with TemporaryDirectory() as folder, cluster_in(Path(folder), 3 if PEER in names else 1) as own:
         if PEER in names:
             own.kill(STRANGER)
@@ -308,7 +308,7 @@ def attack(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 when the cluster has survived the frames."""
+    """Attack a cluster, and return 0 if it survived the frames, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.run", description=__doc__)
     parser.add_argument("--frames", metavar="N", type=int, default=20_000)
     parser.add_argument("--listeners", metavar="NAME,...", default=",".join((*PROTOCOLS, PEER)))

@@ -1,4 +1,4 @@
-"""Test a share of the hostile frames and floods. A million of them take a quarter hour."""
+"""Test a share of the hostile frames and floods. A million frames take a quarter of an hour."""
 
 import pytest
 
@@ -10,7 +10,7 @@ BUSY_S = 10.0  # for an answer, where other tests run
 
 
 @pytest.mark.in_turn
-def test_attack_on_a_cluster_reports_answers_later_than_its_limit() -> None:
+def test_hostile_attack_reports_answers_later_than_its_limit() -> None:
     wrong = run.attack(200, ["plain"], 1, late_s=0.0)
     assert len(wrong) == 1 and "an ApiVersions came after" in wrong[0]
 

@@ -1,4 +1,4 @@
-"""Test a share of the hostile bytes for decoders, TLS and logins."""
+"""Test decoders, TLS and logins with a share of the hostile inputs."""
 
 import random
 from pathlib import Path
@@ -12,7 +12,7 @@ from .logins import write_keys
 
 
 class Broken:
-    """A core with a defect, and one that never ends for some input."""
+    """A decoder that raises an untyped error for one input."""
 
     name, share = "broken", 1.0
     errors: Errors = (ValueError,)

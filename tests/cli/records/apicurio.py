@@ -25,13 +25,13 @@ JVM_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def why_there_is_none() -> str:
-    """Return the reason why no registry can be run, or an empty text."""
+    """Return a sentence that names the missing programs, or "" if a registry can be run."""
     missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
     return f"a real registry needs {' and '.join(missing)}" if missing else ""
 
 
 def archive() -> Path:
-    """Return the registry's archive, fetched through Maven when it is not there yet."""
+    """Return the path of the registry's archive, which Maven downloads first if it is missing."""
     file = (
         Path.home()
         / f".m2/repository/io/apicurio/apicurio-registry-app/{VERSION}"

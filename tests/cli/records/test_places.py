@@ -1,4 +1,4 @@
-"""Test start and end positions in a topic, as options name them."""
+"""Test start and end positions in a topic, as the options of `consume` name them."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Test reading many partitions."""
+"""Test that `consume` of many partitions reads the consumer's assignment once a poll."""
 
 import asyncio
 from typing import Any, cast
@@ -11,7 +11,7 @@ PARTITIONS = 1_000
 
 
 class CountingConsumer:
-    """A consumer that counts polls. All partitions but the first are read to their ends."""
+    """A consumer that counts reads of its assignment. Only partition 0 has records left to read."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -33,9 +33,9 @@ class CountingConsumer:
 
 
 def test_consume_poll_with_10000_partitions_reads_the_assignment_once() -> None:
-    """The assignment is a list sorted at each read.
+    """The consumer sorts its assignment at each read.
 
-    One read a partition took 5 s a poll at 10,000 partitions.
+    With one read for each partition, a poll took 5 s at 10,000 partitions.
     """
     out: list[ConsumerRecord] = []
     reader = _Reader(ClusterView("127.0.0.1:1"), ReadOrder(topic="t"), out.extend)

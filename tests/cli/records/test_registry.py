@@ -90,7 +90,10 @@ def test_registry_decoder_with_a_silent_registry_times_out(monkeypatch: pytest.M
 
 
 def test_registry_decoder_of_protobuf_needs_only_the_descriptors() -> None:
-    """The library's registry in memory is used. The message is nested and imports another file."""
+    """The schemas are in confluent-kafka's mock registry.
+
+    The message type is nested in another and imports a file.
+    """
     needs_extra("protobuf")
     from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
     from confluent_kafka.serialization import MessageField, SerializationContext
@@ -126,7 +129,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def produced(cluster: Cluster, topic: str, serializer: Any, content: Any) -> None:
-    """Write a record as an application of the ecosystem does."""
+    """Write one record with a serializer of confluent-kafka, as applications do."""
     from confluent_kafka import Producer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -139,7 +142,7 @@ def produced(cluster: Cluster, topic: str, serializer: Any, content: Any) -> Non
 def consumed(
     cluster: Cluster, capsys: Any, topic: str, how: str, url: str, count: int = 1
 ) -> list[Any]:
-    """Return the values of a topic, decoded."""
+    """Return the values that `oncelog consume --decode` prints for a topic."""
     capsys.readouterr()
     options = ("--decode", how, "--registry", url, "--format", "json", "--data", str(cluster.data))
     assert run(["consume", topic, *options]) == 0, capsys.readouterr().err
@@ -230,7 +233,7 @@ def schema_file(folder: Path, how: str) -> Path:
 def test_consume_of_a_value_encoded_by_produce_prints_that_value(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
-    """The record has a registered schema, then the newest one, then the printed JSON."""
+    """`produce` registers a schema for one record, and uses the newest schema for another."""
     content, topic = WRITTEN[how], f"written-{how}"
     assert run(["topic", "create", topic, "--data", str(cluster.data)]) == 0
     (tmp_path / "lines").write_text(json.dumps(content) + "\n")
@@ -266,7 +269,7 @@ def test_produce_with_a_value_outside_its_schema_names_the_value(
 
 
 def order_type() -> Any:
-    """Return the class of a message within the second message of a file that imports another."""
+    """Return the class of a message nested in the second message of a file with an import."""
     from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 

@@ -17,7 +17,7 @@ from ...node.own_broker import running
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the address of a broker in a thread. All its clients are super users."""
+    """Yield the address of a broker that runs in a thread. All its clients are super users."""
     settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
     is_there, is_over, ports = Event(), Event(), list[int]()
 

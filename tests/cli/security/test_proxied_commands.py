@@ -1,4 +1,4 @@
-"""Test `inject` and `observe` in front of clusters with TLS and logins, ours and others."""
+"""Test `inject` and `observe` in front of a cluster with TLS and logins."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Test that an advised command pasted into a shell runs only that command."""
+"""Test that a command in a hint, pasted into a shell, runs nothing but that command."""
 
 import subprocess
 from pathlib import Path
@@ -35,7 +35,7 @@ def pasted(command: str, directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pasted_command_with_any_name_passes_the_name_as_one_word(
+def test_pasted_command_with_a_hostile_name_passes_the_name_as_one_word(
     name: str, tmp_path: Path
 ) -> None:
     command = shell_command("txn abort", name)
@@ -55,7 +55,7 @@ def test_pasted_command_with_an_option_passes_the_option_unchanged(
 
 @given(name=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 @example(name="'\n'")
-def test_advised_command_with_any_name_is_printable(name: str) -> None:
+def test_advised_command_with_a_hostile_name_is_printable(name: str) -> None:
     assert shell_command("txn abort", name).isprintable()
 
 

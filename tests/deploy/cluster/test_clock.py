@@ -1,4 +1,4 @@
-"""Test a controlled clock in a real cluster, where a week passes immediately for all nodes."""
+"""Test a controlled clock in a real cluster, where a week passes at once on all nodes."""
 
 import asyncio
 import json
@@ -88,7 +88,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """Return a topic of one partition with a retention of a week and a day."""
+    """Create a topic of one partition with a retention of a week and a day, and return its name."""
     name = request.node.name.replace("[", "-").replace("]", "")
     retention = {"retention.ms": str(WEEK_MS + 86_400_000)}
     cluster.ask(lambda admin: admin.create_topic(name, replication_factor=3, configs=retention))
@@ -104,7 +104,7 @@ def write(cluster: Cluster, topic: str, *values: str, **settings: Any) -> None:
 
 
 def offsets(cluster: Cluster, topic: str) -> tuple[int, int]:
-    """Return the start and the end of the log."""
+    """Return the log start offset and the log end offset of the topic."""
     consumer = Consumer(cluster.client_config(**{"group.id": "none", "log_level": 0}))
     try:
         return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
@@ -132,7 +132,7 @@ def committed(cluster: Cluster, group: str, topic: str) -> int:
 
 
 def fences(cluster: Cluster) -> int:
-    """Return how often a controller declared a broker dead."""
+    """Count the FenceBroker commands in the nodes' logs. Each declares a broker dead."""
     logs = (cluster.node(node_id).log.read_text() for node_id in cluster.node_ids)
     return sum(text.count("the command FenceBroker(") for text in logs)
 
@@ -208,7 +208,7 @@ def test_clock_advanced_by_a_month_keeps_group_members_and_broker_sessions(
     consumer.close()
 
 
-def test_clock_advance_sent_to_all_nodes_with_one_operation_id_is_done_once(
+def test_clock_advance_sent_to_all_nodes_with_one_operation_id_is_applied_once(
     cluster: Cluster,
 ) -> None:
     before = cluster.clock.show().advanced_ms

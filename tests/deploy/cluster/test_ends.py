@@ -1,4 +1,4 @@
-"""Test that a cluster leaves nothing when its program is ended, and all clusters are found."""
+"""Test that no process of a cluster outlives its program, and that all clusters are found."""
 
 import errno
 import json
@@ -40,7 +40,7 @@ with Cluster(1) as cluster:
 
 @pytest.fixture
 def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a temporary directory in which leftovers are visible."""
+    """Yield a new temporary directory, in which the test finds all files that are left behind."""
     short = Path(tempfile.mkdtemp(prefix="ole"))  # sockets want short paths
     monkeypatch.setenv("TMPDIR", str(short))
     monkeypatch.setattr(tempfile, "tempdir", None)

@@ -1,4 +1,4 @@
-"""Test that a guardian ends the kept processes of a killed owner, and not forgotten ones."""
+"""Test that a guardian ends the children of a killed owner, unless the owner dismissed it."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ FORGETS = "guardian.forget('directory', folder); guardian.forget('run', run)"
 def started(
     folder: Path, more: str = "", *, working: Path | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
-    """Yield an owner, its child and its guardian."""
+    """Yield an owner process, and the pids of its child and of its guardian."""
     command = [sys.executable, "-c", OWNER.format(more=more), str(folder)]
     owner = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -56,7 +56,7 @@ def started(
 
 
 def sleepers(folder: Path) -> list[psutil.Process]:
-    """Return the processes that work in the directory above, the owner's children."""
+    """Return the running `sleep` processes, children of owners, in the parent of `folder`."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter(["cwd", "name", "status"]):
         is_there = process.info["cwd"] == str(folder.parent) and process.info["name"] == "sleep"
@@ -79,7 +79,7 @@ def test_guardian_of_a_killed_owner_ends_its_children_and_removes_its_directory(
 
 
 def test_guardian_ignores_signals_and_the_removal_of_its_working_directory(tmp_path: Path) -> None:
-    """A service manager ends all processes of a service together."""
+    """A service manager sends its signal to all processes of a service."""
     folder, working = tmp_path / "kept", tmp_path / "working"
     working.mkdir()
     with started(folder, working=working) as (owner, child, guardian):
@@ -96,7 +96,7 @@ def test_guardian_ignores_signals_and_the_removal_of_its_working_directory(tmp_p
 
 
 def run_of(child: int) -> str:
-    """Return the run of a child that may be within its exec, and have no environment."""
+    """Return the run id in the child's environment, once exec has set that environment."""
     until(lambda: RUN in psutil.Process(child).environ())
     return psutil.Process(child).environ()[RUN]
 
@@ -108,7 +108,7 @@ def ignores_termination(pid: int) -> bool:
 
 
 def test_guardian_holds_only_one_pipe_of_its_owner(tmp_path: Path) -> None:
-    """The guardian holds neither a terminal nor the pipe to `cat` in `oncelog up | cat`."""
+    """In `oncelog up | cat` it holds neither the terminal nor the pipe to `cat`."""
     with started(tmp_path / "kept") as (_, _, guardian):
         until(lambda: ignores_termination(guardian))
         files = [os.readlink(file) for file in Path(f"/proc/{guardian}/fd").iterdir()]
@@ -118,7 +118,7 @@ def test_guardian_holds_only_one_pipe_of_its_owner(tmp_path: Path) -> None:
 
 
 def test_process_with_a_dead_or_younger_owner_is_an_orphan() -> None:
-    """A pid that has another owner now proves nothing."""
+    """The pid of a dead owner may belong to a younger process."""
     us, parent = psutil.Process(), os.getppid()
     with subprocess.Popen(["sleep", "300"]) as younger:
         assert leftovers._is_orphan(f"{younger.pid}-x", us)

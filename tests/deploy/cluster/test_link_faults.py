@@ -1,4 +1,4 @@
-"""Test that link cuts are made on all nodes or on none, and are described in sentences."""
+"""Test that a link is cut on all nodes or on none, and that faults are described in words."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from oncelog.replication.peer.link_gate import LinkGate
 
 
 class FakeCluster:
-    """Three nodes with gates. Nodes in `deaf` refuse a cut, but list their faults."""
+    """Three nodes with link faults. Node `deaf` refuses to cut a link, but lists its faults."""
 
     def __init__(self, *, states: dict[int, str] | None = None, deaf: int | None = None) -> None:
         self.gates = {node: LinkGate() for node in (1, 2, 3)}

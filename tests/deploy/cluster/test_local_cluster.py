@@ -1,4 +1,4 @@
-"""Test the claims of the launcher against real nodes."""
+"""Test the commands that start, stop, kill and pause nodes, against real nodes."""
 
 import io
 import json
@@ -148,7 +148,7 @@ def test_partition_and_slow_commands_report_their_link_faults_in_ps(whole, capsy
 
 
 class Impatient(NodeProcess):
-    """A node process with no time to stop by itself for node 2."""
+    """A node process that is killed at once, without time for a clean stop, if it is node 2."""
 
     def terminate(self, timeout_s=30.0):
         return super().terminate(0.0 if self.node_id == 2 else timeout_s)

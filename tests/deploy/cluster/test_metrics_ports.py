@@ -1,4 +1,4 @@
-"""Test the ports for the metrics of nodes, which a cluster keeps."""
+"""Test the metrics ports of nodes, which stay the same when a cluster is started again."""
 
 from pathlib import Path
 

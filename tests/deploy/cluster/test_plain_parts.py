@@ -1,4 +1,4 @@
-"""Test plans, targets, properties, ports and tables of deploy, without a cluster."""
+"""Test plans, fault targets, properties, ports and tables, without a running cluster."""
 
 import errno
 import json
@@ -160,8 +160,8 @@ def test_port_in_use_is_reported_with_its_process():
     assert ports.is_refused(port)
 
 
-def test_port_used_by_an_outgoing_connection_is_reported_as_such_a_connection():
-    """No process listens at that port, so none can be stopped."""
+def test_port_used_by_an_outgoing_connection_is_reported_as_used_by_that_connection():
+    """No process listens at the port, so the report names no process to stop."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
         accepted, _ = server.accept()

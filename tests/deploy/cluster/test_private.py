@@ -24,7 +24,7 @@ def open_to_others(directory: Path) -> list[str]:
 
 
 def owned_by(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
-    """Let all files belong to one user, and run this process as another user."""
+    """Report `user` as the owner of each file, and another user as that of this process."""
     found = Path.stat
 
     def stat_of_that(path: Path, **options: Any) -> os.stat_result:
@@ -38,7 +38,7 @@ def owned_by(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
 
 @pytest.fixture
 def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run as a user that owns no file here."""
+    """Run the test as a user that owns none of the files."""
     owned_by(monkeypatch, 1234)
 
 
@@ -61,7 +61,7 @@ def test_cluster_directory_has_no_file_readable_by_other_users(tmp_path: Path) -
 
 
 def use(cluster: Cluster) -> None:
-    """Write records in a transaction, read them by a group and commit."""
+    """Write records in a transaction, and read them with a consumer group that commits."""
     producer = Producer(cluster.client_config(**{"transactional.id": "t", "log_level": 0}))
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -92,7 +92,7 @@ def test_cluster_directory_of_an_older_release_is_made_private_at_its_start(
 
 
 def test_directory_without_a_cluster_keeps_its_mode(tmp_path: Path) -> None:
-    """`oncelog up --data /tmp` of root is refused, and other users keep their access to /tmp."""
+    """`oncelog up --data /tmp` as root is refused and leaves /tmp open to other users."""
     tmp_path.chmod(0o777)
     (tmp_path / "of-others").touch()
     with pytest.raises(Failure, match="not empty"):
@@ -123,10 +123,10 @@ def test_cluster_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cluster_file_of_another_user_is_ignored(
+def test_cluster_file_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file would name the processes that `down` ends and the directory that it removes."""
+    """The file names the processes that `down` ends and the directory that it removes."""
     with layout.locked(tmp_path):
         layout.write(tmp_path, layout.ClusterFile("id", "/tmp/oncelog-x", "local", []))
     owned_by(monkeypatch, 1234)
@@ -137,7 +137,7 @@ def test_cluster_file_of_another_user_is_ignored(
 def test_cluster_directory_owned_by_root_and_group_writable_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The directory is a volume mounted by a container, writable by a group, with a fixed mode."""
+    """A container may mount such a directory as a volume with a fixed mode."""
 
     def refuse(*_: Any) -> None:
         raise PermissionError

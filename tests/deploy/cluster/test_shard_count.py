@@ -16,7 +16,7 @@ KEY = "transaction.state.log.num.partitions"
 
 @pytest.fixture(scope="module")
 def properties() -> Iterator[str]:
-    """Return the properties of a stopped node with four shards."""
+    """Yield the properties of a stopped node that has four transaction shards."""
     with Cluster(nodes=1) as cluster:
         cluster.stop(1)
         yield cluster.node(1).properties.read_text()

@@ -1,4 +1,4 @@
-"""Test wrapped lines, fitting columns and repeated progress lines in a terminal."""
+"""Test how a terminal wraps lines, drops columns, and repeats the line of a long step."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test that proxies of clients pass, hold, delay, lose and deliver requests, also late."""
+"""Test that proxies of clients forward, hold, delay and lose requests, and reset connections."""
 
 import gc
 import socket
@@ -17,7 +17,7 @@ TIMEOUT_S = 10.0
 
 
 class Broker:
-    """A broker that answers each frame with itself, and keeps all frames."""
+    """A broker that sends each frame back as its answer, and keeps all frames."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -163,7 +163,7 @@ def test_client_proxy_with_a_delay_forwards_the_request_later(
 def test_client_proxy_close_leaves_no_open_connection(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that was accepted at that moment is closed, too."""
+    """A connection that is accepted while the proxy closes is closed, too."""
     left: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", lambda found: left.append(found.exc_value))
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Test which bytes of a replica may be damaged, and the restoration of unread damage."""
+"""Test the bytes of a replica that the fault `damage` changes, and their restoration."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from oncelog.deploy.faults.schedule import Fault
 FAULT = Fault("damage", (0.0, 0.4, 0.7, 0.9))
 
 
-def test_damaged_byte_of_a_replica_is_restored_by_put_back(tmp_path: Path) -> None:
+def test_damaged_byte_of_a_replica_is_restored_once(tmp_path: Path) -> None:
     file = tmp_path / "t-0" / "00000000000000000000.log"
     file.parent.mkdir()
     file.write_bytes(bytes(range(100)))
@@ -36,7 +36,7 @@ def test_damaged_byte_of_a_recreated_file_is_not_restored(tmp_path: Path) -> Non
     assert file.read_bytes() == bytes([byte.now]) * 100
 
 
-def test_damage_action_changes_only_log_files(tmp_path: Path) -> None:
+def test_damage_action_without_a_nonempty_log_file_changes_no_file(tmp_path: Path) -> None:
     for name in ("meta.properties", "raft/0.log", "t-0/00000000000000000000.log", "t-x/1.log"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Test faults inside a node, without the node. A released broker cannot make any."""
+"""Test the faults inside a node without running one. Released code cannot inject faults."""
 
 import errno
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test the schedule. The same seed gives the same faults, and each kind is used early."""
+"""Test that a seed always gives the same schedule, and that each kind of fault comes early."""
 
 from itertools import islice
 
@@ -26,7 +26,7 @@ def test_chaos_schedule_of_one_seed_is_always_the_same(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", KINDS_BY_TARGET)
-def test_chaos_schedule_uses_each_kind_once_before_a_second_time(target: str) -> None:
+def test_chaos_schedule_has_each_kind_once_before_any_kind_twice(target: str) -> None:
     kinds = [k for k in KINDS_BY_TARGET[target] if k not in NEED_FOUR_NODES | NEED_LOGINS]
     dealt = [fault.kind for fault in islice(chaos_schedule(3, target, nodes=3), 2 * len(kinds))]
     assert sorted(dealt[: len(kinds)]) == sorted(dealt[len(kinds) :]) == sorted(kinds)
@@ -51,7 +51,7 @@ def test_chaos_fault_of_each_kind_has_exactly_one_action() -> None:
     assert {kind for actions in ACTIONS.values() for kind in actions} == set(ALL_KINDS)
 
 
-def test_chaos_fault_random_numbers_choose_within_bounds() -> None:
+def test_chaos_fault_random_number_selects_an_item_or_a_value_within_bounds() -> None:
     fault = Fault("kill", (0.0, 0.999999, 0.5, 0.25))
     assert fault.pick(0, [1, 2, 3]) == 1 and fault.pick(1, [1, 2, 3]) == 3
     assert fault.between(2, 10, 20) == 15

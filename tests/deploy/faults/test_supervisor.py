@@ -38,7 +38,7 @@ print(f'["orphan", {os.read(there, 9).decode()}]', flush=True)
 
 
 class Programs(Supervisor):
-    """One child, `p`, which runs these programs in turn, and then the last program repeatedly."""
+    """A supervisor of one child, `p`. Each start runs the next program, later ones the last."""
 
     restarts_max = 2
     stop_timeout_s = 1.0

@@ -1,4 +1,4 @@
-"""Test that a hanging transaction is aborted by its marker, and an ended one is not."""
+"""Test that a hanging transaction is aborted by a marker, and one that has ended is not."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -15,7 +15,7 @@ KEY = ("t", 0)
 
 
 class Cluster:
-    """A cluster with coordinators without transactions, and the open one at each description."""
+    """A cluster whose coordinators know no transaction, but a partition has an open one."""
 
     def __init__(self, *first_offsets: int) -> None:
         self.transactions = self

@@ -43,7 +43,7 @@ async def test_doctor_names_an_uncleanable_log_with_its_node_and_reason(tmp_path
         assert "damaged: the batch at offset 3" in check.found and "copied" in check.advice
 
 
-async def test_doctor_names_a_client_with_an_unserved_request(tmp_path: Path) -> None:
+async def test_doctor_names_a_client_that_sent_an_unsupported_request(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         cluster: Any = SimpleNamespace(ask_node=lambda node_id, question: broker._metrics())
         assert _unserved({1: metrics_of(cluster, 1)}) == []

@@ -58,7 +58,7 @@ def lines_of(explanation) -> dict[str, str]:
     return {about: text for about, text in reversed(explanation.lines)}
 
 
-def test_why_without_an_open_transaction_names_the_end_offset_of_readable_records():
+def test_why_of_a_partition_without_an_open_transaction_names_the_high_watermark():
     explanation = why(CLEAN)
     assert explanation.heading == (
         "orders/0: nothing is open; everything up to offset 1663 can be read."
@@ -66,7 +66,7 @@ def test_why_without_an_open_transaction_names_the_end_offset_of_readable_record
     assert not explanation.lines
 
 
-def test_why_with_an_open_transaction_names_its_age_and_its_timeout():
+def test_why_of_a_partition_with_an_open_transaction_names_its_age_and_timeout():
     explanation = why(held(PartitionTransaction(PRODUCER, ONGOING)))
     assert explanation.heading == (
         "orders/0: readers of committed data stop at offset 200. The high watermark is 1663."
@@ -125,11 +125,13 @@ def with_state(**changes) -> PartitionFacts:
         ),
     ],
 )
-def test_why_of_a_blocked_partition_names_its_transaction_and_the_end_of_that(facts, about, words):
+def test_why_of_a_blocked_partition_names_its_transaction_and_how_that_transaction_ends(
+    facts, about, words
+):
     assert words in lines_of(why(facts))[about]
 
 
-def test_why_of_a_partition_without_a_leader_names_the_last_in_sync_replicas():
+def test_why_of_a_partition_without_a_leader_names_the_replicas_that_were_last_in_sync():
     gone = replace(PARTITION, leader=-1, isr=(2,))
     explanation = why(PartitionFacts(partition=gone, min_insync=2, now_ms=NOW_MS))
     assert "has no leader" in explanation.heading
@@ -196,7 +198,7 @@ SHARED = GroupDescription(
          "it is a share group, Stable: its members are not requested"),
     ],
 )  # fmt: skip
-def test_why_of_a_consumer_group_names_its_readers_and_waiting_members(group, about, words):
+def test_why_of_a_group_names_the_member_that_reads_and_the_member_that_waits(group, about, words):
     assert words in of_group(CLEAN, described=group)[about]
 
 
@@ -263,5 +265,5 @@ def test_transaction_with_markers_for_a_leaderless_partition_is_explained():
     assert lines_of(explanation)["waits for"].startswith("a leader of orders/0")
 
 
-def test_transaction_of_producer_epoch_zero_is_explained_without_a_fenced_producer():
+def test_explanation_of_a_transaction_of_producer_epoch_zero_mentions_no_fencing():
     assert "fenced" not in lines_of(explain(replace(ONGOING, producer_epoch=0), now_ms=NOW_MS))

@@ -1,4 +1,4 @@
-"""Test explanations of transactions and groups with hostile names for safe, printable text."""
+"""Test that explanations of transactions and groups with hostile names are printable."""
 
 import itertools
 import subprocess
@@ -30,7 +30,7 @@ STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "Empty")
 
 
 def explanations(name: str) -> list[Explanation]:
-    """Return the explanations of each state, with the name wherever a client chooses one."""
+    """Return explanations of all transaction states, with `name` wherever a client names."""
     found: list[Explanation] = []
     for state, timeout_ms in itertools.product(STATES, (95_000, NO_TIMEOUT_MS)):
         known = replace(ONGOING, transactional_id=name, state=state, timeout_ms=timeout_ms)

@@ -1,4 +1,4 @@
-"""Test that events are read from node.log in both formats, and other lines are not."""
+"""Test that events are read from text and JSON node.log files, and other lines are ignored."""
 
 import io
 import logging
@@ -17,7 +17,7 @@ HOSTILE = 'a {"b"}\n2026-11-28 22:02:22.528 INFO oncelog.events: election {} fak
 
 @pytest.fixture(params=["text", "json"])
 def log(request: pytest.FixtureRequest) -> io.StringIO:
-    """Return the output of a separate logger of events."""
+    """Return the stream to which a logger writes events in one of the two formats."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(FORMATTERS[request.param])

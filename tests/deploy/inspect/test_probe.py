@@ -1,4 +1,4 @@
-"""Test that the probe measures a stall completely, and no killed node counts as slow."""
+"""Test that the probe measures a whole stall, and does not report a killed node as slow."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ ANSWER = (6).to_bytes(4, "big") + bytes(6)
 
 
 class ToyNode:
-    """A node that answers each request immediately, unless it is silenced."""
+    """A node that answers each request at once, or no request while the test forbids answers."""
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()

@@ -1,4 +1,4 @@
-"""Test that the probe measures after a TLS and SASL login, or is refused with a sentence."""
+"""Test that the probe measures after TLS and SASL, and reports a failed login in a sentence."""
 
 import asyncio
 import ssl

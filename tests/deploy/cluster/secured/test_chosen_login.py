@@ -1,4 +1,4 @@
-"""Test the login of a command in the directory of a secured cluster."""
+"""Test which user a command run in the directory of a secured cluster logs in as."""
 
 from pathlib import Path
 

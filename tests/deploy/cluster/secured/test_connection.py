@@ -1,4 +1,4 @@
-"""Test that a process gets an address or a file of a cluster, never a password."""
+"""Test that a process gets a bootstrap address or a client file, never a password."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Test the files and logins of a cluster of `up --secure`, which shows no secret."""
+"""Test the files and logins of a cluster started by `oncelog up --secure`."""
 
 import json
 import os
@@ -73,7 +73,9 @@ def test_client_with_a_wrong_password_or_plaintext_is_refused(cluster: Cluster) 
             client.list_topics(timeout=3)
 
 
-def test_client_file_of_each_kind_is_read_by_our_client(cluster: Cluster) -> None:
+def test_client_file_of_each_kind_has_the_address_and_sasl_ssl_for_the_oncelog_client(
+    cluster: Cluster,
+) -> None:
     for user in USERS:
         for kind in CLIENT_KINDS:
             config, unused = read_client_file(client_file(cluster.data, user, kind))

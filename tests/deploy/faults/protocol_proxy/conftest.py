@@ -1,4 +1,4 @@
-"""Fixtures that live in the loop of a test."""
+"""A fixture with a proxy and a scripted broker in the event loop of the test."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Frames of requests and answers, encoded by the schemas."""
+"""Frames of requests and answers, encoded with kio's schemas."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A request of each kind that has errors, about one topic, group and transactional id."""
+"""A request of each API that reports errors, for one topic, group and transactional id."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def fetch_request(version: int, **others: Any):
 
 
 def sample(api: str, version: int) -> Any:
-    """Return the values of a request of this version."""
+    """Return the fields of a request of this API and version."""
     if api == "Produce":
         return produce_request(version)
     if api == "Fetch":

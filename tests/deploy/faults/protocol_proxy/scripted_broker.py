@@ -1,4 +1,4 @@
-"""A scripted broker for tests of a proxy's frames, which answers on demand."""
+"""A broker for tests of the proxy that answers when the test says so."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,10 +19,9 @@ def sent(frame: bytes) -> bytes:
 
 
 class ScriptedBroker:
-    """A broker. `heard` has the frames of all connections.
+    """A broker that answers each EndTxn with `error_code`, unless `answers` is False.
 
-    The broker answers each EndTxn with success, unless `answers` is False. Other requests are left
-    to the test.
+    `heard` has the request frames of all connections. The test itself answers all other requests.
     """
 
     def __init__(self) -> None:
@@ -63,7 +62,7 @@ class Client:
         self.writer.write(sent(frame))
 
     async def read(self) -> bytes | None:
-        """Read a frame, or None at the end."""
+        """Read the next frame, or return None at the end of the connection."""
         async with asyncio.timeout(TIMEOUT_S):
             try:
                 length = int.from_bytes(await self.reader.readexactly(4))
@@ -77,7 +76,7 @@ class Client:
 
 
 class Bench:
-    """A proxy in this event loop, in front of a scripted broker."""
+    """A proxy in the event loop of the test, its scripted broker, its events and its clients."""
 
     def __init__(self, hub: Hub, broker: ScriptedBroker, events: list[Event]) -> None:
         self.hub, self.broker, self.events = hub, broker, events

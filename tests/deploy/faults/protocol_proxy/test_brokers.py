@@ -1,4 +1,4 @@
-"""Test the port of each broker, and the target of a connection."""
+"""Test the proxy's port for each broker, and the broker to which a connection leads."""
 
 import pytest
 

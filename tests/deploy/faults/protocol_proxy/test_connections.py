@@ -1,4 +1,4 @@
-"""Test that a proxy passes frames in pieces and in order, holds and loses frames, and ends."""
+"""Test that a proxy forwards frames whole and in order, and holds, loses or answers them."""
 
 import asyncio
 import re
@@ -237,7 +237,7 @@ async def test_lose_answer_rule_ignores_an_answer_with_an_error(bench: Bench):
     assert bench.hub.made(rule) == 1
 
 
-async def test_lose_answer_rule_does_not_count_a_request_that_was_never_answered(bench: Bench):
+async def test_lose_answer_rule_does_not_count_a_request_without_an_answer(bench: Bench):
     rule = Rule(END, LoseAnswer())
     bench.hub.add(rule)
     bench.broker.answers = False
@@ -434,7 +434,7 @@ async def test_hold_rule_forwards_the_frame_at_its_deadline(bench: Bench):
     go_on.set()
 
 
-async def test_hold_rule_with_a_failing_callback_forwards_the_frame_and_keeps_the_error(
+async def test_hold_rule_whose_callback_raises_an_error_forwards_the_frame_and_reports_the_error(
     bench: Bench,
 ):
     def act(request, answer):
@@ -447,7 +447,9 @@ async def test_hold_rule_with_a_failing_callback_forwards_the_frame_and_keeps_th
     assert str(bench.hub.problem) == "no such process"
 
 
-async def test_rule_with_a_failing_condition_does_not_apply_and_keeps_the_error(bench: Bench):
+async def test_rule_whose_condition_raises_an_error_does_not_apply_and_reports_the_error(
+    bench: Bench,
+):
     bench.hub.add(Rule(Match(where=lambda request: 1 / 0 > 1), Disconnect()))
     client = await bench.client()
     client.send(end_txn(1))

@@ -29,7 +29,7 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
-def test_error_answer_has_the_error_code_in_every_partition_or_key(name, version):
+def test_error_answer_has_the_error_code_for_every_partition_or_coordinator_key(name, version):
     check_error_can_be_said(KEYS[name], ErrorCode.NOT_COORDINATOR)
     request = request_of(name, version, sample(name, version), correlation_id=77)
     frame = memoryview(error_answer(request, ErrorCode.NOT_COORDINATOR))
@@ -70,7 +70,7 @@ def test_error_answer_to_a_request_by_topic_id_has_the_topic_id():
 
 
 @pytest.mark.parametrize("version", [2, 9])
-def test_error_answer_of_unstable_offset_commit_is_set_on_the_partitions(version):
+def test_error_answer_to_offset_fetch_has_unstable_offset_commit_for_each_partition(version):
     request = request_of("OffsetFetch", version, SAMPLES["OffsetFetch"])
     frame = memoryview(error_answer(request, ErrorCode.UNSTABLE_OFFSET_COMMIT))
     body = decode_answer_body(request.api_key, version, frame)
@@ -86,7 +86,9 @@ def test_error_answer_of_unstable_offset_commit_is_set_on_the_partitions(version
         ({}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
     ],
 )
-def test_error_answer_to_a_fetch_without_topics_or_of_a_session_is_set_at_the_top(others, error):
+def test_error_answer_to_a_fetch_without_topics_or_with_a_session_error_has_a_top_level_error(
+    others, error
+):
     values = fetch_request(13)
     if others:
         values.topics = []

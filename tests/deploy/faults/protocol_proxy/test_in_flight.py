@@ -1,4 +1,4 @@
-"""Test that answers are sent in the order of their requests, also by the proxy."""
+"""Test that a client gets answers in the order of its requests, from broker or proxy."""
 
 import pytest
 from hypothesis import given

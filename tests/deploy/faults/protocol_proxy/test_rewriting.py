@@ -1,4 +1,4 @@
-"""Test that addresses in answers become addresses of the proxy, in every version."""
+"""Test that the proxy replaces brokers' addresses in answers by its own, in every version."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def versions(name: str, first: int = 0) -> list[int]:
 
 
 def rewritten(name: str, version: int, request: Any, values: Any) -> tuple[Any, Any, list[Any]]:
-    """Return the body before and after, and the brokers with a replaced address."""
+    """Return the answer's body before and after, and the brokers whose address was replaced."""
     asked: list[Any] = []
 
     def proxied(node_id: int, host: str, port: int) -> tuple[str, int]:
@@ -63,7 +63,7 @@ def test_describe_cluster_answer_has_the_addresses_of_the_proxy(version):
     assert asked == [(3, "b", 9)]
 
 
-def test_describe_cluster_answer_for_controllers_is_unchanged():
+def test_describe_cluster_answer_about_controllers_is_unchanged():
     values = {"endpoint_type": 2, "brokers": [{"broker_id": 3, "host": "b", "port": 9}]}
     _, after, asked = rewritten("DescribeCluster", 1, {"endpoint_type": 2}, values)
     assert (after.brokers[0].host, asked) == ("b", [])

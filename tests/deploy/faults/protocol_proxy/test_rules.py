@@ -1,4 +1,4 @@
-"""Test the requests that a rule gets, how often, and the rules that are refused."""
+"""Test the requests to which a rule applies, how often it does, and the refused rules."""
 
 from typing import Any
 

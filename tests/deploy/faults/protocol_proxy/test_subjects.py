@@ -1,4 +1,4 @@
-"""Test the subjects of requests, in every version."""
+"""Test the topics, groups and transactional ids that a request names, in every version."""
 
 import pytest
 
@@ -42,7 +42,9 @@ def subjects(**about: set[str]) -> Subjects:
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
-def test_request_subjects_are_found_in_every_version(name, version):
+def test_request_of_every_version_has_its_topics_groups_and_transactional_ids_as_subjects(
+    name, version
+):
     names = TopicNames({TOPIC_ID: T})
     assert request_of(name, version, sample(name, version), names).subjects == subjects(
         **ABOUT[name]

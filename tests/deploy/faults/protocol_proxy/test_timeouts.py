@@ -1,4 +1,4 @@
-"""Test which timeouts are lowered and which are not."""
+"""Test the timeouts in requests that the proxy lowers, and those that it leaves unchanged."""
 
 from typing import Any
 
