@@ -34,7 +34,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def server(postgres: PostgresServer) -> PostgresServer:
-    """Return the server, started again if the last test has left it stopped."""
+    """Return the PostgreSQL server, after starting it if the last test has left it stopped."""
     if not postgres.is_started:
         postgres.start()
     return postgres
@@ -42,7 +42,7 @@ def server(postgres: PostgresServer) -> PostgresServer:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return a file of sqlite, or a URL."""
+    """Return the path of a SQLite database, or the URL of a PostgreSQL database."""
     if request.param == "sqlite":
         return str(tmp_path / "ledger")
     return request.getfixturevalue("server").url

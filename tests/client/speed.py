@@ -30,13 +30,13 @@ HEADERS = (("trace", b"0123456789abcdef"), ("kind", b"order"))
 
 
 def value_of(size: int, number: int) -> bytes:
-    """Return text that compresses about as JSON does."""
+    """Return text of this size that compresses about as well as JSON does."""
     line = b'{"carrier": "AA", "flight": %d, "delay": %d}' % (number, number * 7919 % 1000)
     return (line * (size // len(line) + 1))[:size]
 
 
 def cpu_us(work: Callable[[], object], count: int) -> float:
-    """Return the CPU time per record in us, the best of several runs."""
+    """Return the CPU time per record in microseconds, the best of several runs."""
     found = []
     for _ in range(REPEATS):
         before = time.process_time()
@@ -46,7 +46,7 @@ def cpu_us(work: Callable[[], object], count: int) -> float:
 
 
 class Unsent:
-    """A producer that encodes and drops its batches."""
+    """A producer that encodes its batches and drops them."""
 
     def __init__(self, **settings: Any) -> None:
         view = ClusterView("127.0.0.1:1")
@@ -83,7 +83,7 @@ class Unsent:
 
 
 def fetched(values: list[bytes], keys: Any, headers: Any, compression: str) -> bytes:
-    """Return an answer with these records."""
+    """Return the bytes of a Fetch answer with these records."""
     unsent = Unsent(compression_type=compression)
     made: list[bytes] = []
     offset = 0

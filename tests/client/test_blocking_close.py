@@ -1,4 +1,4 @@
-"""Test that several threads can close clients without an event loop in the middle of calls."""
+"""Test closing blocking clients from several threads while other calls run."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ TIMEOUT_S = 10
 
 
 class Slow:
-    """A client that, like ours, does not wait for a running close in a second one."""
+    """A client whose second close returns while the first is running, like oncelog's clients."""
 
     def __init__(self) -> None:
         self.is_closing = self.has_flushed = False
@@ -30,7 +30,7 @@ class Slow:
 
 
 def at_once(*works: Callable[[], object]) -> list[BaseException]:
-    """Run each work in a thread, and return the exceptions. A thread that hangs is a failure."""
+    """Run each call in a thread of its own, and return the exceptions. Fail if a thread hangs."""
     problems: list[BaseException] = []
     begin = threading.Barrier(len(works))
 

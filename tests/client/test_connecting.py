@@ -1,4 +1,4 @@
-"""Test shared connections and the order of brokers in a view of the cluster."""
+"""Test the connections that clients share, and the order in which brokers are asked."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ PLACE = ("t", 0)
 
 
 class Hosts:
-    """Brokers, one of which accepts no connection. An attempt takes the whole timeout."""
+    """Brokers, one of which never accepts a connection, so that an attempt ends by its timeout."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout_s: float = 0.2) -> None:
         self.opened: list[tuple[str, int]] = []
@@ -77,7 +77,7 @@ async def test_connection_attempt_of_a_cancelled_caller_is_used_by_the_next_call
     assert hosts.opened == [DEAF, DEAF]
 
 
-async def test_broker_with_a_lost_connection_is_asked_only_after_connected_brokers(
+async def test_view_asks_a_broker_with_a_lost_connection_only_after_connected_brokers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -91,7 +91,7 @@ async def test_broker_with_a_lost_connection_is_asked_only_after_connected_broke
 
 
 class _Full(_Open):
-    """A transport with a peer that reads nothing."""
+    """A transport to a peer that reads nothing, so its buffer stays full."""
 
     def __init__(self) -> None:
         self.is_aborted = False
@@ -133,7 +133,7 @@ CALLS_WITH_RETRIES: dict[str, Callable[[ClusterView], Awaitable[object]]] = {
 
 
 def reader(view: ClusterView, **options: Any) -> Consumer:
-    """Return a consumer with an assigned partition, whose calls end after 300 ms."""
+    """Return a consumer with an assigned partition and a timeout of 300 ms for each call."""
     consumer = Consumer(view, group_id="g", default_api_timeout_ms=300, **options)
     consumer.assign({PLACE: 0})
     return consumer
@@ -207,7 +207,7 @@ class _Kept(_Open):
 
 
 async def test_connection_continues_after_correlation_ids_wrap() -> None:
-    """At a thousand requests a second that is after 25 days."""
+    """The ids wrap after 25 days of a thousand requests a second."""
     connection = BrokerConnection("127.0.0.1", 1, "test", 10_000)
     transport = connection._transport = _Kept()
     connection._correlation_ids = itertools.count(2**31 - 1)
@@ -232,7 +232,7 @@ class _Counted(dict[TopicPartition, PartitionInfo]):
 
 
 def test_partitions_of_many_topics_are_found_with_one_scan() -> None:
-    """A group with a thousand topics would block its leader's event loop for seconds."""
+    """A scan for each of a thousand topics would block the group leader's loop for seconds."""
     counted = _Counted()
     snapshot = ClusterSnapshot(partitions=counted)
 
@@ -273,7 +273,7 @@ async def test_large_metadata_answer_is_decoded_in_a_thread(
     assert (where is not threading.current_thread()) == is_aside
 
 
-async def test_metadata_of_a_large_cluster_is_read_in_a_thread(
+async def test_metadata_of_a_large_cluster_is_converted_to_a_snapshot_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView(":".join(map(str, ALIVE)))

@@ -1,4 +1,4 @@
-"""Test that each deleted topic has an answer of its own, even if an answer was lost."""
+"""Test that each topic to delete has a result of its own, even after a lost answer."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from oncelog.wire.errors import (
 
 
 class LossyView:
-    """One broker with scripted answers. It also deletes topics if the answer is lost."""
+    """A view of one broker with scripted answers. A lost answer also means deleted topics."""
 
     def __init__(self, *answers: dict[str, ErrorCode] | None) -> None:
         self.answers = list(answers)  # None: the answer is lost

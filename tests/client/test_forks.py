@@ -1,4 +1,4 @@
-"""Test that a forked child gets an error from its parent's clients."""
+"""Test that clients raise an error in a forked child of the process that created them."""
 
 import sys
 

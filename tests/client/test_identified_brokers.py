@@ -1,4 +1,4 @@
-"""Test that a client names the intended broker if brokers can check the name (KIP-1242)."""
+"""Test that ApiVersions requests name the intended broker if brokers check it (KIP-1242)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ NEWEST_METADATA = 12
 
 
 class Node:
-    """A broker that answers ApiVersions and Metadata. `asked` has the versions and broker ids."""
+    """A broker that answers ApiVersions and Metadata. `asked` has each version and broker id."""
 
     def __init__(self, node_id: int, cluster_id: str, newest: int) -> None:
         self.node_id, self.cluster_id, self.newest = node_id, cluster_id, newest

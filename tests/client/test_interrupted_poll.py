@@ -1,4 +1,4 @@
-"""Test that a poll of a blocking consumer that a signal handler interrupts loses no record."""
+"""Test that a blocking poll that a signal handler interrupts loses no record."""
 
 import contextlib
 import random
@@ -36,7 +36,7 @@ committed: list[int] = []
 def interrupted(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[BlockingConsumer, Callable[[BlockingConsumer], Any]]]:
-    """Return a consumer, interrupted in a poll that the loop had ended, and another poll."""
+    """Yield a consumer whose last poll was interrupted after it finished, and a poll method."""
     with BlockingConsumer("127.0.0.1:1", group_id="g") as consumer:
 
         async def commit(listed: Any, **_: Any) -> None:
@@ -65,7 +65,7 @@ def test_poll_after_an_interrupted_poll_returns_the_same_records(interrupted: An
     assert len(poll(consumer)) == 0
 
 
-def test_poll_interrupted_before_it_begins_does_not_return_older_records_again(
+def test_poll_interrupted_before_it_begins_does_not_repeat_the_records_of_earlier_polls(
     interrupted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer, poll = interrupted

@@ -1,4 +1,4 @@
-"""Test that log lines of the client name the batch, the partitions and the new position."""
+"""Test that log lines of the client name the batch, the partitions or the new position."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test a loop in its own thread, at the exit of a program that has not closed the loop."""
+"""Test event loop threads that are still running when their program exits."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Test partitioner, sequences, batches and addresses of the client without a broker."""
+"""Test the client's partitioner, sequence numbers, batches and addresses without a broker."""
 
 import pytest
 from hypothesis import given
@@ -117,7 +117,7 @@ def test_batch_that_expires_raises_the_error_of_its_last_attempt():
 
 
 def test_flush_waits_for_the_backoff_of_a_retry():
-    """A flush does not wake every 2 ms."""
+    """During the backoff the sender sleeps, instead of waking every 2 ms for the flush."""
     batches = make()
     fill(batches, 1)
     batches.retry(number(batches.take(100), 0), 200, 0)
@@ -126,7 +126,7 @@ def test_flush_waits_for_the_backoff_of_a_retry():
     assert batches.take(200, is_flushing=True)
 
 
-def test_batches_that_expire_keep_their_place_in_flight():
+def test_expired_batch_counts_as_in_flight_until_its_request_ends():
     batches = make(delivery_timeout_ms=50)
     fill(batches, 1, now_ms=0)
     first = number(batches.take(40), 0)

@@ -1,4 +1,4 @@
-"""Test names and values of settings, and refused combinations."""
+"""Test the names and values of client settings, and refused combinations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test asyncpg in the block of a dual write, on a real cluster and a real PostgreSQL."""
+"""Test blocks of a dual write with asyncpg, on a real cluster and a real PostgreSQL."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ async def test_asyncpg_block_commits_both_rows_and_events_or_neither(
     assert ledger.rows() == [1, 5]
 
 
-async def test_asyncpg_block_checked_back_or_superseded_raises_the_typed_error(
+async def test_asyncpg_block_ended_by_a_check_back_or_a_newer_writer_raises_a_typed_error(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     opens = connect(server.url)
@@ -111,7 +111,7 @@ async def test_asyncpg_writer_continues_after_a_server_restart(
 
 
 class Deaf(AsyncpgConnection):
-    """A connection that is lost in the next commit, which then has no answer."""
+    """A connection whose next commit takes effect, but is not answered. The connection is lost."""
 
     is_armed = False
 
@@ -122,7 +122,7 @@ class Deaf(AsyncpgConnection):
             raise ConnectionError("lost in the commit")
 
 
-async def test_asyncpg_commit_without_an_answer_is_resolved(
+async def test_asyncpg_commit_without_an_answer_counts_as_committed_if_it_took_effect(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     opened: list[Deaf] = []
@@ -142,10 +142,9 @@ async def test_asyncpg_commit_without_an_answer_is_resolved(
 
 
 class Torn(AsyncpgConnection):
-    """A connection on which a statement fails right before the commit.
+    """A connection on which another task's statement fails right before the commit.
 
-    The statement represents a statement of another task. PostgreSQL answers the COMMIT with
-    ROLLBACK.
+    PostgreSQL then answers the COMMIT with ROLLBACK.
     """
 
     is_armed = False
@@ -173,7 +172,7 @@ async def test_asyncpg_commit_answered_by_rollback_commits_neither_rows_nor_even
 
 
 async def until_cut(call: Any, at: int) -> None:
-    """Cancel a call after `at` turns of the event loop."""
+    """Run a call for `at` iterations of the event loop, cancel it, and wait for its end."""
     task = asyncio.ensure_future(call)
     for _ in range(at):
         await asyncio.sleep(0)
@@ -238,7 +237,7 @@ async def test_asyncpg_unsafe_setting_is_refused_at_the_writer_start_and_before_
     assert ledger.rows() == []
 
 
-async def test_asyncpg_outbox_writer_supports_the_same_blocks_as_the_dual_writer(
+async def test_asyncpg_outbox_writer_commits_the_row_and_the_outbox_row_of_a_block(
     server: PostgresServer, ledger: Ledger
 ) -> None:
     async with (

@@ -1,4 +1,4 @@
-"""Test Django models in the block of a dual write over SQLite and PostgreSQL."""
+"""Test blocks of a dual write with Django models, over SQLite and PostgreSQL."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ class Transfer(db.models.Model):
 
 @pytest.fixture(autouse=True)
 def configured(database: str) -> Iterator[None]:
-    """Point Django's default database at the ledger's."""
+    """Use the database of the transfers as Django's default database."""
     at: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "NAME": database}
     if database.startswith("postgresql:"):
         url = urlsplit(database)
@@ -87,7 +87,7 @@ def test_django_block_commits_model_rows_and_events_together(
     assert ledger.rows() == [1, 2]
 
 
-def test_django_hook_that_raises_leaves_its_block_committed(
+def test_django_on_commit_hook_that_raises_leaves_its_block_committed(
     bootstrap: str, ledger: Ledger, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[int] = []
@@ -106,7 +106,7 @@ def test_django_hook_that_raises_leaves_its_block_committed(
     assert ledger.rows() == [1]
 
 
-def test_django_block_rolled_back_or_ended_inside_commits_neither_rows_nor_events(
+def test_django_block_that_ends_its_own_transaction_commits_neither_rows_nor_events(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, adapter.connect) as writer:

@@ -1,4 +1,4 @@
-"""Test SQLAlchemy Core and ORM in the block of a dual write, on a real cluster."""
+"""Test blocks of a dual write with SQLAlchemy Core and ORM, on a real cluster."""
 
 import asyncio
 from typing import Any

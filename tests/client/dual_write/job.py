@@ -1,4 +1,4 @@
-"""A service in a process that makes transfers by dual writes and is killed at a given point.
+"""A process that makes transfers by dual writes and sends itself a signal at a given point.
 
 The points of a job are before and after each effect of the protocol (`before Decide`). The point
 `in the commit` is after all statements and before COMMIT is sent.
@@ -37,8 +37,8 @@ POINTS = (
 class Job:
     """The settings of one service process.
 
-    database: a file of sqlite, or a URL of PostgreSQL. at: the transaction that reaches the point.
-    signal: the signal that the process sends itself there.
+    database: the path of a SQLite database, or the URL of PostgreSQL. at: the index, from 0, of the
+    transfer in which the process sends itself the signal. signal: the signal.
     """
 
     bootstrap: str
@@ -53,7 +53,7 @@ class Job:
 
     @property
     def mark(self) -> Path:
-        """Return the file that exists once the service has reached the point."""
+        """Return the path of the file that the service creates when it reaches the point."""
         return Path(self.folder) / f"{self.first}.reached"
 
     @property
@@ -62,7 +62,7 @@ class Job:
 
 
 def ledger_of(database: str, in_commit: Callable[[], None] | None = None) -> Ledger:
-    """Return the ledger of a database. The function `in_commit` is called before COMMIT is sent."""
+    """Return the transfers of a database. `in_commit` is called before each COMMIT is sent."""
     hook = in_commit or (lambda: None)
     if not database.startswith("postgresql:"):
 

@@ -21,9 +21,9 @@ CREATE = "CREATE TABLE transfers (number INTEGER PRIMARY KEY, amount INTEGER NOT
 
 @dataclass(frozen=True)
 class Ledger:
-    """Transfers in a database.
+    """A table of transfers in a database.
 
-    `connect` opens another connection each time, `mark` is the sign of a parameter.
+    `connect` opens a new connection. `mark` is the placeholder of a parameter in SQL.
     """
 
     connect: Callable[[], Any]
@@ -62,7 +62,7 @@ async def open_transactions(bootstrap: str) -> list[str]:
 
 
 def events(bootstrap: str, topic: str) -> list[int]:
-    """Return the events that read_committed consumers see, once no transaction is open."""
+    """Assert that no transaction is open, and return the committed events of a topic, sorted."""
     assert asyncio.run(open_transactions(bootstrap)) == []
     return sorted(int(r.value or b"") for r in asyncio.run(read_to_end(bootstrap, topic)))
 

@@ -1,8 +1,9 @@
-"""Run the tables of a dual write under random failures in the world of model_world.py.
+"""Run the state machines of a dual write under random failures against a model of Kafka.
 
 One or more writers of the same name run, with check-backs of any open transaction. Each of these
 actors may die, sleep and lose answers. At the end all actors are dead, and delayed requests arrive.
-A last check-back or a last start cleans up, and rows and events are compared.
+A last check-back or a last writer start ends the open transactions. Then rows and events are
+compared. The models of Kafka and the database are in model_world.py.
 """
 
 import contextlib
@@ -51,7 +52,7 @@ class Verdict(NamedTuple):
 
 
 class Gone(Exception):
-    """The actor has died."""
+    """Raised when the actor dies."""
 
 
 class Actor:
@@ -60,13 +61,13 @@ class Actor:
         self.asleep = 0
 
     def key(self, key: TransactionKey) -> TransactionKey:
-        """Return the key in the form that the table has."""
+        """Return the key of a transaction as the decision table has it."""
         return key if self.parts.has_epoch else replace(key, producer_id=0, producer_epoch=0)
 
     def lucky(self, request: Callable[[], object]) -> bool:
         """Execute a request to Kafka, and return whether it was answered.
 
-        An unanswered request took effect, takes effect later, or never does.
+        A request whose answer is lost takes effect at once, later or never.
         """
         world = self.world
         if not world.chance(world.luck.is_lost):
@@ -118,7 +119,7 @@ class Writer(Actor):
         self.aborted: list[TransactionKey] = []
 
     def turn(self) -> None:
-        """Execute the effect, and return the next one. Raise Gone if the actor dies."""
+        """Execute the current effect, and set the next one. Raise Gone if the actor dies."""
         world = self.world
         if world.chance(world.luck.dies / 2):
             raise Gone
@@ -211,10 +212,10 @@ class Writer(Actor):
                 raise AssertionError(effect)
 
     def read_decisions(self, name: str) -> steps.Event:
-        """Return the session's decisions in the table.
+        """Return the decided transactions of the session, from the decision table.
 
-        Without asks_table, return the decisions among the open transactions that a deposed leader
-        of Kafka lists.
+        Without `asks_table`, return those among the open transactions that Kafka lists. A deposed
+        leader may list none.
         """
         world = self.world
         if not self.parts.asks_table:
@@ -347,7 +348,7 @@ class CheckBack(Actor):
 
 
 def run(seed: int, parts: Parts = Parts(), *, writers: int = 4, transactions: int = 4) -> Verdict:
-    """Run once, and return the differences at the end."""
+    """Run the model once for a seed, and return the differences between rows and events."""
     random = Random(seed)
     world = World(random, Luck())
     actors: list[Writer | CheckBack] = []

@@ -1,9 +1,9 @@
-"""The world of the model of dual writes, which has a cluster and a database.
+"""Models of the cluster and the database of a dual write.
 
-The cluster follows KIP-98, 890 and 939. Each end of a transaction raises the epoch. A repeated end
-gets the answer of the first end. InitProducerId aborts an open transaction. Prepared transactions
-do not time out. Ids expire. The database is serializable, has a unique key, and may lose its answer
-to a COMMIT. Such a COMMIT takes effect later or never.
+The cluster follows KIP-98, 890 and 939. Each end of a transaction raises the epoch. A repeated
+EndTxn gets the answer of the first one. InitProducerId aborts an open transaction. Prepared
+transactions do not time out. Transactional ids expire. The database is serializable, has a unique
+key, and may lose its answer to a COMMIT. Such a COMMIT takes effect later or never.
 """
 
 import contextlib
@@ -18,7 +18,8 @@ from oncelog.client.dual_write.steps import DecidedOutcome, OutcomeRead, Transac
 class Refused(Exception):
     """A final refusal by Kafka.
 
-    The code is "90" for fenced, "48" for a wrong state, and "49" for expired.
+    The code is "90" for PRODUCER_FENCED, "48" for INVALID_TXN_STATE, and "49" for
+    INVALID_PRODUCER_ID_MAPPING.
     """
 
 
@@ -90,7 +91,7 @@ class ModelKafka:
 
 
 class KeyTaken(Exception):
-    """Raised when the row already exists, since then the other decision is valid."""
+    """Raised when the decision table already has a decision for the transaction."""
 
 
 class ModelDatabase:
@@ -118,7 +119,10 @@ class ModelDatabase:
         finished: tuple[TransactionKey, ...],
         generation: int | None,
     ) -> None:
-        """Insert a decision. A `generation` of None is not checked."""
+        """Commit a transfer and its decision. Raise KeyTaken if another generation owns the name.
+
+        A `generation` of None is not checked.
+        """
         if generation is not None and generation != self.generation:
             raise KeyTaken
         left = {each: word for each, word in self.outcomes.items() if each not in finished}
@@ -128,7 +132,7 @@ class ModelDatabase:
         self.transfers.add(transfer)
 
     def decisions(self, transactional_id: str) -> tuple[TransactionKey, ...]:
-        """Return the decided transactions of a session that have events."""
+        """Return the session's transactions that are decided as committed and that Kafka has."""
         committed = (k for k, word in self.outcomes.items() if word is DecidedOutcome.COMMITTED)
         return tuple(
             sorted(
@@ -156,7 +160,7 @@ class Luck:
 
 
 class World:
-    """Kafka, the database, and the requests without an answer yet."""
+    """The models of Kafka and of the database, and the requests that take effect later."""
 
     def __init__(self, random: Random, luck: Luck) -> None:
         self.random, self.luck = random, luck
@@ -172,7 +176,7 @@ class World:
         self.under_way.append(request)
 
     def arrive(self, *, all_of_them: bool = False) -> None:
-        """Let one of the late requests take effect, or all."""
+        """Execute one of the delayed requests, or all of them."""
         while self.under_way:
             at = self.random.randrange(len(self.under_way))
             with contextlib.suppress(Refused, KeyTaken):

@@ -1,4 +1,4 @@
-"""Runs a PostgreSQL server for a test."""
+"""Run a PostgreSQL server for tests."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from oncelog.deploy.faults.postgres_server import PostgresServer, postgres_serve
 
 @contextlib.contextmanager
 def postgresql() -> Iterator[PostgresServer]:
-    """Yield a running server, or skip with a reason if none can be started."""
+    """Yield a running server, or skip the test with a reason if none can be started."""
     if why := why_there_is_none():
         pytest.skip(why)
     with postgres_server() as server:

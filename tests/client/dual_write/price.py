@@ -1,9 +1,9 @@
-"""Measures the time of a transfer by dual write, beside the alternatives.
+"""Measure the time of a transfer by dual write, by outbox, and without events.
 
     python -m tests.client.dual_write.price [--count 200]
 
-The cluster has three nodes, with sqlite and PostgreSQL on the same disk. One client makes one
-transfer at a time. The figures are the median and the slowest of a hundred.
+The cluster has three nodes, with SQLite and PostgreSQL on the same disk. One client makes one
+transfer at a time. The figures are the median and the 99th percentile.
 """
 
 import argparse

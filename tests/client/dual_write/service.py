@@ -43,7 +43,7 @@ INSERT = sa.text("INSERT INTO transfers (number, amount) VALUES (:number, 5)")
 
 
 class Service:
-    """The requests, and their outcomes."""
+    """A service whose requests write a row and an event, with a count of each outcome."""
 
     def __init__(self, pool: WriterPool, seed: int) -> None:
         self.pool, self.random = pool, random.Random(seed)
@@ -133,7 +133,7 @@ def judged(cluster: Cluster, ledger: Ledger) -> int:
 
 
 async def measured_ms(call: Callable[[], Awaitable[None]], seconds: float) -> list[float]:
-    """Call repeatedly until the time is over, and return the sorted times in ms."""
+    """Repeat a call until the time is over, and return the sorted durations in ms."""
     until_s, times = time.monotonic() + seconds, list[float]()
     while not times or time.monotonic() < until_s:
         began = time.perf_counter()

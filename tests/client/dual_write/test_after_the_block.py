@@ -1,4 +1,4 @@
-"""Test that calls after the end of their block join no other block, and delay none."""
+"""Test that a work object used after its block takes no part in the next block."""
 
 import asyncio
 from collections.abc import Callable
@@ -94,7 +94,7 @@ def test_cursor_used_after_its_block_commits_neither_row_nor_event(
     assert_rolled_back(bootstrap, ledger, topic)
 
 
-def test_cursor_of_another_module_used_after_its_block_commits_neither_row_nor_event(
+def test_cursor_of_an_unknown_database_module_used_after_its_block_commits_neither_row_nor_event(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
     assert_rolled_back(bootstrap, other, topic)

@@ -1,4 +1,4 @@
-"""Test the answers of resolvers, repeated questions, and messages of the check-back."""
+"""Test the answers of resolvers, repeated check-backs, and the messages of a check-back."""
 
 import asyncio
 import contextlib
@@ -34,9 +34,9 @@ def test_writer_of_returns_the_writer_name_in_a_transactional_id() -> None:
 
 @contextlib.contextmanager
 def endpoint(answers: list[str]) -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
-    """Serve these answers in turn, and then the last answer forever.
+    """Serve each of these answers once, and then the last one forever.
 
-    Yields the URL and the received questions.
+    Yield the URL, and the list of received questions.
     """
     asked: list[dict[str, list[str]]] = []
 
@@ -79,7 +79,7 @@ async def test_http_resolver_accepts_three_outcomes_and_raises_for_other_answers
 
 
 async def test_database_resolver_asked_repeatedly_returns_the_same_outcome(tmp_path: Path) -> None:
-    """Two check-backs that ask at the same moment get the same outcome, too."""
+    """Two check-backs that ask at the same moment also get the same outcome."""
     ledger = sqlite_ledger(tmp_path / "ledger")
     first, second = DatabaseResolver(ledger.connect), DatabaseResolver(ledger.connect)
     with pytest.raises(Exception, match="no such table"):
@@ -116,7 +116,7 @@ def test_resolver_of_a_mistyped_file_name_creates_no_file(tmp_path: Path) -> Non
 
 @pytest.mark.cluster
 @pytest.mark.xdist_group("dual_write")
-def test_check_back_with_an_unknown_outcome_asks_again_until_it_is_known(
+def test_check_back_asks_the_resolver_again_until_the_outcome_is_known(
     cluster: Cluster, topic: str, server: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -140,7 +140,7 @@ def test_check_back_with_an_unknown_outcome_asks_again_until_it_is_known(
 
 
 def _ended_by_endpoint(cluster: Cluster, topic: str, name: str) -> None:
-    """Answer unknown, then fail, then answer aborted. Check that younger transactions stay open."""
+    """Answer unknown, then 500, then abort, and assert that only the abort ends the transaction."""
 
     async def sweeps(url: str) -> None:
         async with Admin(cluster.bootstrap) as admin:
@@ -165,7 +165,7 @@ def _ended_by_endpoint(cluster: Cluster, topic: str, name: str) -> None:
 
 
 def _insert_aborted(ledger: Ledger, cluster: Cluster, name: str) -> None:
-    """Insert `aborted`, as an endpoint must before it answers `abort`."""
+    """Insert the outcome `aborted`, as an endpoint must do before it answers `abort`."""
 
     async def insert() -> None:
         async with Admin(cluster.bootstrap) as admin:

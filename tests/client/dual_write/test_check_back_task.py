@@ -1,4 +1,4 @@
-"""Test a check-back inside a service, and resolvers that the start refuses."""
+"""Test a check-back task inside a service, and the resolvers that it refuses at its start."""
 
 import asyncio
 import sqlite3
@@ -119,7 +119,7 @@ async def test_check_back_task_with_a_failing_resolver_does_not_start(tmp_path: 
         await asyncio.to_thread(blocking.start)
 
 
-def test_check_back_at_its_close_closes_its_own_connection(
+def test_check_back_close_closes_the_connection_opened_by_its_resolver(
     bootstrap: str, server: PostgresServer
 ) -> None:
     opened: list[Any] = []
@@ -185,7 +185,7 @@ async def test_check_back_task_after_a_failed_start_starts_again(
 
 
 def late_database(folder: Path, opened: list[Any]) -> sqlite3.Connection:
-    """Open a database whose first connection fails."""
+    """Return a connection to a SQLite database. The first call raises OSError instead."""
     if not opened:
         opened.append(None)
         raise OSError("the database is not up")
@@ -206,7 +206,9 @@ def test_blocking_check_back_after_a_failed_start_starts_again(tmp_path: Path) -
         service.start()
 
 
-async def test_check_back_task_with_a_failing_concurrent_start_runs(tmp_path: Path) -> None:
+async def test_check_back_task_started_twice_concurrently_runs_if_one_start_succeeds(
+    tmp_path: Path,
+) -> None:
     alone, opened = asyncio.all_tasks(), []
     resolver = DatabaseResolver(lambda: late_database(tmp_path, opened))
     service = CheckBackTask(NOWHERE, resolver, every_ms=1)
@@ -262,7 +264,7 @@ async def test_check_back_task_waits_for_an_unreachable_cluster(
 
 
 class Torn(ClusterView):
-    """A view that fails at its second request as Kafka never does, for want of files perhaps."""
+    """A view of the cluster whose second request raises OSError, as with too many open files."""
 
     questions = 0
 

@@ -1,4 +1,4 @@
-"""Test the decision table in a real database and the conditions for the answer `aborted`."""
+"""Test the decision table in a real database, and when a resolver may answer `aborted`."""
 
 import asyncio
 import sqlite3
@@ -51,7 +51,7 @@ def asked(ledger: Ledger, key: TransactionKey = KEY) -> steps.OutcomeRead:
 def test_decision_table_asked_about_a_session_of_another_database_aborts_no_transaction(
     table: Ledger,
 ) -> None:
-    """The writer of another database may have the same name, and `aborted` would not stop it."""
+    """A writer with the same name may use another database, where `aborted` cannot stop it."""
     claimed(table)
     other = TransactionKey(session_id("bank", "1badcafe", b"\0" * 8), 7, 3)
     assert asked(table, other) == steps.OutcomeRead(None)
@@ -63,7 +63,10 @@ def test_decision_table_asked_about_a_session_of_another_database_aborts_no_tran
 async def test_decision_table_asked_about_a_transaction_after_its_session_ended_answers_aborted(
     table: Ledger,
 ) -> None:
-    """The writer slept before InitProducerId, and died prepared. Only a check-back can end that."""
+    """The writer was slow before InitProducerId, and died after it prepared the transaction.
+
+    Only a check-back can end this transaction.
+    """
     claimed(table)
     claimed(table, TransactionKey(session_id("bank", "0badcafe", b"\1" * 8), 0, 0))
     done(table, decision_table.delete_session(KEY.transactional_id))
@@ -79,7 +82,7 @@ async def test_decision_table_asked_about_a_transaction_after_its_session_ended_
 def test_decision_table_asked_about_a_completed_transaction_does_not_abort_it(
     table: Ledger,
 ) -> None:
-    """The owner lost the answer to COMMIT and slept, but its transaction is committed."""
+    """The owner lost the answer to COMMIT and was slow, but the transaction is committed."""
     generation = claimed(table).generation
     done(table, decision_table.decide(steps.Decide("bank", KEY, generation)), commits=True)
     assert asked(table) == steps.OutcomeRead(DecidedOutcome.COMMITTED)
@@ -101,7 +104,7 @@ def test_read_decisions_returns_committed_keys_with_records_in_order(table: Ledg
 
 
 class Slow(sqlite3.Connection):
-    """A connection with a coroutine for commit, which waits."""
+    """A SQLite connection whose commit is a coroutine that waits for the test."""
 
     begun: asyncio.Event
     may_go: asyncio.Event
@@ -124,7 +127,9 @@ def slow_resolver(ledger: Ledger) -> tuple[DatabaseResolver, asyncio.Event, asyn
     return DatabaseResolver(connect), begun, may_go
 
 
-async def test_resolver_with_a_cancelled_insert_inserts_again(table: Ledger) -> None:
+async def test_database_resolver_whose_insert_was_cancelled_inserts_at_the_next_question(
+    table: Ledger,
+) -> None:
     claimed(table)
     resolver, begun, may_go = slow_resolver(table)
     asking = asyncio.create_task(resolver.resolve(KEY))

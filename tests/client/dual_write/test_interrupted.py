@@ -1,4 +1,4 @@
-"""Test that a block interrupted at any point leaves no transaction open, and continues."""
+"""Test that an interrupted block leaves no transaction open, and that its writer continues."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ SWEEP_S, SWEEPS = 0.0005, 60
 
 
 class SoftLimit(Exception):
-    """An exception of a signal handler, as Celery's."""
+    """An exception raised by a signal handler, like Celery's SoftTimeLimitExceeded."""
 
 
 class CancelledWriter(DualWriter):
-    """A writer that cancels its caller at the chosen point."""
+    """A writer that cancels the task that called it, at the chosen point."""
 
     point = ""
     caller: asyncio.Task[None]
@@ -108,7 +108,7 @@ async def test_dual_write_blocks_waiting_for_a_cancelled_block_do_not_run_concur
 
 
 class InterruptedWriter(BlockingDualWriter):
-    """A writer that raises at its interruptible points, one point after another."""
+    """A writer that raises the given exceptions, each when it reaches its point."""
 
     points: tuple[tuple[str, BaseException], ...] = ()
 

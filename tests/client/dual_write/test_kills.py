@@ -1,6 +1,6 @@
-"""Test services killed and paused at every point, and a killed database server.
+"""Test services that are killed or paused at every point, and a killed database server.
 
-Every test ends with a comparison of rows and events, and no open transaction.
+Every test ends with a comparison of rows and events, and with a check that no transaction is open.
 """
 
 import contextlib
@@ -93,7 +93,7 @@ def test_check_back_ends_the_transaction_of_a_killed_service(
 
 
 def stopped(job: Job) -> subprocess.Popen[str]:
-    """Return a process that has stopped itself at its chosen point."""
+    """Start a service, and return its process when it has stopped itself at its point."""
     process = begin(job)
     until(lambda: job.mark.exists() or process.poll() is not None, timeout_s=RUN_S)
     assert process.poll() is None, end_of(process)
@@ -101,12 +101,12 @@ def stopped(job: Job) -> subprocess.Popen[str]:
 
 
 @pytest.mark.chaos
-def test_service_that_resumes_after_a_check_back_continues(
+def test_service_that_resumes_after_a_check_back_follows_its_outcome_and_continues(
     cluster: Cluster, topic: str, server: PostgresServer, tmp_path: Path
 ) -> None:
-    """Before its decision the service finds `aborted` and rolls back.
+    """A service paused before its decision finds `aborted` and rolls back.
 
-    After it the block is complete.
+    A service paused after its decision completes the block.
     """
     database, ledger = server.url, Ledger(server.connect, "%s").create()
     for first, point in enumerate(("after Prepare", "after Decide")):
@@ -152,7 +152,7 @@ def test_service_that_resumes_after_a_successor_started_is_superseded(
 def test_database_server_killed_in_a_commit_leaves_rows_and_events_equal(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:
-    """The server is killed before COMMIT arrives, or after it. The service sees no difference."""
+    """The server is killed before or after it executes COMMIT, which the service cannot tell."""
     ledger, fate = Ledger(server.connect, "%s").create(), [""]
 
     class Mortal(psycopg.Connection):

@@ -1,4 +1,4 @@
-"""Test that a record or position that waits beyond its block joins no later transaction."""
+"""Test that a record or offset delayed beyond its block is in no later transaction."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ OVER = "ended while this waited"
 
 
 def made(bootstrap: str, topic: str) -> str:
-    """Create a topic during the test."""
+    """Create the topic, and return its name."""
     with BlockingAdmin(bootstrap) as admin:
         admin.create_topic(topic)
     return topic

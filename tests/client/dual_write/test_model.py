@@ -1,6 +1,6 @@
-"""Test the tables of a dual write under random failures for equal numbers of events and rows.
+"""Test a dual write in a model with random failures, for equal numbers of events and rows.
 
-The model must also notice when a part is taken out, or it would prove nothing.
+The model must also find a difference when a safeguard is removed. Otherwise it would prove nothing.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Test database modules that the code does not know by name and uses through the DB-API."""
+"""Test dual writes with database modules that the code does not know, through the DB-API."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 @pytest.fixture(params=["pg8000", "pysqlite3"])
 def other(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
-    """Return a ledger on PostgreSQL by pg8000, or on sqlite by pysqlite3."""
+    """Return a table of transfers, in PostgreSQL through pg8000 or in SQLite through pysqlite3."""
     if request.param == "pysqlite3":
         pysqlite3: Any = pytest.importorskip("pysqlite3", reason="pysqlite3 is not installed")
         return Ledger(lambda: pysqlite3.connect(tmp_path / "ledger", timeout=20), "?").create()
@@ -57,7 +57,7 @@ def test_dbapi_module_block_commits_both_rows_and_events_or_neither(
 def test_dbapi_module_block_with_a_refused_decision_commits_no_row(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
-    """RELEASE of the savepoint must not be the COMMIT. The decision after it may be refused."""
+    """RELEASE of the savepoint must not commit, since the decision after it may be refused."""
     with BlockingDualWriter(bootstrap, topic, other.connect) as writer:
         transfer(writer, other, topic, 0)
         thief = other.connect()

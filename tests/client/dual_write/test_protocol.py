@@ -1,4 +1,4 @@
-"""Test the writer's table, step by step, with a coordinator that does not answer or refuses."""
+"""Test the state machine of a writer, with a coordinator that does not answer or refuses."""
 
 from asyncio import CancelledError
 
@@ -71,10 +71,10 @@ def test_writer_without_an_answer_to_its_commit_repeats_the_commit_before_the_ne
     assert writer.phase is WriterPhase.OPENING
 
 
-def test_writer_with_a_last_block_completed_by_a_successor_is_superseded_at_the_next_block() -> (
+def test_writer_whose_last_block_was_completed_by_a_successor_is_superseded_at_the_next_block() -> (
     None
 ):
-    """The block would run on a connection that is never rolled back."""
+    """A block run after that would use a connection that is never rolled back."""
     writer = decided()
     writer.step(AWAY)
     writer.step(steps.BlockBegun())
@@ -107,7 +107,7 @@ def test_writer_with_an_aborted_decided_transaction_raises_decision_overruled_at
         writer.step(steps.BlockBegun())
 
 
-def test_writer_fenced_after_its_decision_commits_if_a_successor_exists_and_else_is_overruled() -> (
+def test_writer_fenced_after_its_decision_commits_with_a_successor_and_is_overruled_without() -> (
     None
 ):
     writer = decided()

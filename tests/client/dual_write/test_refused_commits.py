@@ -1,4 +1,4 @@
-"""Test COMMITs that the database refuses. The caller gets the error of the database."""
+"""Test COMMITs that the database refuses. The caller gets the error of the database module."""
 
 import asyncio
 import sqlite3
@@ -43,7 +43,7 @@ def executed(ledger: Ledger, *statements: str) -> None:
 
 @pytest.fixture
 def strict(database: str, request: pytest.FixtureRequest) -> Ledger:
-    """Return a ledger with children. Their constraint is checked in the commit."""
+    """Return transfers with a child table, whose foreign key is checked at the commit."""
 
     def connect() -> Any:
         connection = sqlite3.connect(Path(database), timeout=20)
@@ -86,7 +86,7 @@ def test_dual_write_block_that_violates_a_deferred_constraint_raises_the_databas
 @pytest.mark.parametrize(
     ("state", "is_certain"), [("40001", True), ("40P01", True), ("40003", False), ("57014", False)]
 )
-def test_sqlstate_decides_whether_a_failed_commit_is_in_doubt(
+def test_failed_commit_is_in_doubt_or_refused_by_its_sqlstate(
     server: PostgresServer, topic: str, state: str, is_certain: bool
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -128,7 +128,9 @@ async def test_sqlstate_is_read_from_asyncpg(server: PostgresServer, topic: str)
     assert await asyncio.to_thread(ledger.rows) == [2]
 
 
-def test_sqlite_lock_during_a_commit_raises_the_database_error(tmp_path: Path, topic: str) -> None:
+def test_sqlite_commit_of_a_locked_database_raises_the_database_error(
+    tmp_path: Path, topic: str
+) -> None:
     ledger = Ledger(lambda: sqlite3.connect(tmp_path / "ledger", timeout=0.1), "?").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         reader = ledger.connect()

@@ -1,4 +1,4 @@
-"""Test resolvers that hang or answer wrongly, and messages about addresses with passwords."""
+"""Test resolvers that hang or answer wrongly, and that their messages show no password."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ OK = b"HTTP/1.1 200 OK\r\n\r\n"
 
 @contextmanager
 def speaker(speak: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Serve each connection with `speak`, and yield the address with its login."""
+    """Serve each connection with `speak`, and yield the server's URL with user and password."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -143,8 +143,10 @@ async def test_postgresql_resolver_that_is_refused_does_not_show_the_password() 
     assert said == "at *** in postgresql://me:***@h"
 
 
-async def test_decision_table_passes_any_name_as_a_parameter(tmp_path: Path) -> None:
-    """Transactional ids come from the cluster, where any client may choose them."""
+async def test_decision_table_passes_a_hostile_name_as_a_parameter_of_the_statement(
+    tmp_path: Path,
+) -> None:
+    """The name is a transactional id of the cluster, and any client may choose its own."""
     from oncelog.client.dual_write import decision_table
     from oncelog.client.dual_write.steps import TransactionKey
 
@@ -165,7 +167,7 @@ async def test_decision_table_passes_any_name_as_a_parameter(tmp_path: Path) -> 
 
 
 def test_http_resolver_that_is_cancelled_leaves_no_thread_waiting() -> None:
-    """The timeout of an answer also ends its thread, so that the program can exit."""
+    """The timeout of an answer also ends the waiting thread, so that the program can exit."""
 
     async def ask(url: str) -> None:
         async with asyncio.timeout(0.1):

@@ -1,4 +1,4 @@
-"""Test writers on a real cluster. A block takes effect in both systems or in neither."""
+"""Test that a block takes effect in a real cluster and a database, or in neither."""
 
 import asyncio
 import sqlite3
@@ -86,10 +86,10 @@ async def test_asynchronous_dual_write_block_commits_both_rows_and_events_or_nei
     assert found == [0, 0, 1, 1, 2, 2]
 
 
-def test_writer_positions_resume_a_consumer_after_a_failed_block(
+def test_writer_offsets_in_the_database_resume_a_consumer_after_a_failed_block(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
-    """The database has the positions. A failed block's record is read again."""
+    """The offsets are in the database, so a consumer reads the record of a failed block again."""
     source = f"{topic}.in"
     with BlockingAdmin(bootstrap) as admin:
         admin.create_topic(source, partitions=1)

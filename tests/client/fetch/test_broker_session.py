@@ -1,4 +1,4 @@
-"""Test that the requests of a fetch session add up to the wanted partitions (KIP-227)."""
+"""Test that the requests of a fetch session together name the wanted partitions (KIP-227)."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ Wanted = dict[TopicPartition, FetchPartition]
 
 
 class Broker:
-    """A broker that keeps one fetch session by the protocol's rules."""
+    """A broker with one fetch session that follows the rules of KIP-227."""
 
     def __init__(self) -> None:
         self.session_id = self.epoch = 0

@@ -79,9 +79,9 @@ async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_poll(
 async def test_poll_of_many_tiny_batches_returns_its_records_after_its_time_limit(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches of one record each take a hundred times as long as large batches.
+    """To read a record from a batch of its own takes a hundred times as long as from a large batch.
 
-    Ten thousand of them take half a second.
+    Ten thousand such batches take half a second.
     """
     now_ms = 0
 
@@ -107,10 +107,7 @@ async def test_poll_of_many_tiny_batches_returns_its_records_after_its_time_limi
 def test_fetch_state_reset_to_a_mark_returns_the_same_records_again(
     steps: list[tuple[str, int]],
 ) -> None:
-    """The batches have records of three producers, one of which aborts.
-
-    A poll may split a batch.
-    """
+    """The batches are those of three producers, one of which aborts, and a poll may split them."""
     loaded = 0
     state = FetchState("t", 0, 0)
     found: list[int] = []
@@ -139,7 +136,7 @@ def test_fetch_state_reset_to_a_mark_returns_the_same_records_again(
 
 
 def answer(first: int) -> list[bytearray]:
-    """Return three records, two records of an aborted transaction, a marker, and two records."""
+    """Return batches of 3 records, of 2 aborted records with their marker, and of 2 records."""
     made: list[bytearray] = []
     for offset, producer_id, count in ((0, 1, 3), (3, 2, 2), (6, 3, 2)):
         builder = BatchBuilder()

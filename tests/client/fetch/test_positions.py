@@ -26,7 +26,7 @@ def batch(base: int, count: int = 2, epoch: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("take", ["take", "take_columns", "take_raw"])
-def test_fetched_batch_that_is_damaged_is_never_skipped(take):
+def test_consumer_raises_at_a_damaged_batch_instead_of_skipping_it(take):
     damaged = bytearray(batch(2))
     damaged[-1] ^= 1
     state = FetchState("t", 0, 0)
@@ -64,8 +64,11 @@ def test_consumer_position_is_checked_when_the_leader_epoch_changes():
     assert state.needs_check(3), "a committed offset with its epoch"
 
 
-async def test_topic_created_again_is_checked_as_another_log(monkeypatch):
-    """The epochs of the new topic restart. The Java client checks at each change of the epoch."""
+async def test_consumer_position_is_reset_after_its_topic_was_created_again(monkeypatch):
+    """The leader epochs of a new topic restart at 0.
+
+    The Java client also checks the position at each change of the leader epoch.
+    """
     peer = Peer(monkeypatch, "earliest")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})
@@ -92,7 +95,7 @@ def test_records_fetched_ahead_are_fetched_again_after_a_truncation():
     assert not state.needs_check(3)
 
 
-def test_log_without_already_returned_records_is_reported_as_a_truncation():
+def test_log_that_lost_records_already_returned_by_a_poll_is_reported_as_truncated():
     for known_epoch, end_offset in ((2, 1), (1, 2), (1, 50), (-1, -1)):
         state = FetchState("t", 0, 0)
         state.load(batch(0, epoch=2), None, 2)
@@ -205,7 +208,7 @@ async def test_late_answer_about_the_previous_position_does_not_undo_a_seek(monk
 
 
 @pytest.mark.parametrize("begins_at, words", [(7, "; it begins at 7"), (-1, "")])
-async def test_out_of_range_error_without_a_log_start_names_no_offset(
+async def test_out_of_range_error_names_the_log_start_only_if_it_is_known(
     monkeypatch, begins_at, words
 ):
     peer = Peer(monkeypatch, "none")

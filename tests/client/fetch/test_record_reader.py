@@ -1,4 +1,4 @@
-"""Test records, positions and aborted transactions in the reader of fetched batches."""
+"""Test the records, the positions and the aborted transactions of fetched batches."""
 
 import contextlib
 
@@ -110,7 +110,7 @@ def test_take_from_the_middle_of_a_batch_returns_its_rest():
     assert take_all(loaded(data(0, 7, count=5), position=3)) == [3, 4]
 
 
-def test_consumer_position_covers_returned_records_and_not_fetched_records():
+def test_consumer_position_follows_the_returned_records_even_if_more_were_fetched():
     state = loaded(data(0, 7, count=5))
     assert [r.offset for r in state.take(2, read_committed=False)] == [0, 1]
     assert (state.position, state.fetch_offset) == (2, 5)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of group members."""
+"""Fixtures for the tests of group members."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from .scene import Scene
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """Return a member of the newer group protocol, without its group."""
+    """Return a member of the newer group protocol that has not joined its group."""
     return Scene(monkeypatch)

@@ -1,4 +1,4 @@
-"""A member of the newer protocol and a coordinator with the assignments of the test."""
+"""A member of the newer group protocol, and a coordinator that assigns what the test says."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ OF_P, OF_Q = (OLD, 0), (OLD, 1)
 
 
 class Scene:
-    """A consumer and a coordinator with the assignments of the test."""
+    """A consumer with the newer group protocol, and its coordinator under the test's control."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
         given = {"group_id": "g", "group_protocol": "consumer", **settings}
@@ -72,7 +72,7 @@ class Scene:
         self.consumer.subscribe(["t"], **given)
 
     async def is_given(self, *places: tuple[bytes, int]) -> None:
-        """Assign places, and return when the member has the answer."""
+        """Assign these partitions, and wait until the member has received the assignment."""
         self._given = frozenset(places)
         membership = self.member._membership
         if membership.state is not MembershipState.JOINING:
@@ -86,7 +86,7 @@ class Scene:
                 await self.consumer.poll(5)
 
     async def has(self, *places: tuple[bytes, int]) -> None:
-        """Poll until the member owns and has reported exactly these partitions."""
+        """Poll until the member has reported that it owns exactly these partitions."""
         await self.polls_until(lambda: self.says_that_it_owns(*places))
         await self.polls_until(lambda: not self.consumer._positions.unknown)
 
@@ -96,11 +96,11 @@ class Scene:
         return is_so and bool(told) and told[-1] == frozenset(places)
 
     def bring(self, *partitions: TopicPartition) -> None:
-        """Load a fetched record of each partition."""
+        """Buffer one fetched record for each of these partitions."""
         for key in partitions:
             state = self.consumer._positions.of(*key)
             state.load(encode_batch([Record(0, 1, None, b"v")], base_offset=state.position), None)
 
     async def poll_now(self) -> list[TopicPartition]:
-        """Return the partitions of the records that a poll returns."""
+        """Poll once without waiting, and return the partition of each returned record."""
         return sorted((row.topic, row.partition) for row in await self.consumer.poll(0))

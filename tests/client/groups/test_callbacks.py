@@ -1,4 +1,7 @@
-"""Test callbacks that raise, wait or close. Each is called once, and the rebalance continues."""
+"""Test rebalance callbacks that raise, wait or close the consumer.
+
+Each is called once, and the rebalance continues.
+"""
 
 import asyncio
 import contextlib
@@ -15,7 +18,7 @@ from .scene import NO_BROKER, OF_P, OF_Q, P, Q, Scene
 
 
 class Callback:
-    """Records its calls, and raises."""
+    """A rebalance callback that records its calls and raises ValueError."""
 
     def __init__(self) -> None:
         self.calls: list[list[TopicPartition]] = []
@@ -26,7 +29,7 @@ class Callback:
 
 
 class WaitingCallback:
-    """A callback that records its calls and waits in the first one."""
+    """A rebalance callback that records its calls and waits until the test ends it."""
 
     def __init__(self) -> None:
         self.calls: list[list[TopicPartition]] = []

@@ -1,4 +1,4 @@
-"""Test that commits of a member never overwrite commits of a partition's next owner."""
+"""Test that commits of a member never overwrite the commits of a partition's next owner."""
 
 import contextlib
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def joined(consumer: Consumer, generation: int, owned: set[TopicPartition]) -> N
 async def test_commit_for_partitions_of_another_member_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Refuse offsets after a cooperative rebalance between two polls.
+    """The client itself refuses offsets after a cooperative rebalance between two polls.
 
     The broker would accept offsets of any member of the generation, and overwrite the offsets of
     the new owner.

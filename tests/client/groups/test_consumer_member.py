@@ -1,4 +1,4 @@
-"""Test revocations, assignments, commits and reports of a member of the newer protocol."""
+"""Test revocations, assignments and commits of a member of the newer group protocol."""
 
 import asyncio
 from typing import Any
@@ -12,8 +12,8 @@ from ...awaiting import until
 from .scene import NEW, OF_P, OF_Q, OTHER, P, Q, Scene
 
 
-async def test_topic_created_again_does_not_get_the_old_offset(scene: Scene) -> None:
-    """Offsets are committed by name. The broker would store them for the new topic."""
+async def test_commit_for_a_topic_created_again_does_not_store_the_old_offset(scene: Scene) -> None:
+    """The request names the topic, so the broker would store the offset for the new topic."""
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P, OF_Q)
@@ -28,7 +28,7 @@ async def test_topic_created_again_does_not_get_the_old_offset(scene: Scene) -> 
         assert scene.happened[1:] == [("on_lost", [P, Q]), ("on_assigned", [P])]
 
 
-async def test_topic_revoked_as_a_whole_is_refreshed_before_its_offsets_are_committed(
+async def test_topic_with_all_partitions_revoked_is_looked_up_before_its_offsets_are_committed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refresh(topics: set[str]) -> None:
@@ -65,7 +65,7 @@ async def test_partition_of_a_recreated_topic_is_assigned_after_the_old_partitio
 async def test_member_with_an_unchanged_assignment_polls_once_before_a_newer_target(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name of another subscribed topic stays unknown, so the assignment does not change."""
+    """The name of an added topic stays unknown, so the assignment does not change at first."""
     asked = asyncio.Event()
 
     async def refresh_by_id(_: set[bytes]) -> None:
@@ -92,7 +92,7 @@ async def test_member_with_an_unchanged_assignment_polls_once_before_a_newer_tar
 async def test_poll_during_on_lost_returns_no_records_of_lost_partitions(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A poll that finds positions during the callback may take records right after it."""
+    """A poll that looks up positions during the callback may return records right after it."""
     looks, told, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def refresh(topics: set[str]) -> None:
@@ -129,7 +129,7 @@ async def test_poll_during_on_lost_returns_no_records_of_lost_partitions(
 async def test_poll_with_partitions_missing_from_the_target_returns_none_of_their_records(
     scene: Scene,
 ) -> None:
-    """The name of another topic is unknown yet, so the revocation takes longer than the poll."""
+    """The name of an added topic is unknown, so the revocation takes longer than the poll."""
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P, OF_Q)

@@ -1,4 +1,4 @@
-"""Test each state, event and heartbeat of a member of the newer protocol."""
+"""Test each state, event and heartbeat of a member of the newer group protocol."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ def reconciled(member: Membership, owned: frozenset) -> None:
 
 
 def in_state(state: MembershipState, instance: str | None = None) -> Membership:
-    """Return a member in a state, reached by the shortest sequence of events."""
+    """Return a member that has reached a state by the shortest sequence of events."""
     member = Membership("m", instance)
     if state is S.OUTSIDE:
         return member
@@ -270,7 +270,7 @@ def test_target_changed_during_a_reconciliation_is_reconciled_next() -> None:
     assert member.state is S.RECONCILING, "not with the newer one"
 
 
-def test_topic_with_an_unknown_name_is_tried_again_after_the_next_answer() -> None:
+def test_assigned_topic_with_an_unknown_name_is_looked_up_again_after_the_next_heartbeat() -> None:
     member = in_state(S.RECONCILING)
     reconciled(member, NOWHERE)
     assert member.state is S.ACKNOWLEDGING
@@ -282,7 +282,7 @@ def test_topic_with_an_unknown_name_is_tried_again_after_the_next_answer() -> No
 
 
 def test_partition_assigned_and_removed_before_a_poll_is_reported_as_no_longer_owned() -> None:
-    """Without the report the coordinator waits until the rebalance timeout removes the member."""
+    """Without this report the coordinator would remove the member after the rebalance timeout."""
     member = in_state(S.ACKNOWLEDGING)
     answered(member, 5)
     answered(member, 5, BOTH | {(b"z" * 16, 9)})
@@ -349,7 +349,7 @@ def test_static_member_that_may_still_be_in_the_group_releases_its_instance_id(
 
 
 def test_member_that_rejoined_during_its_leave_keeps_its_new_epoch() -> None:
-    """The answer to the member's leave request is late, or lost."""
+    """The answer to the earlier leave request is late or lost."""
     member = in_state(S.LEAVING)
     assert member.leave() is not None
     member.subscribe(("t",), None)

@@ -1,11 +1,11 @@
 """Run relays of one outbox under random failures with the product's SQL and a model of Kafka.
 
-Each statement and each request is one turn, after which the seed draws the next actor. A relay may
+Each statement and each request is one step, after which the seed draws the next actor. A relay may
 die between two steps, which rolls its connection back. It may sleep for many steps. It may lose an
 answer, whose request took effect, takes effect later, or never does. Kafka does what KIP-98
 promises. InitProducerId raises the epoch, aborts an open transaction and waits for a decided one.
 Markers come late. Transactions time out. The topic is compacted. Rows commit in another order than
-they were drawn in. At the end one relay works alone, and rows and records are compared.
+their numbers. At the end one relay works alone, and rows and records are compared.
 """
 
 import sqlite3
@@ -59,7 +59,7 @@ class Entry:
 
 @dataclass
 class Kafka:
-    """The one transactional id of the outbox, and the logs."""
+    """A model of Kafka with the one transactional id of the outbox, and the logs of topics."""
 
     epoch: int = -1
     current: Transaction | None = None
@@ -67,7 +67,7 @@ class Kafka:
     end: Counter[str] = field(default_factory=Counter)
 
     def initialize(self) -> int | None:
-        """Return the new epoch, or None while markers of the old transaction are in flight."""
+        """Return the new epoch, or None while markers of a decided transaction are missing."""
         if self.current is not None:
             if self.current.state == "decided":
                 return None
@@ -108,12 +108,12 @@ class Kafka:
             self.current.state = "decided"
 
     def stable(self, topic: str) -> int:
-        """Return the last stable offset."""
+        """Return the last stable offset of the topic."""
         waiting = (e.offset for e in self.logs.get(topic, ()) if e.transaction.state in OPEN)
         return min(waiting, default=self.end[topic])
 
     def compact(self, topic: str) -> None:
-        """Keep the newest record of each key, and those after the stable offset."""
+        """Compact the topic, but only up to its last stable offset."""
         entries = self.logs.get(topic, [])
         stable = self.stable(topic)
         done = [e for e in entries if e.offset < stable and e.transaction.state == "committed"]
@@ -154,7 +154,7 @@ class World:
         return self.random.random() < probability
 
     async def step(self) -> "Actor":
-        """Wait for the next step of the actor, and return the actor."""
+        """Wait until the running actor may make a step, and return it. Raise Gone if it died."""
         actor = self.running
         assert actor is not None
         if not actor.is_dead:
@@ -185,12 +185,12 @@ class World:
                 self.under_way.pop(at)()
 
     def known_to_leader(self, topic: str) -> int:
-        """Return the end of the log that the asked broker knows."""
+        """Return the end offset that the asked broker reports, too low if it was deposed."""
         end = self.kafka.end[topic]
         return self.random.randrange(end + 1) if self.chance(self.luck.is_deposed) else end
 
     def write_row(self) -> None:
-        """Commit the block of a writer. The clocks of the sessions may differ."""
+        """Commit one row as an outbox writer does. The clocks of the sessions may differ."""
         session = self.random.randrange(SESSIONS)
         created_ms = self.created_ms[session] + self.random.randrange(3)
         text = records.to_text(b"%d.%d" % (session, self.numbers[session]), None, None, None, ())
@@ -210,7 +210,7 @@ class World:
 
 @dataclass
 class _Done:
-    """A delivery that is decided."""
+    """A delivery with a known result."""
 
     result: RecordMetadata
 
@@ -322,7 +322,7 @@ class SlowCursor(sqlite3.Cursor):
 
 
 class SlowConnection(sqlite3.Connection):
-    """A connection on which each statement is a turn."""
+    """A SQLite connection on which each statement is one step of the model."""
 
     world: World
 
@@ -348,14 +348,14 @@ class SlowConnection(sqlite3.Connection):
 
 
 class ModelRelay(OutboxRelay):
-    """The relay of the product, with a database file that need not be durable."""
+    """The product's relay, without its check that the database settings are durable."""
 
     def _refuse_unsafe(self) -> Flow[None]:
         yield from ()
 
 
 class Actor:
-    """One process with one relay."""
+    """One process that runs one relay."""
 
     def __init__(self, world: World, kind: type[ModelRelay]) -> None:
         self.world, self.is_dead, self.asleep = world, False, 0
@@ -397,7 +397,7 @@ class Verdict(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """The replacements of the client's names in relay.py, for one world."""
+    """The model's replacements for names that relay.py imports."""
 
     Producer: Callable[..., Producer]
     Admin: Callable[..., Any]
@@ -429,7 +429,7 @@ class _Unlimited(nullcontext[None]):
 def run(
     seed: int, folder: Path, kind: type[ModelRelay] = ModelRelay, *, relays: int = 3
 ) -> Verdict:
-    """Run once, and return the differences at the end."""
+    """Run the model once for a seed, and return how the records differ from the rows."""
     world = World(seed, folder)
     before = {name: getattr(relay, name) for name in Patches._fields}
     for name, part in patches(world)._asdict().items():
@@ -477,7 +477,7 @@ def _live(world: World, kind: type[ModelRelay], relays: int) -> None:
 
 
 def _end(world: World, kind: type[ModelRelay]) -> Verdict:
-    """Deliver late requests, and let one relay send the remaining rows."""
+    """Deliver the late requests, let one relay send the remaining rows, and compare."""
     while world.under_way:
         world.arrive()
     world.luck = Luck(0, 0, 0, 0)

@@ -1,4 +1,7 @@
-"""Test the outbox on one broker of Apache Kafka with default settings, without two-phase commit."""
+"""Test the outbox on one broker of Apache Kafka with default settings.
+
+The broker has no two-phase commit.
+"""
 
 from pathlib import Path
 

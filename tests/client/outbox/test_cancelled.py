@@ -1,4 +1,4 @@
-"""Test that an outbox writer that is interrupted at any point leaves no transaction open."""
+"""Test that an outbox writer interrupted at any point leaves no database transaction open."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("dual_write")
 
 
 class Words:
-    """The start of the statement after which a task is cancelled."""
+    """The first words of the statement after which the task is cancelled, and that task."""
 
     cut = ""
     caller: "asyncio.Task[None] | None" = None
@@ -81,7 +81,7 @@ async def test_outbox_writer_continues_after_a_cancellation(
 async def test_outbox_start_that_was_cancelled_releases_its_database_lock(
     server: PostgresServer,
 ) -> None:
-    """The lock would block each later writer of the name."""
+    """With the lock held, each later writer of the name would wait."""
     opened: list[Any] = []
 
     async def connect() -> Any:

@@ -1,4 +1,4 @@
-"""Test that a relay's start reads only the end of its topic, however long that is."""
+"""Test that a relay start reads only the end of its topic, however long the topic is."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ async def write(producer: Producer, relay: OutboxRelay, batches: range) -> None:
 async def test_outbox_relay_finds_its_last_batch_without_reading_the_whole_topic(
     bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest segment is not compacted. At ten batches a second it grows by a million a day."""
+    """The active segment is not compacted, and may grow by a million records a day."""
     relay = OutboxRelay(bootstrap, topic, sqlite_ledger(tmp_path / "bank").connect)
     monkeypatch.setattr(relay_module, "Consumer", Counting)
     Counting.count = 0

@@ -1,4 +1,4 @@
-"""Test that rows of an outbox become records, each once, regardless of the commit order."""
+"""Test that each outbox row becomes one record, regardless of the order of commits."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ async def events(bootstrap: str, topic: str) -> list[int]:
 
 
 async def relayed(bootstrap: str, ledger: Ledger, topic: str, **more: Any) -> int:
-    """Run one relay until no row is left, and return the number of records sent."""
+    """Run one relay until no row is left, and return the number of rows sent."""
     relay, sent = OutboxRelay(bootstrap, topic, ledger.connect, **more), 0
     try:
         await relay.start()
@@ -118,7 +118,7 @@ async def test_outbox_row_that_commits_after_a_higher_numbered_row_is_not_skippe
 
 
 class Mortal(OutboxRelay):
-    """A relay that dies at a point without any cleanup. Its connections are cut."""
+    """A relay that raises ConnectionResetError at a point, and then dies without cleanup."""
 
     point = ""
 
@@ -159,7 +159,7 @@ async def test_relay_killed_at_a_point_loses_and_repeats_no_row(
     assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3, 4]
 
 
-async def test_older_of_two_running_relays_stops(
+async def test_outbox_relay_stops_when_a_newer_relay_starts(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
@@ -185,7 +185,7 @@ async def test_older_of_two_running_relays_stops(
 async def test_relay_fenced_without_a_successor_continues(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The relay is fenced when its transaction timed out, its id expired, or a user aborted."""
+    """Its transaction timed out, its transactional id expired, or an administrator aborted it."""
     ledger = Ledger(server.connect, "%s").create()
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
@@ -220,7 +220,7 @@ async def test_relay_fenced_without_a_successor_continues(
 async def test_relay_fenced_by_a_newer_relay_stops(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kind of Kafka's error is irrelevant, and an old epoch of a batch is not a fatal error."""
+    """The relay does not rely on the kind of error, since an old epoch of a batch is not fatal."""
     ledger = Ledger(server.connect, "%s").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
@@ -244,7 +244,7 @@ async def test_relay_fenced_by_a_newer_relay_stops(
 async def test_older_relay_that_resumes_after_numbering_its_rows_sends_no_record(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
-    """The old relay slept after numbering its rows, and the new relay has sent the rows."""
+    """The new relay has sent the rows that the old relay numbered before it slept."""
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
         older = OutboxRelay(bootstrap, topic, ledger.connect)

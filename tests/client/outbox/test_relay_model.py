@@ -1,7 +1,7 @@
-"""Test that relays send each row as one record under random failures.
+"""Test in a model with random failures that relays send each row as one record.
 
-The model must also fail when a part of the relay is removed. Otherwise the model would prove
-nothing. The order of claim and InitProducerId has an effect too rarely for the model, so
+The model must also find a difference when a part of the relay is removed. Otherwise it would prove
+nothing. The order of claim and InitProducerId changes the result too rarely for the model, so
 test_two_starts.py tests this order.
 """
 
@@ -47,7 +47,7 @@ class WithoutTheNumberInItsTransaction(ModelRelay):
 
 
 class ReadsBeforeItInitializes(ModelRelay):
-    """A relay that reads the last batch before older transactions are ended."""
+    """A relay that reads the last batch before InitProducerId ends older transactions."""
 
     async def _mark_start(self) -> int:
         async with relay.Admin(self._source) as admin:
@@ -69,7 +69,7 @@ class ReadsBeforeItInitializes(ModelRelay):
 
 
 class AsksForTheEnd(ModelRelay):
-    """A relay that asks for the end offset, which a deposed leader may answer."""
+    """A relay that reads up to the end offset of ListOffsets, which a deposed leader may answer."""
 
     async def _mark_start(self) -> int:
         async with relay.Admin(self._source) as admin:
@@ -83,7 +83,7 @@ class DeletesBeforeItSends(ModelRelay):
 
 
 class TakesTheNextBatchForSent(ModelRelay):
-    """A relay that counts a batch too many as sent, which may have been aborted."""
+    """A relay that counts the batch after the last sent one as sent, though it may be aborted."""
 
     async def _last_sent(self) -> int:
         last = await super()._last_sent()
@@ -102,7 +102,7 @@ def take_back_from_anyone(outbox: str, generation: int, batch: int) -> Script[No
 
 
 def is_missed(tmp_path: Path, kind: type[ModelRelay], first: int = 0) -> bool:
-    """Return whether a seed from `first` on shows the difference."""
+    """Return whether one of the seeds from `first` on loses or repeats a row."""
     for seed in range(first, first + 10 * SEEDS):
         verdict = run(seed, tmp_path, kind)
         if verdict.lost or verdict.doubled:

@@ -1,4 +1,4 @@
-"""Test the SQL of an outbox, in which the cost of a batch does not depend on later rows."""
+"""Test the SQL of an outbox, in which a batch costs the same however many rows wait."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def write(connection: sqlite3.Connection, count: int) -> None:
 def test_outbox_batch_is_read_and_deleted_by_the_key_of_the_table(
     connection: sqlite3.Connection,
 ) -> None:
-    """Without the key each step of a relay scans and sorts the waiting rows of every outbox."""
+    """Without the key each batch would scan and sort the waiting rows of every outbox."""
     write(connection, 20)
     generation, _ = run_script(connection, table.claim("bank"))
     asked: list[str] = []
@@ -86,7 +86,7 @@ def test_outbox_batch_is_bounded_in_bytes_and_has_at_least_one_row(
     assert [[row.number for row in rows] for rows in batches] == [[1, 2, 3], [4], [5], []]
 
 
-def test_outbox_claim_after_a_newer_claim_is_superseded(
+def test_outbox_relay_that_repeats_its_claim_after_a_newer_claim_is_superseded(
     connection: sqlite3.Connection,
 ) -> None:
     older, _ = run_script(connection, table.claim("bank"))

@@ -1,4 +1,4 @@
-"""Test outboxes of two databases with one name by mistake. No row is lost silently."""
+"""Test that two databases whose outboxes share a name by mistake lose no row silently."""
 
 import contextlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test two relays of a name that start at the same moment. No row is lost or sent twice."""
+"""Test that no row is lost or sent twice if two relays of a name start at the same moment."""
 
 import contextlib
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 
 class Overtaken(OutboxRelay):
-    """A relay that is overtaken, at a step of its start, by another relay that numbers rows."""
+    """A relay during whose start, at a given step, another relay starts and numbers rows."""
 
     behind = ""
     other: OutboxRelay
@@ -39,7 +39,7 @@ class Overtaken(OutboxRelay):
 async def settle(
     relay: Overtaken, bootstrap: str, topic: str, ledger: Ledger, writer: BlockingOutboxWriter
 ) -> list[int]:
-    """Let both relays continue and a third one send the rest. Return the events."""
+    """Let both relays continue, let a third one send the remaining rows, and return the events."""
     relay.other = OutboxRelay(bootstrap, topic, ledger.connect)
     is_started = False
     with contextlib.suppress(KafkaError):
@@ -59,7 +59,7 @@ async def settle(
 async def test_relay_superseded_before_numbering_rows_sends_no_row_twice(
     bootstrap: str, tmp_path: Path, topic: str
 ) -> None:
-    """The successor is sending the rows, which would be sent twice."""
+    """The successor is sending these rows, so the older relay must not send them."""
     ledger = sqlite_ledger(tmp_path / "bank").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
@@ -71,7 +71,7 @@ async def test_relay_superseded_before_numbering_rows_sends_no_row_twice(
 async def test_relay_superseded_during_its_start_numbers_no_row_of_its_successor(
     bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise rows would get the number of a batch that the other relay sends, and be lost."""
+    """A row numbered as part of a batch that the successor sends would be lost."""
     ledger = sqlite_ledger(tmp_path / "bank").create()
     initialize = Producer.init_transactions
     with BlockingOutboxWriter(topic, ledger.connect) as writer:

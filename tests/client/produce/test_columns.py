@@ -1,4 +1,4 @@
-"""Test the input, the partitions and the output of records in columns."""
+"""Test sending and polling records as columns, and the partitions that columns get."""
 
 import array
 import asyncio
@@ -38,7 +38,7 @@ stick = partial(StickyPartitioner(STICKS_TO, bytes_max=1 << 60).choose_many, par
 
 @dataclass
 class Array:
-    """The used part of an Arrow array, with some fields before its offset."""
+    """An Arrow array of binary fields that begins at an offset into its buffers."""
 
     fields: list[bytes | None]
     offset: int
@@ -71,7 +71,7 @@ def test_arrow_array_is_converted_to_a_list_of_bytes(listed, offset, kind):
         assert as_column(given_array) == listed[offset:]
 
 
-def test_column_of_each_other_type_is_converted_or_refused():
+def test_column_that_is_no_arrow_binary_array_is_converted_or_refused():
     assert as_column((b"1", None)) == (b"1", None)
     assert as_column(iter([b"1"])) == [b"1"]
     chunked = type("Chunked", (), {"chunks": [Array([b"1"], 0), Array([None], 0)]})()

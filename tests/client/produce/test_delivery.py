@@ -1,4 +1,4 @@
-"""Test deliveries in parts, in callbacks, and awaited before and after their completion."""
+"""Test deliveries of split batches, in callbacks, and awaited before and after completion."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Test that Arrow arrays are encoded to the same bytes and partitions as equal lists."""
+"""Test that Arrow arrays give the same bytes and partitions as lists of equal values."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -54,7 +54,7 @@ some_rows = st.lists(
 
 
 def column(fields: Any, offset: int, kind: str) -> Any:
-    """Return a part of an array, without the rows before it."""
+    """Return an Arrow slice of these fields that begins at `offset` in its array."""
     array = pa.array([*[b"left out"] * offset, *fields], pa.binary())
     return (array.view(pa.string()) if kind == "string" else array)[offset:]
 
@@ -62,7 +62,10 @@ def column(fields: Any, offset: int, kind: str) -> Any:
 def batches(
     groups: Any, batch_bytes: int, kind: type[SizedRows]
 ) -> list[tuple[int | None, bytearray]]:
-    """Return all batches with their partitions. The first of each already has a record."""
+    """Encode the rows of each partition, and return all batches with their partitions.
+
+    Each first batch already has a record.
+    """
     found: list[tuple[int | None, bytearray]] = []
     for partition, rows in groups:
         assert isinstance(rows, kind)
@@ -130,7 +133,10 @@ def test_column_that_is_not_an_arrow_array_is_read_as_a_list(monkeypatch):
 
 
 def test_send_many_with_few_rows_reads_arrow_columns_as_lists(monkeypatch):
-    """A kernel costs as much as some hundred rows, also in small batches and small partitions."""
+    """An Arrow kernel costs as much as some hundred rows.
+
+    This also holds for small batches and for a few rows in each partition.
+    """
     for module in MODULES:
         monkeypatch.setattr(module, "ROWS_LEAST", ROWS_LEAST)
     array = column([b"v" * 100] * 2 * ROWS_LEAST, 0, "binary")

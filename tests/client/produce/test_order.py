@@ -1,4 +1,4 @@
-"""Test the order of records within a partition, by columns and by `send` in a loop.
+"""Test that send_many and a loop of `send` give the same order of records in a partition.
 
 The default run tries a few calls, and `--hypothesis-profile=exhaustive` tries 10,000.
 """
@@ -32,7 +32,7 @@ def _few_are_enough() -> Iterator[None]:
 
 
 class Unsent:
-    """A producer to a topic with these partitions, which sends no batch."""
+    """A producer that knows a topic's partitions and sends no batch."""
 
     def __init__(self, partitions: int, leaderless: Container[int] = (), **config: Any) -> None:
         view = ClusterView("127.0.0.1:1")
@@ -58,7 +58,7 @@ class Unsent:
             assert self.producer.try_send("t", **record) is not None
 
     async def in_columns(self, call: list[dict[str, Any]], has: set[str], form: str) -> None:
-        """Send the same records as columns. A missing column has the default of `send`."""
+        """Send the records of a call as columns. `has` names the columns besides the value."""
         table: dict[str, Any] = {
             name: [record.get(name) for record in call] for name in ("value", "key", "headers")
         }
@@ -77,7 +77,7 @@ class Unsent:
         )
 
     def sent(self) -> Sent:
-        """Return the records of each partition, in the order of the log."""
+        """Return the unsent records of each partition, in the order in which they would be sent."""
         found: Sent = {}
         batches = self.producer._batches
         while taken := batches.take(1 << 60):
@@ -92,7 +92,7 @@ class Unsent:
 
 @st.composite
 def calls(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a topic, settings and the records of several calls. Timestamps number the records."""
+    """Draw a topic, settings, and the records of several calls, with timestamps that count up."""
     partitions = draw(st.sampled_from([1, 2, 3, 7]))
     has = draw(st.sets(st.sampled_from(["key", "partition", "headers"])))
     record = st.fixed_dictionaries({
@@ -122,7 +122,7 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.parametrize("form", FORMS)
 @given(case=calls())
 def test_send_many_orders_records_like_a_loop_of_sends(form: str, case: dict[str, Any]) -> None:
-    """The partitions are equal, too, unless a call may use any partition and fills batches."""
+    """The partitions are also equal, unless a call may choose any partition and fills batches."""
     if form == "arrow":
         pytest.importorskip("numpy")
         pytest.importorskip("pyarrow.compute")

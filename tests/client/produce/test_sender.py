@@ -1,4 +1,4 @@
-"""Test the sending loop against failing leaders that follow Kafka's rules of sequences.
+"""Test the sender against failing leaders that check sequence numbers as Kafka does.
 
 A leader accepts a batch that continues the sequence numbers of its producer. It repeats the answer
 for one of the last five batches, and refuses all other batches (KIP-98). It also loses requests,
@@ -69,7 +69,7 @@ class Leader:
 
 
 class SenderContext:
-    """A sender among plain objects."""
+    """A sender with its accumulator and producer state, and scripted leaders instead of brokers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, partitions: int = 1, **settings) -> None:
         self.settings = producer_settings(
@@ -143,7 +143,7 @@ class SenderContext:
 
 
 def once(code: "int | Exception", at: int = 0) -> Script:
-    """Return the outcome at the n-th batch only."""
+    """Return a script that gives `code` as the outcome of one batch, the n-th (`at`, from 0)."""
     left = [at]
 
     def script(batch: ProducerBatch) -> "int | Exception | None":
@@ -154,7 +154,7 @@ def once(code: "int | Exception", at: int = 0) -> Script:
 
 
 async def test_refused_batch_does_not_fail_later_batches(monkeypatch):
-    """The refused batch leaves a gap in the numbers, so later batches are renumbered (KIP-360)."""
+    """The refused batch leaves a gap in the sequence, so later batches are renumbered (KIP-360)."""
     context = SenderContext(monkeypatch)
     context.before = once(E.INVALID_RECORD, at=1)
 
@@ -171,8 +171,8 @@ async def test_refused_batch_does_not_fail_later_batches(monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["_encode", "_decide"])
-async def test_sender_with_a_failed_loop_leaves_the_producer_in_a_fatal_error(monkeypatch, where):
-    """After the failure a flush returns. A commit after it would lose the records of the batch."""
+async def test_sender_loop_that_raises_leaves_the_producer_in_a_fatal_error(monkeypatch, where):
+    """A flush after the failure returns, so a commit must fail, or records would be lost."""
     context = SenderContext(monkeypatch)
 
     def breaks(*_, **__):
@@ -217,8 +217,8 @@ async def test_partitions_are_not_added_to_an_aborting_transaction(monkeypatch, 
 
 
 @pytest.mark.parametrize("problem", [E.INVALID_RECORD, NetworkException("lost")])
-async def test_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monkeypatch, problem):
-    """A leader without state of the id accepts any first sequence number, so a gap is not refused.
+async def test_failed_first_batch_of_a_producer_id_leaves_no_gap_in_the_log(monkeypatch, problem):
+    """A leader without state of a producer id accepts any sequence number, and sees no gap.
 
     Found by chaos, seed 12: append/3 began with sequence 7 of its producer.
     """
@@ -252,7 +252,7 @@ async def test_other_partitions_keep_their_sent_batches_after_a_refusal(monkeypa
 
 
 async def test_unclean_election_loses_only_acknowledged_records(monkeypatch):
-    """The sequence numbers no longer fit, so unwritten batches are sent again under new numbers."""
+    """Unwritten batches get new sequence numbers, since the old ones do not fit the log."""
     context = SenderContext(monkeypatch)
 
     async with context:
@@ -271,7 +271,7 @@ async def send_all(context: SenderContext, numbers):
 
 
 async def test_batch_that_may_be_in_the_log_keeps_its_sequence_numbers(monkeypatch):
-    """The first answer was lost, then the broker lost the producer's state. The batch must fail."""
+    """The first answer was lost, then the producer's state at the broker. The batch must fail."""
     context = SenderContext(monkeypatch)
     answers = [None, NetworkException("lost")]
     context.after = lambda batch: answers.pop(0) if answers else None
@@ -298,9 +298,9 @@ async def test_batch_that_may_be_in_the_log_keeps_its_sequence_numbers(monkeypat
 async def test_batch_refused_by_a_deposed_leader_after_its_append_has_an_unknown_outcome(
     monkeypatch, code
 ):
-    """A leader that waits for replicas may send this answer while the next leader has the batches.
+    """A leader that waits for replicas may refuse batches that the next leader has in its log.
 
-    The next leader was restarted and has only the producer's last batch, since Kafka's snapshots
+    The next leader was restarted and knows only the producer's last batch, since Kafka's snapshots
     contain no more.
     """
     context = SenderContext(monkeypatch)
@@ -326,7 +326,7 @@ async def test_batch_refused_by_a_deposed_leader_after_its_append_has_an_unknown
 
 
 async def test_batch_parts_that_may_be_in_the_log_keep_their_sequence_numbers(monkeypatch):
-    """The first answer was lost, then the topic got a smaller max.message.bytes."""
+    """The first answer was lost, then max.message.bytes was lowered, so the batch is split."""
     context = SenderContext(monkeypatch)
     context.batches._batch_bytes = 500
     lost = once(NetworkException("lost"), at=1)
@@ -410,7 +410,7 @@ async def test_batch_refused_as_too_large_is_split_and_resent_in_order(monkeypat
 
 
 async def test_batch_parts_keep_the_producer_id_of_their_sequence_numbers(monkeypatch):
-    """Another partition's gap causes a new id while the parts of a batch wait."""
+    """A gap in another partition causes a new producer id while the parts of a batch wait."""
     context = SenderContext(monkeypatch, partitions=2)
     context.batches._batch_bytes = 500
     context.leaders[0].max_bytes = 300

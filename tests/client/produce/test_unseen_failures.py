@@ -1,4 +1,4 @@
-"""Test failures in deliveries that the application ignores, and the blocking time."""
+"""Test failures of deliveries that the application never reads, and max.block.ms."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class Leader:
-    """A leader with a given answer, at a given time."""
+    """A leader that answers each batch with `code`, after `pause`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.code, self.refreshes = 0, 0
@@ -157,7 +157,7 @@ async def test_send_to_a_mistyped_topic_blocks_only_the_first_record(
         await (await producer.send("typo", b"made since"))
 
 
-async def test_send_to_a_silent_cluster_waits_max_block_ms_even_for_a_topic_missing_before(
+async def test_send_to_a_silent_cluster_waits_max_block_ms_for_a_topic_that_was_missing_at_first(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Producer(leader.view, linger_ms=0, max_block_ms=2_000) as producer:
@@ -205,7 +205,7 @@ async def test_producer_without_progress_fails_after_max_block_ms(leader: Leader
     await producer.close()
 
 
-async def test_record_larger_than_half_the_buffer_does_not_block_the_loop(
+async def test_record_larger_than_the_free_buffer_waits_without_blocking_the_event_loop(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Producer(leader.view, linger_ms=0, buffer_memory=1_000) as producer:

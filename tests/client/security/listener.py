@@ -22,7 +22,7 @@ SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, METADATA = 17, 18, 36, 3
 
 
 class TlsFront:
-    """A front that removes TLS in threads. On plain sockets OpenSSL sends its alert, as brokers do.
+    """A proxy that terminates TLS in threads, and sends OpenSSL's alerts as brokers do.
 
     asyncio's servers close the connection before their alert is sent.
     """
@@ -80,7 +80,7 @@ class TlsFront:
 
 
 class Listener:
-    """A listener for PLAIN with known users. `asked` has the API keys of each connection."""
+    """A listener with SASL/PLAIN. `asked` has the API keys of the requests of each connection."""
 
     def __init__(self, *, lifetime_ms: int = 0, has_sasl: bool = True) -> None:
         self.users = {"alice": "geheim"}

@@ -1,4 +1,4 @@
-"""Test the file of `--command-config` for our client, for confluent-kafka, and for kept values."""
+"""Test the files of `--command-config`, for oncelog's client and for confluent-kafka."""
 
 import pickle
 from pathlib import Path

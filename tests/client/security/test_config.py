@@ -1,4 +1,4 @@
-"""Test security settings under Kafka's names, librdkafka's and Java's."""
+"""Test security settings under the names of Kafka, librdkafka and Java clients."""
 
 import copy
 import pickle
@@ -95,7 +95,7 @@ def test_security_config_of_sasl_ssl_with_scram_has_login_and_tls():
             f"{MODULE}.oauthbearer.OAuthBearerLoginModule required;"}),
     ],
 )  # fmt: skip
-def test_security_config_with_names_of_another_client_is_equal_to_ours(theirs, ours):
+def test_security_config_with_names_of_another_client_equals_that_with_kafka_names(theirs, ours):
     assert config(theirs) == config(ours)
 
 
@@ -201,7 +201,7 @@ def test_password_given_as_a_secret_object_equals_one_given_as_text():
         ),
     ],
 )
-def test_parse_jaas_reads_its_form(text, options):
+def test_parse_jaas_returns_the_login_module_and_its_options(text, options):
     assert parse_jaas(Secret(text)) == ("M", options)
 
 
@@ -211,7 +211,7 @@ def test_parse_jaas_reads_its_form(text, options):
      'M required p "geheim";', 'M required "geheim"=p;', "M required p=;", "M required; N",
      'M required p="geheim"; M required p="geheim";'],
 )  # fmt: skip
-def test_parse_jaas_refuses_another_form_without_repeating_its_text(text):
+def test_parse_jaas_refuses_other_text_without_repeating_it(text):
     with pytest.raises(ValueError, match=r"sasl\.jaas\.config") as failure:
         parse_jaas(Secret(text))
     assert "geheim" not in str(failure.value)
@@ -236,7 +236,7 @@ def test_parse_jaas_parses_or_refuses_any_text(text):
 
 @pytest.mark.parametrize("name", ["sasl.password", "sasl.username", "sasl.mechanism"])
 def test_password_given_as_bytes_is_refused(name):
-    """Converted to text the bytes would be another password."""
+    """Python would convert the bytes to another text, such as "b'...'"."""
     with pytest.raises(ValueError, match=f"{name} is given as text, not as bytes") as failure:
         config({**SCRAM, name: b"geheim"})
     assert "geheim" not in str(failure.value)

@@ -1,4 +1,4 @@
-"""Test the requests of a SASL exchange, and the result of each answer."""
+"""Test the requests of a SASL exchange, and how the client reacts to each answer."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Test security settings under librdkafka's names."""
+"""Test the translation of security settings to librdkafka's names."""
 
 import pytest
 

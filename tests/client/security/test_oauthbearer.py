@@ -1,4 +1,4 @@
-"""Test OAUTHBEARER by RFC 7628, and the claims of tokens."""
+"""Test OAUTHBEARER as defined in RFC 7628, and the reading of a token's claims."""
 
 import base64
 import json
@@ -42,7 +42,7 @@ def test_oauthbearer_empty_server_message_means_success():
     assert oauth.state is OAuthState.DONE
 
 
-def test_oauthbearer_refusal_is_acknowledged_and_its_reason_kept():
+def test_oauthbearer_refusal_is_acknowledged_and_raised_with_its_reason():
     oauth = client()
     oauth.start()
     said = {"status": "invalid_token", "scope": "produce"}  # RFC 7628, section 4.3

@@ -1,4 +1,4 @@
-"""Test the missing permission, in the form of the command that grants it."""
+"""Test that an authorization error names the missing permission and how to grant it."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_error_other_than_authorization_keeps_its_message():
     assert isinstance(problem, UnknownTopicOrPartition) and str(problem) == "There is no n"
 
 
-def test_error_code_is_raised_with_the_permission_or_without():
+def test_authorization_error_without_an_operation_names_only_the_resource():
     raise_code(0, name="n", operation="Read")
     for operation, words in (("Read", "--topic n"), ("", "No permission for the topic")):
         with pytest.raises(KafkaError, match=words):

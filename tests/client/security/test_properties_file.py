@@ -1,4 +1,4 @@
-"""Test files of Java's tools, with all their ways to write a value."""
+"""Test the parsing of Java properties files, in all forms that Java accepts."""
 
 import pytest
 from hypothesis import given
@@ -95,5 +95,5 @@ def test_properties_file_line_ends_only_at_line_ends_of_java(character):
 
 
 def test_properties_file_with_a_byte_order_mark_keeps_its_first_setting():
-    """With the mark in its name the first setting, often security.protocol, would be ignored."""
+    """Read as part of the name, the mark would hide the first setting, often security.protocol."""
     assert parse_properties("\ufeffsecurity.protocol=SSL") == {"security.protocol": "SSL"}

@@ -1,4 +1,4 @@
-"""Test SCRAM with the conversations of RFC 5802 and RFC 7677, and against a cheating server."""
+"""Test SCRAM with the conversations of RFC 5802 and RFC 7677, and with a dishonest server."""
 
 import base64
 import hashlib
@@ -57,7 +57,7 @@ def test_scram_client_repeats_the_example_conversations_of_the_rfcs(
 
 
 class Server:
-    """A correct server that has only the values that a server stores."""
+    """A correct SCRAM server that has only the values that a server stores for a user."""
 
     def __init__(self, mechanism: str, password: str, salt: bytes, iterations: int) -> None:
         self.hash, self.salt, self.iterations = HASHES[mechanism], salt, iterations

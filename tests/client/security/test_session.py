@@ -1,4 +1,4 @@
-"""Test the new login before the end of a session, without other requests in between."""
+"""Test that a SASL session is renewed before its end, without other requests in between."""
 
 import asyncio
 import threading
@@ -109,7 +109,7 @@ async def test_connection_lost_during_a_renewal_raises_a_network_error():
 
 @pytest.mark.parametrize("problem", [ValueError("no file of CAs"), OverflowError()])
 async def test_session_renewal_that_fails_in_any_way_closes_the_connection(problem):
-    """An open connection would fail every later request in the middle of an exchange."""
+    """On an open connection every later request would fail in the middle of a SASL exchange."""
     async with Listener(lifetime_ms=100).running() as listener:
         made = security()
         connection = await BrokerConnection.open(
@@ -213,9 +213,7 @@ async def test_blocking_client_raises_a_wrong_password_immediately():
         (PLAIN, False, "does not authenticate by SASL"),
     ],
 )
-async def test_connection_error_that_a_retry_cannot_change_is_raised_immediately(
-    values, has_sasl, words
-):
+async def test_authentication_error_is_raised_immediately_without_a_retry(values, has_sasl, words):
     async with Listener(has_sasl=has_sasl).running() as listener:
         view = view_of({"bootstrap.servers": f"{listener.host}:{listener.port}", **values})
         began_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Test trust and error messages of TLS with a listener and its own certificates."""
+"""Test which TLS listeners the client trusts, and the messages of failed handshakes."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ ALICE = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "
 
 
 class Files:
-    """The certificates of two CAs, as PEM files."""
+    """The PEM files of two CAs and of the certificates that they signed."""
 
     def __init__(self, folder: Path) -> None:
         trustme = pytest.importorskip("trustme")  # of the extra `test`, with cryptography
@@ -61,7 +61,7 @@ class Files:
         other.private_key_and_cert_chain_pem.write_to_path(folder / "mallory.pem")
 
     def context(self, *, server: Any = None, wants_client: bool = False):
-        """Return the context of a listener."""
+        """Return the TLS context of a listener with the certificate `server`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         (server or self.server).configure_cert(context)
         if wants_client:

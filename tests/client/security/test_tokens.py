@@ -1,4 +1,4 @@
-"""Test that tokens from a function or an HTTP endpoint are kept and renewed."""
+"""Test that a token from a function or an HTTP endpoint is kept and renewed in time."""
 
 import asyncio
 import base64
@@ -79,7 +79,7 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-def test_token_endpoint_is_asked_for_client_credentials_by_the_rfc(server):
+def test_token_endpoint_request_has_the_client_credentials_grant_of_rfc_6749(server):
     server.answer = (200, {"access_token": "a.b.c", "expires_in": 60, "token_type": "Bearer"}, {})
     before_s = time.time()
     token = request_token(config(server, scope="read write"))
@@ -188,7 +188,7 @@ async def test_token_endpoint_unavailable_before_the_expiry_leaves_the_old_token
 
 
 async def test_token_provider_failing_before_the_expiry_leaves_the_old_token_in_use(monkeypatch):
-    """Kafka's clients, too, use a token until its expiry, and ask again."""
+    """Kafka's clients also use a token until its expiry, and request it again."""
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
     asked: list[float] = []

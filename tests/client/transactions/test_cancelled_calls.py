@@ -1,4 +1,4 @@
-"""Test that cancelled calls of a transaction finish, repeat, or fail the commit."""
+"""Test that a cancelled call of a transaction completes, is repeated, or fails the commit."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ S = ProducerState
 
 
 class Slow(SessionContext):
-    """A session with a coordinator that answers about offsets when `may_answer` is set."""
+    """A session whose coordinator answers TxnOffsetCommit only after `may_answer` is set."""
 
     def __init__(self, *, is_v2: bool) -> None:
         super().__init__(is_v2=is_v2)
@@ -41,7 +41,7 @@ class Slow(SessionContext):
         await self.begin()
 
     async def interrupted_offset(self, number: int) -> None:
-        """Cancel the call when its request was sent."""
+        """Send an offset, and cancel the call while its request waits for the answer."""
         self.is_asked.clear()
         call = asyncio.create_task(self.offset(number))
         await self.is_asked.wait()
@@ -138,7 +138,7 @@ async def test_prepare_returns_its_token_after_offsets_of_a_cancelled_call_were_
 
 
 async def test_transaction_with_a_cancelled_prepare_is_aborted_at_the_close(slow: Slow) -> None:
-    """The token was never returned, so no other process could end the transaction."""
+    """The caller never got the token, so no other process could end the transaction."""
     await slow.begun()
     await slow.interrupted_offset(5)
     prepare = asyncio.create_task(slow.session.prepare(slow.sending, may_time_out=True))

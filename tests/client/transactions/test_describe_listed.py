@@ -1,4 +1,4 @@
-"""Test that a list of transactions is described completely, even if coordinators move meanwhile."""
+"""Test that each listed transaction is described, even if its coordinator moves meanwhile."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ def described(name: str, error: int = 0) -> SimpleNamespace:
 
 
 class MovingCoordinator:
-    """A view of two brokers. Broker 2 now coordinates the ids that broker 1 has listed."""
+    """A view in which broker 1 lists transactions that broker 2 coordinates now."""
 
     def __init__(self, node_id: int = 0) -> None:
         self.node_id = node_id

@@ -1,4 +1,4 @@
-"""Test the reactions of producers and members to errors, by request and code."""
+"""Test how producers and group members react to each error, by request and code."""
 
 import pytest
 
@@ -54,7 +54,9 @@ def test_transaction_request_answered_by_transaction_abortable_requires_an_abort
         (Request.END_TRANSACTION, [E.UNKNOWN_PRODUCER_ID]),
     ],
 )
-def test_transaction_request_with_an_abortable_error_leaves_the_producer_usable(request_, codes):
+def test_transaction_request_answered_by_an_abortable_error_leaves_the_producer_usable(
+    request_, codes
+):
     for code in codes:
         assert reaction_to(request_, code) is R.ABORTABLE
 

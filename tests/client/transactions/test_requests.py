@@ -1,4 +1,4 @@
-"""Test deadlines and versions of requests with a transactional id."""
+"""Test the deadlines and the versions of requests with a transactional id."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ IDS = dict.fromkeys(OFFSETS, TOPIC_ID)
 
 
 class Coordinator(BrokerConnection):
-    """Serves TxnOffsetCommit up to a version, and records its requests."""
+    """A connection that supports TxnOffsetCommit up to a version and records its requests."""
 
     def __init__(self, newest: int, code: int = 0) -> None:
         super().__init__("127.0.0.1", 1, "test", 10)
@@ -69,7 +69,7 @@ class Coordinator(BrokerConnection):
 async def committed(
     monkeypatch: pytest.MonkeyPatch, connection: Coordinator, ids: Any, *, is_v2: bool
 ) -> tuple[int, Any]:
-    """Return the version of the request, and the topic's name or id in it."""
+    """Commit an offset, and return the version of the request and the topic's name or id in it."""
 
     async def find_coordinator(*_: Any) -> int:
         return 1

@@ -1,4 +1,4 @@
-"""Test the parts and the end of a transaction by a table and a model."""
+"""Test which partitions belong to a transaction, and the request that ends it."""
 
 import itertools
 
@@ -15,7 +15,7 @@ A, B = ("t", 0), ("t", 1)
     ("is_v2", "has_begun", "is_uncertain", "is_commit", "can_raise"),
     list(itertools.product([False, True], repeat=5)),
 )
-def test_transaction_end_request_is_chosen_from_version_and_uncertainty(
+def test_aborted_v1_transaction_of_uncertain_state_ends_by_a_new_epoch_and_others_by_end_txn(
     is_v2, has_begun, is_uncertain, is_commit, can_raise
 ):
     scope = TransactionScope(is_v2=is_v2)

@@ -1,6 +1,6 @@
-"""Test the requests and new epochs of a producer's transactions with a scripted coordinator.
+"""Test the requests and the epochs of a producer's transactions, with a scripted coordinator.
 
-An epoch is raised as in KIP-360, KIP-890, KAFKA-14053 and KAFKA-17754.
+The client raises its epoch as in KIP-360, KIP-890, KAFKA-14053 and KAFKA-17754.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ LOST = "lost"  # the first answer is lost; the repeated request succeeds
 
 
 class Coordinator:
-    """A replacement of `TransactionRequests`. `script` has the outcomes of each request by name."""
+    """A replacement for `TransactionRequests`. `script` has the next outcomes of each request."""
 
     transactional_id = "id"
 
@@ -92,7 +92,7 @@ class Sending:
 
 
 class SessionContext:
-    """A session with a scripted coordinator."""
+    """A transaction session with a scripted coordinator."""
 
     def __init__(self, *, is_v2: bool, **settings) -> None:
         self.coordinator, self.sending = Coordinator(is_v2=is_v2), Sending()
@@ -102,7 +102,7 @@ class SessionContext:
         self.session = TransactionSession(requests, self.identity, known)
 
     def run(self, *steps: str) -> list[str]:
-        """Run the steps, and return their requests."""
+        """Call these methods one after the other, and return the names of the requests sent."""
 
         async def main() -> None:
             for step in steps:
@@ -174,7 +174,7 @@ def test_commit_with_a_lost_answer_raises_the_epoch_under_v1(context):
 
 
 @pytest.mark.parametrize("name", ["add", "add offsets", "offsets"])
-def test_other_request_with_a_lost_answer_raises_the_epoch_under_v1(name):
+def test_add_partitions_or_offsets_with_a_lost_answer_raises_the_epoch_under_v1(name):
     context = SessionContext(is_v2=False)
     context.run("init")
     context.coordinator.plan(name, LOST)

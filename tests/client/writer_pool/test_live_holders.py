@@ -1,4 +1,4 @@
-"""Test that a block keeps its writer when a task or thread that works in the block ends."""
+"""Test that a block keeps its pool writer when a task or thread that worked in it ends."""
 
 import asyncio
 import threading

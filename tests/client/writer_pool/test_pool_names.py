@@ -1,4 +1,4 @@
-"""Test the order in the queue of a pool, and the error without a free writer."""
+"""Test the order in which a pool lends its names, and the error when none becomes free."""
 
 from dataclasses import dataclass
 from typing import Any

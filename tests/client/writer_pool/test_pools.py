@@ -1,4 +1,4 @@
-"""Test concurrent blocks, dead holders, closed pools and forks of pools on a real cluster."""
+"""Test writer pools with concurrent blocks, ended tasks, closes and forks on a real cluster."""
 
 import asyncio
 import os
@@ -129,7 +129,7 @@ async def test_pool_close_fails_waiting_transactions_and_rolls_back_the_open_tra
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treat ended tasks and threads as dead immediately."""
+    """Reclaim the writers of ended tasks and threads immediately."""
     monkeypatch.setattr("oncelog.client.writer_pool.pool_names.SILENT_S", 0.0)
 
 
