@@ -1,4 +1,4 @@
-"""The clusters for the tests of our client, ours and Apache Kafka where it is enabled."""
+"""The clusters for tests of oncelog's client, one of oncelog and one of Apache Kafka."""
 
 import asyncio
 import uuid
@@ -40,7 +40,7 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 @contextmanager
 def running(name: str, folder: Path) -> Iterator[str]:
-    """Run three nodes of ours or one of Kafka's, and yield the bootstrap line."""
+    """Run three nodes of oncelog or one of Apache Kafka, and yield the bootstrap line."""
     if name == OURS:
         with Cluster(nodes=3, config=SCAN | QUICK_GROUPS) as cluster:
             yield cluster.bootstrap
@@ -62,7 +62,7 @@ async def new_topic(bootstrap: str, partitions: int = 3, **configs: str) -> str:
 
 
 async def _least_led(admin: Admin, topic: str) -> int:
-    """Count the partitions with a known leader at the broker that is furthest behind."""
+    """Return the lowest number of partitions with a known leader that any broker reports."""
     answers = await admin.view.ask_all(METADATA, {"topics": [{"name": topic}]})
     snapshots = [read_metadata(answer) for _, answer in answers]
     return min(sum(p.leader >= 0 for p in s.partitions_of(topic)) for s in snapshots)
@@ -71,9 +71,9 @@ async def _least_led(admin: Admin, topic: str) -> int:
 async def read_to_end(
     bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float = TIMEOUT_S
 ) -> list[ConsumerRecord]:
-    """Read all records visible to such a reader, and fail if an end is not reached.
+    """Read all committed records, or all records, to the end offset of each partition.
 
-    committed: the end equals the log end only if no transaction is open.
+    committed: the last stable offset equals the log end only if no transaction is open.
     """
     isolation = "read_committed" if committed else "read_uncommitted"
     rows: list[ConsumerRecord] = []

@@ -1,4 +1,4 @@
-"""The comparison of two answers field by field, with a list of the intended differences."""
+"""Compare two answers field by field, with a list of the intended differences."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ MISSING = "(not there)"
 class Meant(NamedTuple):
     """An intended difference from Kafka, and its reason.
 
-    All fields but the reason are patterns. field is the path in the answer, such as
-    topics[0].error_code. kafka and ours are the values as printed text.
+    All fields but the reason are patterns. `field` is the path in the answer, such as
+    topics[0].error_code. `kafka` and `ours` are the values as text.
     """
 
     api: str
@@ -40,14 +40,14 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """A collector of the unintended differences."""
+    """A comparison of answers that records which intended differences occurred."""
 
     def __init__(self, meant: tuple[Meant, ...]) -> None:
         self._meant = meant
         self.used: set[Meant] = set()
 
     def compare(self, api: str, version: int, case: str, kafka: Any, ours: Any) -> list[Difference]:
-        """Return the differences of two answers, without the intended ones."""
+        """Return the unintended differences between two answers."""
         COMPARED["answers"] += 1
         found = []
         for field, theirs, mine in _walk("", kafka, ours):
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    """Match a path with its brackets as literals, since many paths have brackets."""
+    """Return whether a path matches a pattern in which brackets stand for themselves."""
     return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
@@ -103,7 +103,7 @@ def _walk(path: str, kafka: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _paired(kafka: list[Any], ours: list[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Pair items by name if they have names, otherwise by position."""
+    """Yield pairs of list items with equal names, or at equal positions if they have no names."""
     for key in ("name", "api_key", "resource_name"):
         left, right = _by(key, kafka), _by(key, ours)
         if left is not None and right is not None and (left or right):

@@ -1,4 +1,4 @@
-"""A real Apache Kafka and a broker of ours, side by side."""
+"""Fixtures that run a real Apache Kafka and an oncelog cluster side by side."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def newer_cluster() -> Iterator[Cluster]:
-    """Run three nodes that soon notice missing members of the newer protocol of groups."""
+    """Run three nodes with short session timeouts for members of the newer group protocol."""
     with Cluster(nodes=3, config=NEWER) as running:
         yield running
 
@@ -44,7 +44,7 @@ KAFKA_TOO = pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.soak])
 
 @pytest.fixture(scope="module", params=["oncelog", KAFKA_TOO])
 def newer_groups(request: pytest.FixtureRequest) -> str:
-    """Return the bootstrap line of either."""
+    """Return the bootstrap line of `newer_cluster`, or of `newer_kafka` with parameter "kafka"."""
     if request.param == "kafka":
         return request.getfixturevalue("newer_kafka")
     return request.getfixturevalue("newer_cluster").bootstrap
@@ -69,7 +69,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
-    """Run one broker of ours with Kafka's own defaults, and with its peer's coordinators."""
+    """Run one oncelog broker with Kafka's defaults, and as many coordinators as the Kafka node."""
     data = tmp_path_factory.mktemp("oncelog")
     config = {
         "group.initial.rebalance.delay.ms": 0,

@@ -19,13 +19,13 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9_-]{22}
 
 
 def subscription(*topics: str) -> bytes:
-    """Encode a consumer's subscription to topics, version 0."""
+    """Return the bytes of a consumer's subscription to these topics, in version 0."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 class Member:
-    """One member's connection and its last answers."""
+    """The connection of one group member, and the ids in its last answers."""
 
     def __init__(self, peer: RawPeer, label: str) -> None:
         self.label, self.member_id, self.generation = label, "", -1
@@ -51,7 +51,7 @@ class Group:
         self._pool.shutdown()
 
     def member(self, label: str) -> Member:
-        """Return the member of this name, created at the first call."""
+        """Return the member with this label, which is created at the first call."""
         if label not in self._members:
             self._members[label] = Member(self.peer, label)
         return self._members[label]
@@ -59,16 +59,16 @@ class Group:
     # --- requests
 
     def ask(self, api_key: int, version: int, values: Any, via: str | None = None) -> Any:
-        """Return a comparable answer, with labels for member ids."""
+        """Send a request, and return its answer with labels in place of member ids."""
         peer = self.peer if via is None else self.member(via).peer
         return self.worded(peer.ask(api_key, version, values))
 
     def join(
         self, label: str, version: int, *, beside: "Future[Any] | None" = None, **fields: Any
     ) -> Any:
-        """Send one JoinGroup, and adopt the ids of its answer.
+        """Send one JoinGroup, and keep the member id and generation of its answer.
 
-        `beside` is another member's pending answer, with an id that this answer may show.
+        `beside` is another member's pending answer, whose member id this answer may show.
         """
         member = self.member(label)
         values = {
@@ -92,18 +92,18 @@ class Group:
         return self.worded(member.peer.comparable(answer))
 
     def admitted(self, label: str, version: int, **fields: Any) -> Any:
-        """Join, twice where a new member must repeat the request with its id."""
+        """Send JoinGroup, and repeat it with the assigned id after MEMBER_ID_REQUIRED."""
         answer = self.join(label, version, **fields)
         if isinstance(answer, dict) and answer["error_code"] == MEMBER_ID_REQUIRED:
             answer = self.join(label, version, **fields)
         return answer
 
     def apart(self, work: Any, *arguments: Any, **fields: Any) -> "Future[Any]":
-        """Run work in another thread, as its answer waits for other members."""
+        """Call `work` in another thread, since its answer waits for other members."""
         return self._pool.submit(work, *arguments, **fields)
 
     def sync(self, label: str, version: int, given: dict[str, bytes], **fields: Any) -> Any:
-        """Send SyncGroup. `given` has the assignments by label, from the leader."""
+        """Send SyncGroup. Only the leader gives assignments, by the label of each member."""
         values = {
             **self._identity(label),
             "protocol_type": "consumer",
@@ -128,7 +128,7 @@ class Group:
         }
 
     def leave(self, version: int, *labels: str, **fields: Any) -> Any:
-        """Send LeaveGroup, from version 3 on for several members."""
+        """Send LeaveGroup for these members, which may be several from version 3 on."""
         rows = [
             {"member_id": self.member(label).member_id, "group_instance_id": None, "reason": None}
             for label in labels

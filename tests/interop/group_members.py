@@ -1,4 +1,4 @@
-"""Members of a consumer group, one of each client library, each polling in its own thread."""
+"""Group members of each client library, each of which polls in a thread of its own."""
 
 import asyncio
 import threading
@@ -19,10 +19,10 @@ NEWER = {  # for brokers: sessions and heartbeats of the newer protocol
 
 
 class Member:
-    """A subscribed consumer.
+    """A subscribed consumer that polls in its own thread.
 
-    `history` lists its assignments in order. client: its client.id, with which the id of a classic
-    member begins.
+    `history` lists its assignments in order. client: its client.id, with which the member id of a
+    classic member begins.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Member:
         self._thread.start()
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings for clients in Python."""
+        """Return the settings of kafka-python and aiokafka consumers."""
         return {
             "bootstrap_servers": self.bootstrap,
             "group_id": self.group,
@@ -75,7 +75,7 @@ class Member:
         assert not self._thread.is_alive(), "it does not close"
 
     def note(self, partitions: frozenset[int]) -> None:
-        """Note a change of the assigned partitions."""
+        """Add the assigned partitions to the history if they have changed."""
         if partitions != (self.history[-1] if self.history else frozenset()):
             self.history.append(partitions)
 
@@ -120,7 +120,7 @@ class Confluent(Member):
         consumer.close()
 
     def _use(self, consumer: Any) -> None:
-        """Read, and commit the records, until the end."""
+        """Read records and commit their offsets until the member is stopped."""
         from confluent_kafka import KafkaException
 
         owes_commit = False
@@ -143,7 +143,7 @@ class Confluent(Member):
 
 
 class ConsumerProtocol(Confluent):
-    """A member of a consumer group (KIP-848)."""
+    """A confluent-kafka member with group.protocol=consumer (KIP-848)."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ LIBRARIES: dict[str, type[Member]] = {
 
 
 def share(*members: Member) -> None:
-    """Wait until the members own all partitions, with at least one each and none twice."""
+    """Wait until each member owns at least one partition, and each partition has one owner."""
 
     def holds() -> bool:
         given = [m.assigned for m in members]

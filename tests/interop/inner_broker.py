@@ -1,4 +1,4 @@
-"""A cluster of one broker in a thread of this process, open to a test."""
+"""A cluster of one broker in a thread of this process, whose parts a test can reach."""
 
 import asyncio
 import tempfile
@@ -40,7 +40,7 @@ class InnerBroker:
         return "127.0.0.1", self.port
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work in the broker's event loop."""
+        """Run a coroutine in the broker's event loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
 
     def __enter__(self) -> "InnerBroker":

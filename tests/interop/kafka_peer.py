@@ -1,7 +1,7 @@
-"""A real Apache Kafka (KRaft, one process a node) on loopback, to compare ourselves with.
+"""Run a real Apache Kafka (KRaft, one process for each node) on loopback, for comparisons.
 
-The jars come from Maven once and stay in a cache folder. With `ONCELOG_KAFKA=1` a peer that does
-not start is a failure, never a skip.
+Maven fetches the jars once into a cache folder. With `ONCELOG_KAFKA=1` a Kafka that does not start
+is a failure, never a skip.
 """
 
 import base64
@@ -29,7 +29,7 @@ QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
 def is_enabled() -> bool:
-    """Return whether the comparison with Apache Kafka is enabled."""
+    """Return whether the tests may start Apache Kafka."""
     return os.environ.get("ONCELOG_KAFKA") == "1"
 
 
@@ -65,10 +65,10 @@ def _class_archive(jars: Path) -> Path:
 
 
 def archive_classes() -> None:
-    """Archive Kafka's classes in the form of the JVM's memory (JEP 350), once for this machine.
+    """Store an archive of Kafka's loaded classes (JEP 350), once for this machine.
 
-    A node then starts in half the time, and a tool in two thirds. A JVM that cannot use or create
-    the file runs without the archive.
+    With the archive a node starts in half the time, and a tool in two thirds. A JVM that cannot use
+    or create the file runs without it.
     """
     archive = _class_archive(jar_folder())
     if archive.exists():
@@ -86,7 +86,7 @@ def archive_classes() -> None:
 def java(
     main_class: str, *arguments: str, flags: Sequence[str] = (), version: str = KAFKA_VERSION
 ) -> list[str]:
-    """Return the command that runs one of Kafka's classes."""
+    """Return the command that runs one of Kafka's classes in a JVM."""
     jars = jar_folder(version)
     if not any(flag.startswith("-XX") for flag in flags) and _class_archive(jars).exists():
         flags = (*flags, f"-XX:SharedArchiveFile={_class_archive(jars)}", "-Xlog:disable")
@@ -94,7 +94,7 @@ def java(
 
 
 def java_source(file: Path, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
-    """Return the command for a program of one file, which is compiled once for this machine."""
+    """Return the command that runs a one-file Java program. It is compiled once a machine."""
     jars = jar_folder()
     classes = jars.with_name(f"{jars.name}.{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
     if not classes.exists():
@@ -118,12 +118,12 @@ def run_tool(
     folder: Path | None = None,
     version: str = KAFKA_VERSION,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's tools to its end."""
+    """Run one of Kafka's tools, and return its completed process."""
     return run_to_end(java(main_class, *arguments, version=version), timeout_s, cwd=folder)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports."""
+    """Return this number of free TCP ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:
@@ -132,15 +132,15 @@ def free_ports(count: int) -> list[int]:
 
 
 def _new_id() -> str:
-    """Return a UUID as Kafka writes it. Tools would take a leading dash for an option."""
+    """Return a UUID as Kafka writes it, without a leading dash, which tools take for an option."""
     return "A" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
 
 
 class KafkaPeer:
     """A running Apache Kafka of `nodes` nodes, used as a context manager.
 
-    The first `voters` of the nodes are controllers, too. By default all are controllers. `started`:
-    the number of nodes that the context manager starts, if others are to start later.
+    The first `voters` of the nodes are also controllers, by default all of them. `started`: the
+    number of nodes that the context manager starts, if the test starts the others later.
     """
 
     def __init__(
@@ -200,21 +200,21 @@ class KafkaPeer:
         process.wait(60)
 
     def kill(self, number: int) -> None:
-        """Send SIGKILL, and wait for the end. `start` restarts the node."""
+        """Send SIGKILL to a node, and wait until its process has ended. `start` restarts it."""
         process = self._processes.pop(number)
         process.kill()
         process.wait(60)
 
     def pause(self, number: int) -> None:
-        """Send SIGSTOP. The node's connections stay open without answers."""
+        """Send SIGSTOP to a node, whose connections then stay open without answers."""
         self._processes[number].send_signal(signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
-        """Send SIGCONT after `pause`."""
+        """Send SIGCONT to a node after `pause`."""
         self._processes[number].send_signal(signal.SIGCONT)
 
     def more_listeners(self) -> dict[str, int]:
-        """Return names and ports of listeners in addition to the bootstrap line's listener."""
+        """Return the names and ports of all listeners except that of the bootstrap line."""
         return {}
 
     def _start(self, number: int) -> None:
@@ -266,9 +266,9 @@ class KafkaPeer:
             )  # fmt: skip
 
     def _format(self, number: int, file: Path) -> None:
-        """Format by Kafka's tool once per machine, then copy the result. The JVM takes 2 s.
+        """Copy the output of Kafka's storage tool, which runs once a machine, for a node.
 
-        The tool's output follows from the version and the options, but for the ids.
+        The tool takes 2 s. Its output depends only on the version, the options and some ids.
         """
         folder = self.folder / f"node-{number}"
         settings = self._settings.get("unstable.feature.versions.enable", "")

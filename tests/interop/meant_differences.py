@@ -1,4 +1,7 @@
-"""The intended differences of our answers from Kafka's, with reasons. The first match wins."""
+"""The intended differences of oncelog's answers from Kafka's, with reasons.
+
+The first row that matches applies.
+"""
 
 from .comparison import MISSING, Meant
 

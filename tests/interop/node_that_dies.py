@@ -1,7 +1,7 @@
 """A broker that kills itself with SIGKILL at a fault point, once.
 
 The file `die-at` in the cluster's directory contains the name of the point. The process that
-removes the file dies. A released broker has no such point. This program adds the point to the
+removes the file dies. A released broker has no fault points. This program adds the point to the
 broker that it builds.
 """
 
@@ -22,7 +22,7 @@ WATCHED = ("transactions.", "partition.")
 
 
 def program(self: NodeProcess) -> list[str]:
-    """Return NodeProcess.program, with a broker that dies on demand."""
+    """Return the command of this program, with which a test replaces NodeProcess.program."""
     return own_nodes.program(__name__, self.module)
 
 

@@ -1,4 +1,4 @@
-"""Raw requests to a broker, with answers in a form that is comparable between brokers.
+"""Send raw requests to a broker, and return answers that can be compared between brokers.
 
 An answer becomes plain data, in nested dicts and lists by the names of the schema. Values that
 differ between two clusters, such as addresses, ids and times, are replaced by a word for their
@@ -61,7 +61,7 @@ _MESSAGES = {"error_message", "batch_index_error_message"}
 
 
 class RawPeer:
-    """A connection to one broker by frames. It answers one request at a time."""
+    """A connection to one broker that sends frames and awaits each answer before the next."""
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
         self.name, self.address = name, address
@@ -83,19 +83,19 @@ class RawPeer:
     # --- bytes
 
     def send_frame(self, frame: bytes) -> bytes | str:
-        """Send a frame of this size.
+        """Send a frame after its length.
 
-        Returns the answer's frame, CLOSED or SILENT.
+        Return the answer's frame, or CLOSED or SILENT if the broker sends none.
         """
         return self.send_bytes(len(frame).to_bytes(4, "big", signed=True) + frame)
 
     def send_bytes(self, data: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
-        """Send these bytes unchanged, and await one answer."""
+        """Send these bytes, and return the frame of one answer, or CLOSED or SILENT."""
         self.post_bytes(data)
         return self.await_answer(timeout_s)
 
     def post_bytes(self, data: bytes) -> None:
-        """Send these bytes unchanged and without waiting. See `await_answer`."""
+        """Send these bytes without waiting for an answer, which `await_answer` returns later."""
         with contextlib.suppress(ConnectionError):  # the missing answer will show the failure
             if self._socket is None:
                 self._socket = socket.create_connection(self.address, 5)
@@ -103,7 +103,7 @@ class RawPeer:
             self._socket.sendall(data)
 
     def await_answer(self, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
-        """Return the next answer's frame, CLOSED, or SILENT."""
+        """Return the frame of the next answer, CLOSED, or SILENT after the timeout."""
         if self._socket is None:
             return CLOSED
         try:
@@ -143,18 +143,18 @@ class RawPeer:
         return decode_answer_body(api_key, answered, memoryview(frame))
 
     def ask_raw(self, api_key: int, version: int, values: Any) -> Any:
-        """Return the decoded answer without normalisation."""
+        """Return the decoded answer to a request, without replaced values."""
         return self.ask_body(api_key, version, encode_request_body(api_key, version, values))
 
     def ask(self, api_key: int, version: int, values: Any) -> Any:
-        """Return the answer in comparable form."""
+        """Return the answer to a request in comparable form."""
         return self.comparable(self.ask_raw(api_key, version, values))
 
     def produce(
         self, version: int, topic: str, records: Any, *, index: int = 0, acks: int = -1,
         transactional_id: str | None = None, topic_id: bytes | None = None,
     ) -> Any:  # fmt: skip
-        """Produce one batch, or bytes in its place."""
+        """Produce one batch, or bytes in its place, and return the comparable answer."""
         by_id = version >= TOPIC_IDS_FROM
         known_id = topic_id or self.topic_ids.get(topic, UNKNOWN_ID)
         wanted = ProduceTopic(
@@ -165,7 +165,7 @@ class RawPeer:
         return self.ask(PRODUCE, version, ProduceRequest(transactional_id, acks, 5000, [wanted]))
 
     def fetch(self, version: int, topic: str, *partitions: FetchPartition, **fields: Any) -> Any:
-        """Fetch from partitions of one topic."""
+        """Fetch from partitions of one topic, and return the comparable answer."""
         by_id = version >= TOPIC_IDS_FROM
         wanted = FetchTopic(
             None if by_id else topic,
@@ -198,7 +198,7 @@ class RawPeer:
         self.learn(name, partitions)
 
     def learn(self, name: str, partitions: int = 1) -> None:
-        """Wait until a topic exists with serving leaders, and note its id."""
+        """Wait until all partitions of a topic have available leaders, and keep the topic's id."""
         deadline = time.monotonic() + 10
         while True:
             (topic,) = self.ask_raw(
@@ -242,7 +242,7 @@ class RawPeer:
     # --- comparable answers
 
     def comparable(self, value: Any, name: str = "") -> Any:
-        """Return plain data in which only relevant values can differ."""
+        """Return a value as plain data, with words for values that depend on the cluster."""
         if name == "topic_id" and isinstance(value, bytes):
             return self._named_id(value)
         if value is None or isinstance(value, str | bool | bytes | bytearray | memoryview | int):

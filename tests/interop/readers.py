@@ -39,7 +39,7 @@ def fill(
     rows: Iterable[tuple[bytes | None, bytes, int]],
     **settings: Any,
 ) -> None:
-    """Write (key, value, partition) and return when all are acknowledged."""
+    """Write rows of (key, value, partition), and return when all are acknowledged."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -54,9 +54,10 @@ def fill(
 def messages(
     bootstrap: str, topic: str, partitions: int, *, committed: bool = True
 ) -> list["Message"]:
-    """Read all records, and fail if a partition's end is not reached.
+    """Read all records, and fail if the end of a partition is not reached.
 
-    committed: read with read_committed, whose end is the log end only if no transaction is open.
+    committed: read with read_committed, for which the end is the log end only if no transaction is
+    open.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -92,7 +93,7 @@ def messages(
 
 
 def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
-    """Return this reader's end, which a new leader returns only when certain (KIP-207)."""
+    """Return the end offset for this reader. A new leader may refuse the request (KIP-207)."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     ends: list[int] = []
@@ -116,6 +117,6 @@ def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
 def read_to_end(
     bootstrap: str, topic: str, partitions: int, *, committed: bool = True
 ) -> list[tuple[int, bytes]]:
-    """Return (partition, value) of all `messages`."""
+    """Return (partition, value) of all records, as `messages` reads them."""
     found = messages(bootstrap, topic, partitions, committed=committed)
     return [(message.partition() or 0, message.value() or b"") for message in found]

@@ -1,4 +1,4 @@
-"""Test client libraries, unchanged, that write, read and administer three nodes.
+"""Test unchanged client libraries that write, read and administer three nodes.
 
 The consumers here assign partitions manually. Groups are in test_groups.py, kafkajs in
 test_kafkajs.py.
@@ -34,7 +34,7 @@ ROWS = [
 
 
 def _confluent_rows(bootstrap: str, topic: str) -> list[tuple[object, object, object]]:
-    """Return the rows that another library, librdkafka, reads of partition 0."""
+    """Return key, value and headers of the records in partition 0, as librdkafka reads them."""
     found = messages(bootstrap, topic, 1)
     return [(each.key(), each.value(), each.headers() or []) for each in found]
 

@@ -1,7 +1,7 @@
 """Test the death of a transaction's coordinator at each named step of the transaction.
 
-The outcome that the client saw is true afterwards. Committed records are present once, and other
-records are absent. Readers of committed data reach the end, and the producer can continue.
+The outcome that the client saw is true. Committed records are present once, and other records are
+absent. Readers of committed data reach the end, and the producer can continue.
 """
 
 import time
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def transaction(producer: "Producer", marks: list[bytes]) -> bool:
-    """Write the marks in one transaction, and return whether it was certainly committed."""
+    """Write the marks in one transaction, and return whether its commit was acknowledged."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Test that Kafka's dump tool reads all files of nodes that rolled, were killed, and recovered."""
+"""Test that Kafka's dump tool reads all files of nodes that rolled, were killed and recovered."""
 
 import re
 import threading
@@ -121,7 +121,7 @@ def _dump(nodes: list[Path]) -> None:
 
 
 def test_kafka_dump_tool_decodes_our_committed_offsets(tmp_path):
-    """Kafka's tool needs Kafka's format of keys and values of __consumer_offsets."""
+    """The tool reads keys and values of __consumer_offsets only in Kafka's format."""
     from confluent_kafka import Consumer, TopicPartition
 
     with Cluster(nodes=1, data=tmp_path / "cluster") as cluster:

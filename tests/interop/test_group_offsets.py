@@ -1,7 +1,4 @@
-"""Test commit, fetch, reset and deletion of offsets with unchanged client libraries.
-
-All offsets still exist after the group's coordinator was killed.
-"""
+"""Test commit, fetch, reset and deletion of group offsets with unchanged client libraries."""
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 # The libraries hand names on from modules of their own, some at run time only.
@@ -109,7 +106,7 @@ def test_client_library_commits_and_fetches_group_offsets(cluster: Cluster, libr
 
 
 def test_consumer_group_of_each_library_resumes_at_its_committed_offsets(cluster: Cluster) -> None:
-    """Members join and leave. Each record is read once, since each member leaves after a commit."""
+    """Members join and leave. Each commits before it leaves, so each record is read once."""
     from confluent_kafka import Consumer
 
     seen: list[tuple[int | None, int | None]] = []

@@ -1,4 +1,4 @@
-"""Test that consumers of three libraries that subscribe share their partitions.
+"""Test that subscribed consumers of three libraries share the partitions of a group.
 
 The members share the partitions again when a member joins, leaves or restarts, and when the
 coordinator is killed.
@@ -72,7 +72,7 @@ def test_consumer_group_members_of_each_library_share_and_hand_over_partitions(
 def test_static_member_that_restarts_causes_no_rebalance(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """KIP-345 has the rules."""
+    """Static membership follows KIP-345."""
     group = f"static {library}"
 
     def member(instance: str) -> Member:
@@ -94,7 +94,7 @@ def test_static_member_that_restarts_causes_no_rebalance(
 def test_cooperative_members_keep_partitions_that_need_not_move(
     cluster: Cluster, stack: ExitStack
 ) -> None:
-    """KIP-429 has the rules."""
+    """Cooperative rebalances follow KIP-429."""
     group = "cooperative"
     first = Confluent(cluster.bootstrap, group, cooperative=True)
     stack.callback(first.stop)

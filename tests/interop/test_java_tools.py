@@ -1,4 +1,4 @@
-"""Test Apache Kafka's own tools, unchanged, with three nodes."""
+"""Test Apache Kafka's own tools, unchanged, with three oncelog nodes."""
 
 import re
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_java_group_tool_lists_resets_and_deletes_groups(cluster):
 
 
 def facts(peer: RawPeer) -> dict[str, str]:
-    """Return the outcome of each call of Java's Admin, by its name."""
+    """Call methods of Java's Admin, and return each outcome by the name of the call."""
     host, port = peer.address
     done = run_to_end(java_source(FACTS, f"{host}:{port}"), 120)
     assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"

@@ -1,4 +1,4 @@
-"""Test programs on Kafka's Java clients, which use version 2 of transactions (KIP-890).
+"""Test programs with Kafka's Java clients, which use transaction version 2 (KIP-890).
 
 The programs are in `java/`, one file each. Under the mark `soak` they also run on Apache Kafka,
 which shows that the programs are correct.
@@ -30,7 +30,7 @@ Row = tuple[object, object]
 
 
 class Server:
-    """A running cluster with its address, and a function that kills and restarts one node."""
+    """A running cluster, in which one node can be killed and restarted if it is oncelog's."""
 
     def __init__(self, bootstrap: str, cluster: Cluster | None = None) -> None:
         self.bootstrap, self._cluster = bootstrap, cluster
@@ -50,7 +50,7 @@ class Server:
             self._cluster.wait_for_isr(name, 3)
 
     def kill_and_restart(self) -> None:
-        """Send SIGKILL to a broker and restart it, if the cluster can survive the loss."""
+        """Send SIGKILL to a random broker and restart it, but only if the cluster is oncelog's."""
         if self._cluster is not None:
             node = self._cluster.kill("random")
             time.sleep(1)
@@ -88,7 +88,7 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _rows(server: Server, topic: str, partitions: int) -> list[Row]:
-    """Return (key, value) of the committed records."""
+    """Return (key, value) of the committed records of these partitions."""
     found = messages(server.bootstrap, topic, partitions)
     return [(message.key(), message.value()) for message in found]
 
@@ -120,9 +120,9 @@ def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
 def test_kafka_transactional_copier_killed_repeatedly_copies_each_record_once(
     server, tmp_path, count, membership
 ):
-    """Each record is copied exactly once, while the copier and brokers are killed with -9.
+    """The copier and brokers are killed with -9.
 
-    As a member of a group the next copier waits for the session of the killed one to end.
+    In a group the next copier waits until the session of the killed one has ended.
     """
     source, target = f"copier-in-{count}", f"copier-out-{count}"
     server.create_topic(source, 1)
@@ -151,7 +151,7 @@ def test_kafka_transactional_copier_killed_repeatedly_copies_each_record_once(
 
 @pytest.mark.in_turn
 def test_kafka_streams_instance_killed_midway_leaves_exact_counts(server, tmp_path):
-    """With exactly_once_v2 one instance is killed and another continues with correct counts."""
+    """With exactly_once_v2 another instance continues with correct counts."""
     count, keys, mark = 3_000, 7, random.randrange(10**6)
     source, target, counts = f"s-in-{mark}", f"s-out-{mark}", f"s-counts-{mark}"
     for topic in (source, target, counts):

@@ -1,10 +1,10 @@
-"""Test KAFKA-17754: a delayed request ends, or joins, the producer's next transaction.
+"""Test KAFKA-17754, in which a delayed request ends or joins the producer's next transaction.
 
 Transactions of clients without KIP-890 share producer id and epoch, so a late request does not show
 its transaction. Here a proxy delays one request. The client abandons the connection, repeats the
-request on another, and continues. Then the late request arrives, at each critical moment. Without
-the fence of connections the test fails, which shows that the test detects the problem. With the
-fence every moment passes.
+request on another, and continues. Then the late request arrives, at each critical moment.
+`oncelog.transaction.connection.fence` refuses it. Without that fence the test fails, which shows
+that the test detects the problem.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ PARTITIONS = 2
 
 
 class Moment(IntEnum):
-    """The moment of the late request, as a number of steps into the second transaction."""
+    """The number of steps of the second transaction before the late request arrives."""
 
     BEFORE = 0
     BEGUN = 1
@@ -40,7 +40,7 @@ class Moment(IntEnum):
 
 
 class FencedBroker(InnerBroker):
-    """A broker with the fence of connections, or without."""
+    """A broker with or without the fence that refuses a producer's older connections."""
 
     def __init__(self, has_fence: bool) -> None:
         super().__init__(oncelog_transaction_connection_fence=str(has_fence).lower())
@@ -55,9 +55,9 @@ def broker(request: pytest.FixtureRequest) -> Iterator[FencedBroker]:
 
 
 class OldClient:
-    """A producer with transactions V1.
+    """A producer with transaction version 1.
 
-    `late` goes through the proxy, `peer` is its next connection.
+    `late` is its first connection, through the proxy, and `peer` its next one.
     """
 
     def __init__(self, broker: FencedBroker, proxy: DelayingProxy, name: str) -> None:
@@ -98,7 +98,7 @@ class OldClient:
                 return answer.error_code
 
     def end_late(self, is_commit: bool) -> None:
-        """Send the end on the old connection, where no answer arrives in time."""
+        """Send EndTxn on the first connection, where the proxy holds it."""
         self._send_late(END, 1, control.encode_request(END, 1, self._ending(is_commit)))
 
     def write_late(self, value: bytes, sequence: int, partition: int = 0) -> None:
@@ -138,7 +138,7 @@ def seen(broker: FencedBroker, topic: str) -> set[bytes]:
 
 
 def play(broker: FencedBroker, name: str, moment: Moment, *, first_commits: bool) -> bool:
-    """Return whether both transactions ended as answered, and as the client wanted.
+    """Return whether each transaction ended with the outcome that its client requested.
 
     The EndTxn of the first transaction is delayed and repeated. The second transaction has the
     opposite outcome.
@@ -191,7 +191,7 @@ def test_end_txn_request_that_arrives_late_does_not_end_the_next_transaction(
 def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_transaction(
     broker: FencedBroker,
 ) -> None:
-    """The client had the transaction aborted, and continues after the acknowledged sequences."""
+    """The client aborted the transaction, and continues after the acknowledged sequence numbers."""
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "late-write")
         try:
@@ -216,10 +216,7 @@ def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_tra
 def test_client_disconnected_for_being_slow_continues_on_a_new_connection(
     broker: FencedBroker,
 ) -> None:
-    """The client is not a zombie.
-
-    Its connection is closed, and a new connection works.
-    """
+    """The client is no zombie, so only its old connection is closed."""
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "goes-on")
         try:

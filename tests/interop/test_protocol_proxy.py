@@ -1,6 +1,6 @@
-"""Test other clients through the protocol proxy, to our brokers and to Apache Kafka.
+"""Test other clients through the protocol proxy, to oncelog and to Apache Kafka.
 
-kafkajs uses it in test_kafkajs.py.
+kafkajs through the proxy is tested in test_kafkajs.py.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ more = pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1")
 
 
 class Bench:
-    """A proxy in front of a server, with a record of its traffic."""
+    """A proxy in front of a cluster, with a list of its events."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -204,7 +204,7 @@ def test_aiokafka_group_through_the_proxy_reads_and_commits(bench):
 
 
 def test_producer_successor_started_while_a_commit_is_held_fences_the_first(bench):
-    """The commit of the first instance arrives after its successor's start."""
+    """The first instance's EndTxn arrives at the broker after its successor has started."""
     topic, name = bench.new_topic(), f"tx-{uuid.uuid4().hex[:8]}"
     successors: list[Confluent] = []
 
@@ -242,7 +242,9 @@ def test_java_transactional_producer_through_the_proxy_retries_a_lost_v2_commit(
     assert seen["Produce", 13] or seen["Produce", 12]
 
 
-def test_proxy_with_two_instances_attributes_requests_and_reraises_listener_errors(server):
+def test_proxy_attributes_connections_to_instances_and_reraises_an_error_of_its_event_callback(
+    server,
+):
     def fail(event: Event) -> None:
         if isinstance(event, ConnectionClosed):
             raise RuntimeError("of a listener")

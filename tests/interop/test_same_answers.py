@@ -1,7 +1,7 @@
-"""Test the same requests on Apache Kafka and on our broker field by field.
+"""Test that oncelog and Apache Kafka answer the same requests with equal fields.
 
 A difference is either fixed, or listed with its reason in `meant_differences`. Every API and
-version that both serve is compared, of most by default every third. A new API without a scenario
+version that both support is compared, of most by default every third. A new API without a scenario
 fails here.
 """
 
@@ -159,7 +159,7 @@ def _versions(peer: RawPeer) -> dict[int, tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def served(kafka, ours) -> dict[int, range]:
-    """Return the versions that both serve."""
+    """Return the versions of each API that both brokers support."""
     theirs, mine = _versions(kafka), _versions(ours)
     return {
         key: range(
@@ -175,7 +175,7 @@ def test_every_served_api_is_compared_with_apache_kafka(served):
 
 
 def _asked_by_default(versions: range) -> set[int]:
-    """Return the oldest, the newest, and every third version. -m kafka compares the others."""
+    """Return the oldest, the newest and every third version. Others need -m kafka."""
     return {versions[0], *versions[::-3]}
 
 
@@ -205,7 +205,7 @@ def test_our_answers_in_each_api_version_equal_the_answers_of_apache_kafka(
 def _answers(
     scenario: Callable[[RawPeer, int], Iterator[tuple[str, Any]]], version: int, *peers: RawPeer
 ) -> list[list[tuple[str, Any]]]:
-    """Return all answers of each peer. Both are asked at the same time, as scenarios wait."""
+    """Run the scenario on each broker concurrently, and return the answers of each broker."""
     with ThreadPoolExecutor(len(peers)) as pool:
         return list(pool.map(lambda peer: list(scenario(peer, version)), peers))
 
@@ -223,7 +223,7 @@ def test_our_answers_to_malformed_frames_equal_the_answers_of_apache_kafka(kafka
 
 
 def test_listed_difference_from_apache_kafka_still_exists():
-    """This test runs last, and checks nothing if only some comparisons ran in this process."""
+    """The test runs last. It checks nothing if only some comparisons ran in this process."""
     if left_out or runs != {
         (key, other) for key in (FRAMES, *SCENARIOS) for other in (False, True)
     }:

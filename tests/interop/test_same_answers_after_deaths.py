@@ -1,4 +1,4 @@
-"""Test requests about consumer groups with the coordinator killed between each two.
+"""Test requests about consumer groups with the coordinator killed before each request.
 
 The requests and the expected answers of Kafka come from `test_same_answers`. A member keeps its
 assignment, and the partitions that it must still revoke.
@@ -39,7 +39,7 @@ SCENARIOS = (
 
 
 class MortalPeer(RawPeer):
-    """A broker that can be killed and restarted. Connections of its members end with the kill."""
+    """A broker that can be killed and restarted, which closes the connections of all members."""
 
     def __init__(self, name: str, bootstrap: str, bounce: Callable[[], None]) -> None:
         host, port = bootstrap.split(":")

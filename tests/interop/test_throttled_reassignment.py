@@ -20,7 +20,7 @@ SLOW, QUICK = "100", "1000000000"  # bytes a second
 
 
 def throttles(cluster: Cluster) -> dict[str, list[str]]:
-    """Return the dynamic keys about throttles that the topic and the brokers have."""
+    """Return the dynamic config keys about throttles that the topic and the brokers have."""
     found: dict[str, list[str]] = {}
     for kind, name in ((TOPIC, "t"), *((BROKER, str(node)) for node in cluster.node_ids)):
         configs = cluster.ask(lambda admin, k=kind, n=name: admin.describe_configs(n, k))

@@ -1,4 +1,4 @@
-"""Test that the audit of a sound topic finds no fault on Apache Kafka, with any client."""
+"""Test that the audit of a correct topic reports no fault, on Apache Kafka and on oncelog."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def prepare(bootstrap: str) -> None:
 
 
 async def write(bootstrap: str) -> None:
-    """Write twelve transactions a version, one of three aborted, with plain records between."""
+    """Write twelve transactions of each version, every third aborted, and other records between."""
     for version in (1, 2):
         settings = {"transactional_id": f"v{version}", "oncelog_transaction_version_max": version}
         async with Producer(bootstrap, **settings) as producer, Producer(bootstrap) as plain:

@@ -1,7 +1,7 @@
-"""Test offsets in transactions with client libraries, unchanged, on any coordinator of the group.
+"""Test offsets in transactions with unchanged client libraries.
 
-Offsets take effect at the commit, and an abort drops them. Readers of stable offsets wait for the
-end, and zombies are refused.
+Offsets take effect at the commit, and an abort drops them. Fetches of stable offsets wait for the
+end of the transaction, and zombies are refused.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def committed(cluster: Cluster, group: str, *, stable: bool = True) -> dict[int, int]:
-    """Return the group's offsets by partition of the input."""
+    """Return the group's committed offsets in the input topic by partition."""
     named = [(IN, 0), (IN, 1)]  # else a pending offset alone is no reason to wait
     found = cluster.ask(lambda admin: admin.groups.committed(group, named, stable=stable))
     return {partition: value.offset for (_, partition), value in found.items()}
@@ -64,7 +64,7 @@ def open_transaction(cluster: Cluster, group: str, *, offset: int = 5) -> Conflu
 
 
 def is_unstable(cluster: Cluster, group: str) -> bool:
-    """Return whether the coordinator has a pending offset. `Admin` would ask again."""
+    """Return whether OffsetFetch fails with UNSTABLE_OFFSET_COMMIT. `Admin` would retry it."""
 
     async def ask(admin: Admin) -> bool:
         coordinator = await admin.view.broker(await admin.find_coordinator(group))
@@ -144,7 +144,7 @@ def test_transactional_offsets_of_a_replaced_member_are_refused(cluster: Cluster
 
 
 def test_transactional_offsets_of_a_fenced_producer_are_refused(cluster: Cluster) -> None:
-    """A second producer with the same id ends the first one's transaction, offsets and all."""
+    """A second producer with the same transactional id aborts the first one's transaction."""
     from confluent_kafka import KafkaException
 
     old = open_transaction(cluster, "fences", offset=3)
@@ -161,9 +161,9 @@ def test_transactional_offsets_of_a_fenced_producer_are_refused(cluster: Cluster
 
 
 class OffsetRequests:
-    """One producer with requests in any version, and offsets of the input's partition 0.
+    """A producer that commits offsets of the input's partition 0 in requests of any version.
 
-    Each returns the error code.
+    Each method returns the error code.
     """
 
     def __init__(self, cluster: Cluster, name: str, version: int) -> None:
@@ -205,7 +205,7 @@ class OffsetRequests:
 def test_txn_offset_commit_v5_without_add_offsets_commits_with_the_transaction(
     cluster: Cluster,
 ) -> None:
-    """TxnOffsetCommit 5 adds the group to the transaction (KIP-890). Each end raises the epoch."""
+    """TxnOffsetCommit 5 adds the group to the transaction. Each end raises the epoch (KIP-890)."""
     requests = OffsetRequests(cluster, "new client", 5)
     for offset in range(5):
         assert requests.commit_offset(offset, 5) == 0
@@ -222,7 +222,7 @@ def test_txn_offset_commit_v5_without_add_offsets_commits_with_the_transaction(
 def test_txn_offset_commit_that_arrives_late_opens_no_transaction(
     cluster: Cluster, version: int
 ) -> None:
-    """Without a guard the offsets would open a transaction, and readers would wait forever."""
+    """A new transaction would have no end, so readers of stable offsets would wait forever."""
     requests = OffsetRequests(cluster, f"late {version}", 4)
     assert requests.add_offsets() == 0
     assert requests.commit_offset(4, version) == 0

@@ -1,6 +1,6 @@
-"""Test transactions of three client libraries, unchanged, on three nodes, as readers see them.
+"""Test transactions of three unchanged client libraries on three nodes, as readers see them.
 
-Producers are also replaced by others, and exceed their timeouts.
+Producers are also fenced by newer sessions, and exceed their transaction timeouts.
 """
 
 import time
@@ -39,7 +39,7 @@ def read(cluster: Cluster, topic: str, *, committed: bool = True) -> list[bytes]
 
 
 def ends(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, int]:
-    """Return the ends for readers of committed data, and of all data."""
+    """Return the last stable offset and the high watermark of a partition."""
     place = {(topic, partition): -1}
     return (
         cluster.ask(lambda admin: admin.list_offsets(place, read_committed=True))[topic, partition],
@@ -48,13 +48,16 @@ def ends(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, int]:
 
 
 def is_closed(cluster: Cluster, topic: str, count: int) -> bool:
-    """Return whether no transaction is open. Its coordinator may have repeated a marker."""
+    """Return whether no transaction is open and `count` offsets are written.
+
+    A coordinator may have repeated a marker, so there may be more.
+    """
     stable, end = ends(cluster, topic)
     return stable == end >= count
 
 
 def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
-    """Check that the library reports a fence now or at its next transaction."""
+    """Assert that the library reports the fencing now or in its next transaction."""
     with pytest.raises(Exception) as refused:
         work()
     assert producer.is_fenced(refused.value), repr(refused.value)
@@ -81,7 +84,7 @@ def test_read_committed_client_gets_committed_records_and_no_aborted_records(
 def test_read_committed_client_stops_at_the_first_open_transaction(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """The last stable offset is the first open record's, for later records, too."""
+    """The last stable offset is that of the open transaction's first record."""
     topic = new_topic(cluster, f"holds-{library}", PARTITIONS)
     first = started(cluster, stack, library, f"first {topic}")
     second = started(cluster, stack, library, f"second {topic}")
@@ -128,7 +131,7 @@ def test_producer_fenced_by_a_new_session_cannot_commit(
 def test_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """The producer is fenced, as by another session."""
+    """The timeout raises the producer epoch, as a newer session does."""
     topic = new_topic(cluster, f"late-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic)
     producer.begin()
@@ -145,7 +148,7 @@ def test_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(
 def test_produce_request_after_its_transaction_was_aborted_is_refused(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """No late record joins a transaction that was aborted meanwhile (KAFKA-19690)."""
+    """A late record would otherwise join a transaction that was aborted (KAFKA-19690)."""
     topic = new_topic(cluster, f"produces-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic)
     producer.begin()
@@ -200,7 +203,7 @@ def test_exactly_once_group_that_rebalances_midway_counts_every_record_once(
 
 
 class Transformer:
-    """A member of the group that copies from topic to topic, transaction by transaction."""
+    """A group member that copies records from topic to topic, each batch in a transaction."""
 
     def __init__(self, bootstrap: str, source: str, target: str, name: str) -> None:
         from confluent_kafka import Consumer
@@ -231,10 +234,7 @@ class Transformer:
         return {place.partition for place in self._consumer.assignment()}
 
     def begin(self, count: int) -> bool:
-        """Open a transaction with at most this number of records.
-
-        Returns False if no record is left.
-        """
+        """Begin a transaction with at most this number of records. Return False if none is left."""
         records = [m for m in self._consumer.consume(count, 0.2) if not m.error()]
         if records:
             self._count = len(records)
@@ -247,7 +247,7 @@ class Transformer:
         return bool(records)
 
     def heed(self) -> bool:
-        """Follow a rebalance without reading on, and return whether there is an assignment."""
+        """Take part in a rebalance without reading on. Return whether partitions are assigned."""
         from confluent_kafka import TopicPartition
 
         record = self._consumer.poll(0.05)
@@ -257,7 +257,7 @@ class Transformer:
         return bool(self.assigned)
 
     def finish(self) -> bool:
-        """Commit with the offsets. Return False when the group has rebalanced."""
+        """Commit the transaction with its offsets. Return False if the group has rebalanced."""
         from confluent_kafka import KafkaException
 
         try:

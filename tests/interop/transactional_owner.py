@@ -1,4 +1,4 @@
-"""A transactional producer in raw requests, for scenarios that need one."""
+"""A transactional producer that sends raw requests, for scenarios of other APIs."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ TRANSIENT = {
 
 
 class Owner:
-    """A transactional producer of one broker with the identity of its requests."""
+    """A producer with a transactional id, which sends raw requests with its id and epoch."""
 
     def __init__(self, peer: RawPeer, name: str, timeout_ms: int = TIMEOUT_MS) -> None:
         self.peer, self.name = peer, name
@@ -41,7 +41,7 @@ class Owner:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return the producer's identity as fields of most requests."""
+        """Return the request fields with the transactional id, the producer id and the epoch."""
         return {
             "transactional_id": self.name,
             "producer_id": self.producer_id,
@@ -66,7 +66,7 @@ class Owner:
         return answer
 
     def settle(self) -> None:
-        """Wait until no marker is in flight."""
+        """Wait until all markers of the producer's transaction are written."""
         deadline = time.monotonic() + 20
         values = {"transactional_ids": [self.name]}
         while True:
@@ -77,12 +77,12 @@ class Owner:
             time.sleep(0.005)
 
     def described(self) -> Any:
-        """Return the coordinator's state, in comparable form."""
+        """Return the answer to DescribeTransactions for this id, in comparable form."""
         return in_order(self.peer.ask(DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [self.name]}))
 
 
 def in_order(answer: Any) -> Any:
-    """Sort the partitions in an answer of DescribeTransactions, which Kafka keeps in a set."""
+    """Sort the partitions in an answer to DescribeTransactions, since Kafka's order is random."""
     for state in answer["transaction_states"]:
         for topic in state["topics"]:
             topic["partitions"].sort()

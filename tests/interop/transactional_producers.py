@@ -1,4 +1,4 @@
-"""Transactional producers of three client libraries with one interface.
+"""Transactional producers of three client libraries with the same methods.
 
 `is_fenced` recognises the errors that a library raises when its producer was fenced.
 """
@@ -15,7 +15,7 @@ TIMEOUT_S = 30
 
 
 class Producer:
-    """One session of a transactional id, initialised by its constructor."""
+    """A producer of one library with a transactional id. The constructor initialises it."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         raise NotImplementedError
@@ -26,7 +26,7 @@ class Producer:
         """Send a record, and return when it is acknowledged."""
 
     def send_offset(self, group: str, topic: str, offset: int) -> None:
-        """Send an offset of partition 0, for a group without members."""
+        """Send an offset of the topic's partition 0 for a group without members."""
 
     def commit(self) -> None: ...
 
@@ -36,7 +36,7 @@ class Producer:
 
     @staticmethod
     def is_fenced(error: BaseException) -> bool:
-        """Return whether the library reports that another session has taken over."""
+        """Return whether the library's error says that another session has fenced this one."""
         raise NotImplementedError
 
 
@@ -136,7 +136,7 @@ class KafkaPython(Producer):
 
 
 class Aiokafka(Producer):
-    """A producer of aiokafka, with its event loop in a thread."""
+    """A producer of aiokafka, whose event loop runs in a thread."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         self._loop = asyncio.new_event_loop()

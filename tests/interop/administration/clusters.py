@@ -1,4 +1,4 @@
-"""Three nodes of ours and of Apache Kafka 4.4, with equal settings."""
+"""A cluster of three oncelog nodes and one of three Apache Kafka 4.4 nodes, with equal settings."""
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

@@ -1,4 +1,7 @@
-"""Calls of Java's Admin and commands of Kafka's tools that differ, and why (docs/protocol.md)."""
+"""The Admin calls and tool commands whose outcome differs from Kafka's, with reasons.
+
+docs/protocol.md lists these differences.
+"""
 
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -26,7 +29,7 @@ FORMS = {"configs broker loggers": "loggers are Python's: their form is compared
 
 
 class MeantLine(NamedTuple):
-    """Lines of a command's output that differ, by a pattern (`*`)."""
+    """A pattern (`*`) of output lines of one command that may differ, with the reason."""
 
     command: str
     pattern: str
@@ -34,7 +37,7 @@ class MeantLine(NamedTuple):
 
 
 def _by_conformance(kind: str, command: str, form: str) -> list[MeantLine]:
-    """Return the lines about what `oncelog conformance` finds missing, with its reasons."""
+    """Return the intended lines for all that `oncelog conformance` reports as missing."""
     return [
         MeantLine(command, form.format(each.pattern.removeprefix("broker ")), each.reason)
         for each in REASONS
@@ -58,10 +61,10 @@ LINES = (
 
 
 def reason(name: str, meant: dict[str, str]) -> str | None:
-    """Return why something of this name differs, or None where it must not differ."""
+    """Return why the call or command of this name may differ, or None if it must not differ."""
     return next((why for pattern, why in meant.items() if fnmatchcase(name, pattern)), None)
 
 
 def meant_lines(command: str, line: str) -> list[MeantLine]:
-    """Return the rows of LINES that explain a line."""
+    """Return the rows of LINES that match a line of the command's output."""
     return [each for each in LINES if each.command == command and fnmatchcase(line, each.pattern)]

@@ -1,4 +1,4 @@
-"""The commands of Kafka's tools, played on one cluster, with comparable output."""
+"""Run the commands of Kafka's tools on one cluster, and make their output comparable."""
 
 import json
 import re
@@ -38,7 +38,7 @@ _LEFT_OUT = re.compile(
 
 
 class Played(NamedTuple):
-    """The result of a command, with its exit code, and its output lines, normalised and raw."""
+    """The exit code of a command, and its output lines, both normalised and unchanged."""
 
     code: str
     lines: frozenset[str]
@@ -46,7 +46,7 @@ class Played(NamedTuple):
 
 
 def play(bootstrap: str, folder: Path) -> dict[str, Played]:
-    """Run all commands, and return each result by the name of the command."""
+    """Run all commands, and return the result of each command by its name."""
     _write_files(folder)
     known = {"bootstrap": bootstrap, "folder": str(folder)}
     played: dict[str, Played] = {}

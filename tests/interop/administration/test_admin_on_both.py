@@ -1,4 +1,4 @@
-"""Test every method of Java's Admin once, on three nodes of ours and of Apache Kafka 4.4."""
+"""Test every method of Java's Admin once, on three nodes of oncelog and of Apache Kafka 4.4."""
 
 import re
 from pathlib import Path
@@ -20,14 +20,14 @@ _OF_A_CLUSTER = re.compile(r"[\w-]{22}|(?:broker|controller) \d")
 
 
 class Call(NamedTuple):
-    """The result of a call, which is OK and a value, or the class and message of an error."""
+    """The result of a call, either OK and a value, or the class and message of an exception."""
 
     outcome: str
     message: str
 
 
 def calls(bootstrap: str) -> dict[str, Call]:
-    """Call every method while node 3 is stopped."""
+    """Call every method of Java's Admin while node 3 is stopped, and return the results by name."""
     done = run_to_end(java_source(SOURCE, bootstrap, str(STOPPED)), 300)
     assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
     lines = (line.split("\t") for line in done.stdout.splitlines())
@@ -35,7 +35,7 @@ def calls(bootstrap: str) -> dict[str, Call]:
 
 
 def is_alike(theirs: Call, ours: Call) -> bool:
-    """Return whether the outcome is the same, and the message begins with Kafka's."""
+    """Return whether both outcomes are equal, and oncelog's message begins with Kafka's."""
     said, by_kafka = (_OF_A_CLUSTER.sub("ID", each.message) for each in (ours, theirs))
     return theirs.outcome == ours.outcome and said.startswith(by_kafka)
 

@@ -1,4 +1,4 @@
-"""Test Kafka's command-line tools on three nodes of ours and of Apache Kafka 4.4."""
+"""Test Kafka's command-line tools on three nodes of oncelog and of Apache Kafka 4.4."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.soak]  # minut
 
 
 def differences(theirs: Played, ours: Played) -> list[str]:
-    """Return the differences. A line of ours may be longer than Kafka's."""
+    """Return the differing lines and exit codes. A line of oncelog may go on after Kafka's ends."""
     found = [] if theirs.code == ours.code else [f"code {theirs.code}, ours {ours.code}"]
     found += [
         f"Kafka: {line}"
@@ -60,5 +60,5 @@ def test_kafka_command_line_tools_exit_and_print_as_on_apache_kafka(tmp_path: Pa
 
 
 def _printed(difference: str) -> str:
-    """Return the line that was printed."""
+    """Return the printed line that a difference contains."""
     return difference.partition(": ")[2]

@@ -1,4 +1,4 @@
-"""The commands for Kafka's tools, in an order in which later commands need the earlier ones."""
+"""The commands of Kafka's tools, in an order in which later commands use earlier results."""
 
 import re
 from typing import NamedTuple
@@ -11,13 +11,13 @@ _KEY = re.compile(r"([\w.-]+)=(?:\[[^]]*\]|[^,]+)")
 
 
 class Command(NamedTuple):
-    """One command of Kafka's tools, with the expectations of its output.
+    """A command of one of Kafka's tools, with instructions for comparing its output.
 
     Braces contain the result of an earlier command, or the cluster's bootstrap line. text: the
-    standard input. takes: a name for the match of an expression in the output. is_exact: figures
-    are compared, too. begins, ends: a tool that runs during the next commands. until: the command
+    standard input. takes: a name for the match of an expression in the output. is_exact: numbers
+    must also be equal. begins, ends: a tool that runs during the next commands. until: the command
     is repeated until this expression matches the output. forms: expressions and the replacements of
-    their matches, in lines of which only the form is compared.
+    their matches, in lines whose other parts must be equal.
     """
 
     name: str
@@ -81,7 +81,7 @@ def _alter(entity: str, config: str) -> str:
 
 
 def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
-    """Return the commands that change an entity.
+    """Return the commands that set, describe and delete a config of an entity.
 
     The change reaches brokers at different times, so the asked broker may not have it yet.
     """

@@ -1,4 +1,4 @@
-"""A sequence of Kafka's tools in one JVM (`java/ToolSessions.java`)."""
+"""Run a sequence of Kafka's tools in one JVM (`java/ToolSessions.java`)."""
 
 import base64
 import subprocess
@@ -16,7 +16,7 @@ HOOKS = "--add-opens=java.base/java.lang=ALL-UNNAMED"  # where the JVM keeps its
 
 
 class Outcome(NamedTuple):
-    """A tool's exit code, or "late" after the timeout, and the outputs."""
+    """A tool's exit code, or "late" after a timeout, and its standard output and error."""
 
     code: str
     out: str
@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
 
 
 class ToolSessions:
-    """The JVM that runs the tools. Use it as a context manager."""
+    """The JVM that runs the tools, used as a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -47,7 +47,7 @@ class ToolSessions:
     def run(
         self, name: str, tool: str, arguments: Sequence[str], *, text: str = "", seconds: int
     ) -> Outcome:
-        """Run a tool to its end."""
+        """Run a tool, and return its outcome when it has ended."""
         self._say("run", name, str(seconds), _coded(text), tool, *arguments)
         return self._answer(seconds)
 
@@ -56,7 +56,7 @@ class ToolSessions:
         self._say("begin", name, "0", "", tool, *arguments)
 
     def end(self, name: str, *, seconds: int) -> Outcome:
-        """End a tool as a signal would."""
+        """End a running tool as a signal would, and return its outcome."""
         self._say("end", name, str(seconds), "")
         return self._answer(seconds)
 

@@ -1,4 +1,4 @@
-"""Requests that change or describe topics, configs, replicas."""
+"""Requests that change or describe topics, configs and replicas."""
 
 import time
 from collections.abc import Iterator
@@ -233,7 +233,7 @@ def alter_configs(peer: RawPeer, version: int) -> Scenario:
 
 
 def _own_configs(peer: RawPeer, topic: str, expected: dict[str, str]) -> list[Any]:
-    """Return a topic's own configs when they equal the expected configs, or at the deadline.
+    """Return the topic's configs as soon as they equal `expected`, or at the deadline.
 
     Kafka's controller answers an alteration before the broker that is asked has applied it.
     """

@@ -106,7 +106,7 @@ def metadata(peer: RawPeer, version: int) -> Scenario:
 
 
 def auto_creation(peer: RawPeer, version: int) -> Scenario:
-    """Compare the created topic. The first answer may differ by time."""
+    """Create a topic by Metadata, and compare a later answer. The first depends on time."""
     name = f"auto-{version}"
     peer.ask_raw(METADATA, version, {"topics": [{"name": name}]})
     peer.learn(name)
@@ -154,7 +154,7 @@ def describe_topic_partitions(peer: RawPeer, version: int) -> Scenario:
 
 
 def acls(peer: RawPeer, version: int) -> Scenario:
-    """Send all three requests. Their versions go together."""
+    """Send DescribeAcls, CreateAcls and DeleteAcls, which always have equal versions."""
     one = {
         "resource_type_filter": 2,
         "resource_name_filter": None,
@@ -207,7 +207,7 @@ def init_producer_id(peer: RawPeer, version: int) -> Scenario:
 
 
 def frames(peer: RawPeer, version: int) -> Scenario:
-    """Send bytes that are not a request, after each of which the broker still serves others."""
+    """Send bytes that are not a request. After each the broker still answers other connections."""
     header = struct.Struct(">hhih")
     good = header.pack(API_VERSIONS, 0, 7, 1) + b"x"
     cases = {

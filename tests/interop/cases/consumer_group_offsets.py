@@ -1,4 +1,4 @@
-"""Test cases about offsets of consumer group members (KIP-848), and about classic requests."""
+"""Requests about offsets of consumer group members (KIP-848), and requests of classic groups."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,14 +33,14 @@ def _committing(group: ConsumerMembers, label: str, epoch: int, *indexes: int) -
 
 
 def _two_members(group: ConsumerMembers) -> None:
-    """Make two members that share partitions, of which one has older partitions."""
+    """Join two members that share the partitions. The first member got some of them earlier."""
     group.joined("a")
     group.joined("b")
     group.settled("a", "b")
 
 
 def consumer_commits(peer: RawPeer, version: int) -> Scenario:
-    """Send OffsetCommit of members, by their epochs (KIP-1251)."""
+    """Send OffsetCommit from members with current, older and wrong epochs (KIP-1251)."""
     with ConsumerMembers(peer, f"member-commits-{version}", 1) as group:
         _two_members(group)
 
@@ -62,7 +62,7 @@ def consumer_commits(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_fetches(peer: RawPeer, version: int) -> Scenario:
-    """Send OffsetFetch of members, by their epochs."""
+    """Send OffsetFetch from members with current and wrong epochs."""
     if version < 9:
         return
     with ConsumerMembers(peer, f"member-fetches-{version}", 1) as group:
@@ -88,7 +88,7 @@ def consumer_fetches(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_transactions(peer: RawPeer, version: int) -> Scenario:
-    """Send TxnOffsetCommit of members, by their epochs."""
+    """Send TxnOffsetCommit from members with current, older and wrong epochs."""
     if version < 3:
         return
     with ConsumerMembers(peer, f"member-transactions-{version}", 1) as group:
@@ -114,7 +114,7 @@ def consumer_transactions(peer: RawPeer, version: int) -> Scenario:
 
 
 def expelled(peer: RawPeer, version: int) -> Scenario:
-    """Send LeaveGroup of members of a consumer group, as administrators send it."""
+    """Send LeaveGroup, as administrators do, for members of a consumer group."""
     with ConsumerMembers(peer, f"expelled-{version}", 1) as group:
         group.joined("a")
         for label, instance in (("b", "one"), ("c", "two"), ("d", None)):
@@ -153,7 +153,7 @@ def expelled(peer: RawPeer, version: int) -> Scenario:
 
 
 def classic_requests(peer: RawPeer, version: int) -> Scenario:
-    """Send requests of classic groups' members and administrators to a consumer group."""
+    """Send requests of classic members and of administrators to a consumer group."""
     if not version:
         return
     with ConsumerMembers(peer, "asked-as-classic", 1) as group:

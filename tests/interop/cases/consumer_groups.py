@@ -1,4 +1,4 @@
-"""Requests about consumer groups (KIP-848), with heartbeats and descriptions."""
+"""Requests about consumer groups (KIP-848), heartbeats and descriptions."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ EPOCHS = ("member_epoch", "group_epoch", "assignment_epoch")
 class ConsumerMembers(Group):
     """A consumer group and its members, which choose their own member ids.
 
-    Epochs are shown relative to the group's first epoch, since Kafka's first epoch is 2.
+    Epochs in answers are counted from the group's first epoch, since Kafka's first epoch is 2.
     """
 
     def __init__(self, peer: RawPeer, group_id: str, version: int) -> None:
@@ -38,7 +38,7 @@ class ConsumerMembers(Group):
         return self
 
     def beat(self, label: str, epoch: int | None = None, **fields: Any) -> Any:
-        """Send one heartbeat with only the given fields, and keep the epoch of the answer.
+        """Send a heartbeat with only the given fields, and keep the epoch in its answer.
 
         Answers show a member's label in place of its id.
         """
@@ -79,7 +79,7 @@ class ConsumerMembers(Group):
         return self.beat(label, 0, **(said | fields))
 
     def owning(self, label: str, *partitions: int, **fields: Any) -> Any:
-        """Send a heartbeat with the member's owned partitions."""
+        """Send a heartbeat that reports these partitions as owned by the member."""
         rows = [{"topic_id": self.peer.topic_ids[TOPIC], "partitions": list(partitions)}]
         return self.beat(label, topic_partitions=rows if partitions else [], **fields)
 
@@ -96,12 +96,12 @@ class ConsumerMembers(Group):
         raise AssertionError(f"{self.peer.name}: the group does not settle: {self.stated()}")
 
     def heard(self, label: str, heartbeat_ms: str) -> None:
-        """Send heartbeats until an answer has this interval, which Kafka's first answer lacks."""
+        """Send heartbeats until an answer has this interval, as Kafka applies it late."""
         what = f"{self.peer.name}: {heartbeat_ms} ms are never applied"
         until(lambda: self.beat(label)["heartbeat_interval"] == int(heartbeat_ms), what)
 
     def stated(self, *group_ids: str, operations: bool = False) -> Any:
-        """Send ConsumerGroupDescribe."""
+        """Send ConsumerGroupDescribe for these groups, by default this one. Return the answer."""
         wanted = list(group_ids or (self.group_id,))
         values = {"group_ids": wanted, "include_authorized_operations": operations}
         answer = self.peer.ask(DESCRIBE, self.version, values)
@@ -109,7 +109,7 @@ class ConsumerMembers(Group):
         return answer
 
     def shown(self, value: Any, group_id: str) -> Any:
-        """Return a value with labels, and epochs from 1 on."""
+        """Return a value with labels for member ids, and epochs counted from 1."""
         return self._counted(self.worded(value), self.first_epochs.get(group_id, 1) - 1)
 
     def _counted(self, value: Any, before: int) -> Any:
@@ -124,7 +124,7 @@ class ConsumerMembers(Group):
 
 
 def consumer_heartbeat(peer: RawPeer, version: int) -> Scenario:
-    """Send all heartbeats of one member."""
+    """Send heartbeats of one member with right and wrong fields."""
     with ConsumerMembers(peer, f"consumers-{version}", version) as group:
         yield "unknown group", group.beat("a", 1)
         yield "leaves an unknown group", group.beat("a", -1)
@@ -213,7 +213,7 @@ def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
-    """Join two members to a group with rare target assignments."""
+    """Join two members to a group whose target assignment is computed once in 10 minutes."""
     with ConsumerMembers(peer, f"assigning-{version}", version) as group:
         yield "first", group.joined("a")
         group.owning("a", 0, 1, 2, 3)
@@ -239,7 +239,10 @@ def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
 
 
 def _set_configs(group: ConsumerMembers, interval_ms: str | None, heartbeat_ms: str | None) -> Any:
-    """Set the times between two targets and between two heartbeats. None is the default."""
+    """Set a group's intervals between target assignments and between heartbeats.
+
+    None restores a default.
+    """
     wanted = {
         "consumer.assignment.interval.ms": interval_ms,
         "consumer.heartbeat.interval.ms": heartbeat_ms,
@@ -258,7 +261,7 @@ def _set_configs(group: ConsumerMembers, interval_ms: str | None, heartbeat_ms: 
 
 
 def consumer_kinds(peer: RawPeer, version: int) -> Scenario:
-    """Send heartbeats to groups of other types, with offsets only, and empty."""
+    """Send heartbeats to groups of other types, to one with offsets only, and to an empty one."""
     with ConsumerMembers(peer, f"kinds-{version}", version) as group:
         with Group(peer, f"connect-{version}") as connect:
             protocols = [("default", b"")]
@@ -280,7 +283,7 @@ def consumer_kinds(peer: RawPeer, version: int) -> Scenario:
 
 
 def _asked_of(group: ConsumerMembers, group_id: str) -> Scenario:
-    """Send a member's heartbeats with each epoch, to a group that is not its own."""
+    """Send heartbeats with each special epoch to a group of which the sender is no member."""
     yield "described", group.stated(group_id)
     yield "beats", group.beat("x", 1, group_id=group_id)
     yield "leaves", group.beat("x", -1, group_id=group_id)
@@ -289,7 +292,7 @@ def _asked_of(group: ConsumerMembers, group_id: str) -> Scenario:
 
 
 def _offset(group_id: str) -> dict[str, Any]:
-    """Return an OffsetCommit without a member."""
+    """Return the fields of an OffsetCommit by a client that is not a member."""
     one = {
         "partition_index": 0,
         "committed_offset": 5,
@@ -330,7 +333,7 @@ def consumer_instances(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_patterns(peer: RawPeer, version: int) -> Scenario:
-    """Subscribe to a pattern that the broker matches with topics."""
+    """Subscribe to a regular expression, which the broker matches with topic names."""
     if not version:
         return
     pattern: dict[str, Any] = {
@@ -354,14 +357,14 @@ def consumer_patterns(peer: RawPeer, version: int) -> Scenario:
 
 
 def _without_assignment(answer: dict[str, Any]) -> dict[str, Any]:
-    """Remove the fields that depend on when the topics of a pattern are found."""
+    """Remove the fields that depend on when the broker resolves a regular expression."""
     return {
         name: value for name, value in answer.items() if name not in ("assignment", "member_epoch")
     }
 
 
 def consumer_describe(peer: RawPeer, version: int) -> Scenario:
-    """Describe groups of each kind, and of none."""
+    """Describe groups of each type, and groups that do not exist."""
     with ConsumerMembers(peer, f"described-{version}", version) as group:
         yield "unknown group", group.stated("nobody's")
         yield "empty name", group.stated("")

@@ -1,4 +1,7 @@
-"""Requests for changes that our clusters do not support, and a Kafka in plain text refuses."""
+"""Requests that change what a cluster of oncelog cannot change, and what Kafka refuses here.
+
+Kafka refuses some of them because the connection has no security.
+"""
 
 import time
 from collections.abc import Iterator
@@ -114,9 +117,9 @@ def update_features(peer: RawPeer, version: int) -> Scenario:
 
 
 def _older_transactions(peer: RawPeer, version: int) -> Scenario:
-    """Send requests of both versions of transactions to a cluster of the older version.
+    """Send requests of transaction versions 1 and 2 to a cluster of transaction version 1.
 
-    Each request has its own id, since Kafka treats a refused id as busy.
+    Each request has its own transactional id, since Kafka treats an id as busy after a refusal.
     """
     topic = f"older-transactions-{version}"
     peer.create_topic(topic, 2)
@@ -178,7 +181,7 @@ def raft_voters(peer: RawPeer, version: int) -> Scenario:
 
 
 def unregister_controller(peer: RawPeer, version: int) -> Scenario:
-    """Unregister controllers that do not exist, and the active controller of one node."""
+    """Unregister controllers that do not exist, and the only, active controller."""
     for number in (9, -1, 2**31 - 1, 1):
         values = {"controller_id": number}
         yield f"controller {number}", peer.ask(UNREGISTER_CONTROLLER, version, values)

@@ -1,4 +1,4 @@
-"""Requests about groups and their committed offsets."""
+"""Requests of administrators about groups and their committed offsets."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -107,7 +107,7 @@ def produce(peer: RawPeer, version: int) -> Scenario:
 
 
 def produce_batches(peer: RawPeer, version: int) -> Scenario:
-    """Send each batch to its own partition, so that the outcomes are independent."""
+    """Produce each good or bad batch to its own partition, so that the outcomes are independent."""
     topic = f"batches-{version}"
     batches = _bad_batches()
     batches |= {f"codec {codec}": batch(5, compression=codec) for codec in range(5)}

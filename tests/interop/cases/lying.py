@@ -1,4 +1,4 @@
-"""Batches with false claims in their headers."""
+"""Requests with batches whose headers contradict their records."""
 
 from ...lying_batches import lying_batches
 from ..raw_peer import RawPeer
@@ -6,7 +6,7 @@ from .log import T0, Scenario
 
 
 def produce_lying_batches(peer: RawPeer, version: int) -> Scenario:
-    """Send each lying batch to a partition of its own."""
+    """Produce each batch with a false header to a partition of its own."""
     topic = f"lying-{version}"
     lies = lying_batches(T0)
     peer.create_topic(topic, partitions=len(lies))

@@ -1,4 +1,4 @@
-"""Requests of members of both protocols in one group (`group.consumer.migration.policy`)."""
+"""Requests of classic and consumer members in one group (`group.consumer.migration.policy`)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ SAYS = [("range", subscription(TOPIC))]
 
 
 class MixedMembers(ConsumerMembers):
-    """A group with members of both protocols and unmasked epochs."""
+    """A group with members of both protocols, whose epochs are compared unchanged."""
 
     def __enter__(self) -> "MixedMembers":
         super().__enter__()
@@ -28,7 +28,7 @@ class MixedMembers(ConsumerMembers):
     def alone(self, label: str, data: bytes = b"", **fields: Any) -> None:
         """Create a classic group of one member with all partitions.
 
-        `data` is the assignor's own.
+        `data` is the user data in its assignment.
         """
         self.admitted(label, 5, **({"protocols": SAYS} | fields))
         given = encode_assignment([(TOPIC, each) for each in ALL], user_data=data)
@@ -36,18 +36,18 @@ class MixedMembers(ConsumerMembers):
         assert self.sync(label, 3, {label: given}, **instance)["error_code"] == 0
 
     def goes_on(self, label: str) -> Any:
-        """Send two heartbeats of a consumer that owns its assignment."""
+        """Send two heartbeats of a consumer that owns all of its assignment."""
         self.beat(label, topic_partitions=self.given.get(label, []))
         return self.beat(label, topic_partitions=self.given.get(label, []))
 
     def listed(self) -> Any:
-        """Return this group in the answer to ListGroups."""
+        """Return this group's row in the answer to ListGroups."""
         values = {"states_filter": [], "types_filter": []}
         groups = self.ask(LIST_GROUPS, 5, values)["groups"]
         return [each for each in groups if each["group_id"] == self.group_id]
 
     def committed(self, label: str, generation: int, index: int = 0) -> Any:
-        """Send OffsetCommit 8, which no member of the newer protocol may send."""
+        """Send OffsetCommit version 8, which a member of the newer protocol may not send."""
         row = {
             "partition_index": index,
             "committed_offset": 5,
@@ -65,7 +65,7 @@ class MixedMembers(ConsumerMembers):
         return self.ask(OFFSET_COMMIT, 8, values)
 
     def joins(self, label: str, *owned: int, **fields: Any) -> Any:
-        """Send a JoinGroup with the member's owned partitions."""
+        """Send a JoinGroup that names these partitions as owned by the member."""
         has = tuple((TOPIC, each) for each in owned)
         said = encode_subscription(Subscription((TOPIC,), has))
         values: dict[str, Any] = {"protocols": [("range", said)]}
@@ -81,7 +81,7 @@ class MixedMembers(ConsumerMembers):
 
 
 def refused_upgrades(peer: RawPeer, version: int) -> Scenario:
-    """Join a consumer to classic groups, some of which cannot become consumer groups."""
+    """Join a consumer to classic groups, some of which cannot be converted to consumer groups."""
     for name, fields in {
         "connect": {"protocol_type": "connect"},
         "malformed": {"protocols": [("range", b"\0\1\0\0\0\1\0\5t")]},
@@ -104,7 +104,7 @@ def refused_upgrades(peer: RawPeer, version: int) -> Scenario:
 
 
 def mixed_groups(peer: RawPeer, version: int) -> Scenario:
-    """Turn a group from classic to consumer and back, with wrong requests in between."""
+    """Convert a group from classic to consumer and back, with wrong requests in between."""
     with MixedMembers(peer, f"mixed-{version}", version) as group:
         group.alone("c1")
         generation = group.member("c1").generation
@@ -166,7 +166,10 @@ def mixed_groups(peer: RawPeer, version: int) -> Scenario:
 
 
 def downgraded_groups(peer: RawPeer, version: int) -> Scenario:
-    """Downgrade one group with a classic member before its target, and one at its target."""
+    """Convert groups to classic ones.
+
+    The classic member is behind its target assignment in one, and has its target in another.
+    """
     for case, owned in {"behind": None, "gives up": ALL, "at its target": ALL[:3]}.items():
         with MixedMembers(peer, f"downgraded-{case.replace(' ', '-')}-{version}", version) as group:
             group.alone("c1")
@@ -181,7 +184,7 @@ def downgraded_groups(peer: RawPeer, version: int) -> Scenario:
 
 
 def mixed_instances(peer: RawPeer, version: int) -> Scenario:
-    """Let static members change their protocol."""
+    """Let static members change from one group protocol to the other."""
     with MixedMembers(peer, f"mixed-instances-{version}", version) as group:
         one: dict[str, Any] = {"group_instance_id": "one"}
         two: dict[str, Any] = {"group_instance_id": "two"}
@@ -208,7 +211,7 @@ def mixed_instances(peer: RawPeer, version: int) -> Scenario:
 
 
 def later_targets(peer: RawPeer, version: int) -> Scenario:
-    """Let a classic member learn of a rebalance by the target's epoch, not the group's epoch."""
+    """Show that a classic member learns of a rebalance by a new target, not by the group epoch."""
     with MixedMembers(peer, f"mixed-targets-{version}", version) as group:
         group.alone("c1")
         for label in ("n1", "n2"):

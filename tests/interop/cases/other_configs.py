@@ -1,4 +1,4 @@
-"""Configs of one broker, of loggers, and of subscriptions to clients' metrics."""
+"""Requests about configs of a broker, of loggers, and of client metrics subscriptions."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ RATE = "leader.replication.throttled.rate"
 
 
 class Resource:
-    """One config resource, given by type and name."""
+    """A config resource with a type and a name, which sends requests about itself."""
 
     def __init__(self, peer: RawPeer, version: int, kind: int, name: str) -> None:
         self._peer, self._version, self._kind, self._name = peer, version, kind, name
@@ -31,7 +31,7 @@ class Resource:
         return self._peer.ask(INCREMENTAL, self._version, values)
 
     def described(self, key: str, *, is_set: bool = True) -> Any:
-        """Return the description of a key, once it is set, or unset, as expected."""
+        """Return the description of a config key when it is set, or is not set, as expected."""
         row = {
             "resource_type": self._kind,
             "resource_name": self._name,

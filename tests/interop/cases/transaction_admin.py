@@ -1,4 +1,4 @@
-"""Requests about transactions sent by administrators and other brokers, and FindCoordinator."""
+"""Transaction requests of administrators and of other brokers, and FindCoordinator."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -215,7 +215,7 @@ def find_coordinator(peer: RawPeer, version: int) -> Scenario:
 
 
 def internal_topics(peer: RawPeer, version: int) -> Scenario:
-    """Read the records of the group coordinator. Other writes and deletions are refused."""
+    """Read __consumer_offsets. Produce and DeleteRecords on it are refused."""
     name = "__consumer_offsets"
     wait_for_coordinator(peer, 0, "g")
     peer.learn(name, 4)

@@ -1,7 +1,6 @@
-"""Requests about transactions, with every possible fault in them.
+"""Requests about transactions, with faults in their fields, lists, names and limits.
 
-`transaction_cases` covers the answers of each state to each epoch. Here are the fields, lists,
-names and limits of the requests.
+`transaction_cases` covers the answers of each state to each epoch.
 """
 
 from collections.abc import Iterator
@@ -73,7 +72,10 @@ def add_partitions_to_txn(peer: RawPeer, version: int) -> Scenario:
 
 
 def _add_partitions_in_batches(peer: RawPeer, version: int) -> Scenario:
-    """Send the requests of brokers for several transactions, and a mere check of a partition."""
+    """Send AddPartitionsToTxn for several transactions at once, as brokers do.
+
+    One of the requests only verifies a partition.
+    """
     topic = f"added-{version}"
     peer.create_topic(topic, partitions=3)
     owner, other = Owner(peer, f"adds-{version}"), Owner(peer, f"adds-{version}-other")

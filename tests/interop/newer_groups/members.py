@@ -1,4 +1,4 @@
-"""More group members, as copiers of the newer protocol (KIP-848) and programs in Go and Java."""
+"""More group members, in Go and Java, and one that copies with the newer protocol (KIP-848)."""
 
 import json
 import shutil
@@ -19,7 +19,10 @@ BUILD_S = 600  # the first time on a machine; Go caches what it has compiled
 
 
 class Copier(ConsumerProtocol):
-    """A librdkafka member that copies in transactions, with its member epoch in the commits."""
+    """A librdkafka member that copies records in transactions.
+
+    Each commit of offsets has the member's epoch.
+    """
 
     def __init__(self, bootstrap: str, group: str, sink: str, *, subscription: str) -> None:
         self.sink = sink
@@ -53,14 +56,17 @@ class Copier(ConsumerProtocol):
 
     @staticmethod
     def _rewind(consumer: Any) -> None:
-        """Seek to the group's committed offsets."""
+        """Seek to the group's committed offsets, or to 0 without any."""
         for place in consumer.committed(consumer.assignment(), TIMEOUT_S):
             place.offset = max(place.offset, 0)
             consumer.seek(place)
 
 
 class Program(Member):
-    """A member in another program, which reports JSON lines and leaves when its input ends."""
+    """A member in another process, which prints its events as JSON lines.
+
+    It leaves the group when its standard input ends.
+    """
 
     def __init__(
         self,
@@ -109,9 +115,9 @@ class Program(Member):
 
 
 class FranzGo(Program):
-    """A member on franz-go with the newer protocol enabled.
+    """A franz-go member with the newer group protocol.
 
-    A member with a sink copies the records.
+    With a `sink` the member copies its records to that topic.
     """
 
     program: Path  # compiled
@@ -133,7 +139,7 @@ class FranzGo(Program):
 
 
 class JavaClassic(Program):
-    """A KafkaConsumer of the classic protocol."""
+    """A Java KafkaConsumer with the classic group protocol."""
 
     def __init__(
         self, bootstrap: str, group: str, *, cooperative: bool = False, client: str
@@ -144,7 +150,7 @@ class JavaClassic(Program):
 
 
 def compiled(folder: Path) -> Path:
-    """Compile the program of `FranzGo` in this folder, and return its path."""
+    """Compile the Go program of `FranzGo` in this folder, and return its path."""
     shutil.copy(PROGRAM, folder)
     for command in (
         ["go", "mod", "init", "member"],

@@ -40,7 +40,7 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> type[FranzGo]:
 
 @pytest.fixture(params=["librdkafka", pytest.param("franz-go", marks=GO)])
 def library(request: pytest.FixtureRequest) -> Any:
-    """Return the class of the library's members."""
+    """Return the class for members of the library under test."""
     return (
         ConsumerProtocol if request.param == "librdkafka" else request.getfixturevalue("franz_go")
     )
@@ -48,7 +48,7 @@ def library(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(scope="module")
 def bootstrap(newer_groups: str) -> str:
-    """Return a cluster with the filled topic."""
+    """Create the topic with records, and return the cluster's bootstrap line."""
     new_topic(newer_groups, TOPIC)
     produce(newer_groups)
     return newer_groups
@@ -116,7 +116,7 @@ def test_consumer_group_with_joining_and_leaving_members_divides_its_partitions(
 def test_static_member_that_restarts_gets_its_partitions_back(
     bootstrap: str, group: str, stack: ExitStack
 ) -> None:
-    """The member is librdkafka's. franz-go's rejoins as a new member, on Apache Kafka, too."""
+    """The member uses librdkafka. On Apache Kafka, too, franz-go's rejoins as a new member."""
 
     def member(instance: str) -> Member:
         made = ConsumerProtocol(bootstrap, group, instance=instance)
@@ -140,7 +140,7 @@ def test_consumer_group_with_a_subscribed_pattern_gets_matching_topics(member: M
 def test_exactly_once_copy_with_joining_and_leaving_members_is_exact(
     bootstrap: str, group: str, library: Any, stack: ExitStack
 ) -> None:
-    """Offsets are committed in transactions, judged by the member epochs."""
+    """Offsets are committed in transactions, and the coordinator checks the member epochs."""
     source, sink = f"{library.__name__}-source", f"{library.__name__}-sink"
     for name in (source, sink):
         new_topic(bootstrap, name)
@@ -212,9 +212,10 @@ Owners = dict[str, list[int]]
 def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_converted_back(
     bootstrap: str, group: str, stack: ExitStack, third: type[Member], cooperative: bool
 ) -> None:
-    """Types and owners equal those of Apache Kafka, for the sticky assignor only in number.
+    """Group types and owners equal those on Apache Kafka.
 
-    Range orders members by their ids, which begin with the client's id.
+    For the sticky assignor only the number of partitions of each member is equal. The range
+    assignor orders members by their ids, which begin with the client id.
     """
     members: dict[str, Member] = {}
 
@@ -226,7 +227,7 @@ def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_converte
         members.pop(label).stop()
 
     def is_shared(kind: str, owners: Owners, *, by_range: bool) -> None:
-        """Check that the group settles with these owners, and that all records are read."""
+        """Assert that the group has this type and these owners, and each member reads records."""
         share(*members.values())
         given = {label: sorted(member.assigned) for label, member in members.items()}
         found = (given, owners) if by_range else (_sizes(given), _sizes(owners))

@@ -1,7 +1,7 @@
 """Test Java's KafkaConsumer with group.protocol=consumer (KIP-848), on three nodes.
 
-The program is `java/ConsumerProtocol.java`. Under the mark `soak` the program also runs on Apache
-Kafka 4.4, which shows that the program is correct.
+The program is `java/ConsumerProtocol.java`. Under the mark `soak` it also runs on Apache Kafka 4.4,
+which shows that the program is correct.
 """
 
 import subprocess

@@ -1,8 +1,9 @@
-"""Test the death of a coordinator while a group of librdkafka's members changes its protocol.
+"""Test the death of a coordinator while members of librdkafka change their group's protocol.
 
-A consumer joins two classic members and leaves them, ten times each. In the middle of each of these
-steps the coordinator gets SIGKILL, at a moment that the seed draws. Afterwards the log has the
-group in one form, its offsets are the acknowledged offsets, and all members continue.
+A member of the newer protocol joins two classic members and leaves them, ten times each. In the
+middle of each of these steps the coordinator gets SIGKILL, at a moment that the seed draws.
+Afterwards the log has the group as a classic or a consumer group, never both. Its offsets are the
+acknowledged offsets, and all members continue.
 """
 
 import random
@@ -30,7 +31,7 @@ SETTLED_S = 60.0
 
 
 class Group:
-    """A group on a cluster, with its members of both protocols."""
+    """A group on a cluster, and its classic and consumer members."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
@@ -39,7 +40,7 @@ class Group:
         self.written = 0  # records a partition
 
     def forms(self) -> set[str]:
-        """Return the record types in which the log has the group."""
+        """Return the group types, classic or consumer, of the group's records in the log."""
         newest = {
             message.key() or b"": message.value()
             for message in messages(self.cluster.bootstrap, OFFSETS_TOPIC, SHARDS, committed=False)
@@ -54,7 +55,7 @@ class Group:
         return found
 
     def kind(self) -> str:
-        """Return the group's type that an administrator sees."""
+        """Return the group type in a description by librdkafka's AdminClient."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
@@ -74,7 +75,7 @@ class Group:
         return {partition: place.offset for (_, partition), place in found.items()}
 
     def acknowledged(self) -> dict[int, int]:
-        """Return the highest acknowledged offset of each partition."""
+        """Return the highest committed offset of each partition that a member saw acknowledged."""
         highest = dict.fromkeys(range(PARTITIONS), 0)
         for member in (*self.members, *self.gone):
             for partition, offset in dict(member.acknowledged).items():
@@ -90,7 +91,7 @@ class Group:
         self.written += RECORDS
 
     def goes_on(self) -> None:
-        """Return when each partition has one owner and all members have committed new records."""
+        """Assert that each partition has one owner, and that all members commit new records."""
         share(*self.members)
         before = [member.committed for member in self.members]
         self.write()
@@ -106,7 +107,7 @@ class Group:
         share(*self.members)
 
     def kill_in(self, step: threading.Thread, delay_s: float) -> None:
-        """Kill the coordinator after the step has run for a while, and start it again."""
+        """Kill the coordinator `delay_s` after the step began, restart it, and check the group."""
         coordinator = self.cluster.coordinator("group", self.name)
         step.start()
         time.sleep(delay_s)

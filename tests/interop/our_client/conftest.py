@@ -1,4 +1,4 @@
-"""The clusters for tests of our client, which are ours and, with -m kafka, Apache Kafka.
+"""Clusters for tests of oncelog's client, one of oncelog and, with -m kafka, Apache Kafka.
 
 Both start once. The tests that take `bootstrap` belong to one xdist group, and each test has its
 own topics, groups and transactional ids.

@@ -1,4 +1,4 @@
-"""Test that our client behaves the same on our cluster and on Apache Kafka."""
+"""Test that oncelog's client behaves the same on oncelog and on Apache Kafka."""
 
 import asyncio
 import subprocess

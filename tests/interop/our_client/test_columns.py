@@ -1,4 +1,4 @@
-"""Test many records in one call on a real cluster of ours and of Apache Kafka."""
+"""Test sending and reading columns of records on oncelog and on Apache Kafka."""
 
 import asyncio
 from typing import Any

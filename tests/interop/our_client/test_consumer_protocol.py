@@ -1,4 +1,4 @@
-"""Test that members with group.protocol=consumer (KIP-848) behave the same on Apache Kafka."""
+"""Test members with group.protocol=consumer (KIP-848) on oncelog and on Apache Kafka."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ def member_of(consumer: Consumer) -> ConsumerGroupMember:
 
 
 async def until(holds: Callable[[], bool], *consumers: Consumer) -> list[int]:
-    """Poll until a condition holds, and return the values."""
+    """Poll all consumers until the condition holds, and return the values that they read."""
     rows: list[int] = []
     async with asyncio.timeout(TIMEOUT_S):
         while not holds():
@@ -156,7 +156,7 @@ async def test_static_member_that_restarts_gets_its_partitions_back_and_a_duplic
             assert stays.group_metadata().generation_id == epoch and changes == []
 
 
-async def test_topic_recreated_under_a_name_gets_no_commit_of_the_old_topic(
+async def test_recreated_topic_gets_no_commit_of_the_old_topic(
     bootstrap,
 ):
     topic = await new_topic(bootstrap, 1)
@@ -210,7 +210,7 @@ async def test_subscribed_topic_that_gains_partitions_and_is_deleted_changes_the
 
 
 async def test_commit_refused_as_stale_member_epoch_is_repeated_with_the_newer_epoch(bootstrap):
-    """The coordinator answers STALE_MEMBER_EPOCH, the next heartbeat has the right epoch."""
+    """After STALE_MEMBER_EPOCH the answer to the next heartbeat has the right epoch."""
     topic = await new_topic(bootstrap, 1)
     place = topic, 1
     async with Consumer(bootstrap, **settings(topic)) as consumer, Admin(bootstrap) as admin:

@@ -1,4 +1,4 @@
-"""Test members with group.protocol=consumer while their coordinator is killed, again and again."""
+"""Test members with group.protocol=consumer while their coordinator is killed repeatedly."""
 
 import asyncio
 from collections import Counter
@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Ground:
-    """A cluster with functions that kill the coordinator of a group, and start it again."""
+    """A cluster on which a test can kill and restart the coordinator of a group."""
 
     def __init__(self, bootstrap: str, kill: Any, start: Any) -> None:
         self.bootstrap, self._kill, self._start = bootstrap, kill, start
@@ -65,7 +65,7 @@ def settings(group: str, **more: Any) -> dict[str, Any]:
 
 
 async def reading(ground: Ground, topic: str, instance: str, until: asyncio.Event) -> Counter[int]:
-    """Run a member that commits after each poll, and return its records."""
+    """Run a member that commits after each poll, and count each committed value."""
     done: Counter[int] = Counter()
     name = instance if instance.startswith("static") else None
     async with Consumer(ground.bootstrap, **settings(topic, group_instance_id=name)) as consumer:
@@ -114,7 +114,7 @@ async def members_come_and_go(ground: Ground, kills: int, patience_s: float) -> 
 
 
 async def copying(ground: Ground, source: str, sink: str, name: str, until: asyncio.Event) -> None:
-    """Copy with exactly-once. After an abort start from the committed offsets."""
+    """Copy records with exactly-once until the event. An abort rewinds to the committed offsets."""
     producer = Producer(ground.bootstrap, transactional_id=f"{source}-{name}", **QUICK)
     async with (
         Consumer(

@@ -1,6 +1,6 @@
-"""Test our client while leaders and coordinators of ours are killed or paused.
+"""Test oncelog's client while leaders and coordinators of oncelog are killed or paused.
 
-Each result of the client is true afterwards, and each record is present once and in order. The
+Each result that the client reported is true, and each record is present once and in order. The
 client continues by itself. No kill is fatal to a producer, or removes a consumer from its group.
 """
 
@@ -26,7 +26,7 @@ newest_version = pytest.mark.parametrize("version", [pytest.param(1, marks=pytes
 
 
 async def aside(cluster: Cluster, *faults: Callable[[], int]) -> None:
-    """Let the faults happen one after the other, each node back before the next."""
+    """Inject the faults one after the other, and restart each node before the next fault."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1) as pool:
         for fault in faults:
@@ -62,7 +62,7 @@ async def test_producer_with_killed_partition_leaders_loses_and_duplicates_no_re
 
 
 async def transaction(producer: Producer, topic: str, number: int, offsets: bool) -> bool:
-    """Run a transaction, and return whether it was committed for certain."""
+    """Run a transaction, and return whether its commit was acknowledged."""
     await producer.begin_transaction()
     try:
         for partition in range(PARTITIONS):
@@ -144,7 +144,10 @@ def test_transactions_with_a_killed_group_coordinator_are_exactly_once(cluster, 
 @pytest.mark.in_turn
 @both_versions
 async def test_transactions_with_a_paused_partition_leader_are_exactly_once(cluster, version):
-    """A sent request may take effect much later. V1 takes a new epoch, V2 has one."""
+    """A sent request may take effect much later. Version 2 has a new epoch for each transaction.
+
+    A version 1 producer requests a new epoch.
+    """
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     async with Producer(
         cluster.bootstrap,

@@ -19,7 +19,7 @@ Command = Callable[..., Awaitable[tuple[int, str]]]
 
 @pytest.fixture
 def command(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Return a function for `oncelog ARGUMENTS` that returns the exit code and the output."""
+    """Return a function that runs an `oncelog` command and returns its exit code and output."""
 
     async def ran(*arguments: str) -> tuple[int, str]:
         capsys.readouterr()
@@ -84,7 +84,7 @@ async def test_group_commands_for_a_group_with_members_show_the_group_and_refuse
 
 
 async def ends_well(command: Command, group: str) -> None:
-    """Check that everything is allowed without members."""
+    """Assert that an empty group can be described, reset and deleted."""
     assert (await described(command, group))["state"] == "Empty"
     code, told = await command("group", "reset", group, "--to", "earliest", "--execute")
     assert code == 0, told

@@ -1,4 +1,4 @@
-"""Test static members and leader epochs with our client, the same on ours and on Apache Kafka."""
+"""Test static members and leader epochs with oncelog's client, on oncelog and Apache Kafka."""
 
 import asyncio
 import uuid
@@ -67,10 +67,10 @@ async def test_static_member_with_a_duplicate_instance_id_fences_the_first(boots
 
 
 async def test_commit_of_a_member_replaced_after_its_session_timeout_is_refused(bootstrap):
-    """The member was too slow, and another has read its records since.
+    """The member was too slow, and another member has read its records since.
 
-    A member without generation and name would be accepted, as a client from before KIP-447, and
-    its inputs would count twice.
+    An offset commit without generation and member id, as of a client before KIP-447, would be
+    accepted. The records would then count twice.
     """
     topic = await new_topic(bootstrap, 1)
     settings = {

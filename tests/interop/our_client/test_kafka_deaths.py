@@ -1,4 +1,4 @@
-"""Test our client while Apache Kafka's only node is killed and restarted."""
+"""Test oncelog's client while Apache Kafka's only node is killed and restarted."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ RETURN_S = 100.0  # a JVM starts on a busy machine, and reads its logs
 
 
 async def plain(bootstrap: str, topic: str, over: asyncio.Event) -> None:
-    """Check that every record is there once and in order, at the offset of its delivery."""
+    """Assert that every record is in the log once and in order, at the offset of its delivery."""
     async with Producer(bootstrap, **SETTINGS) as producer:
         sent = []
         while not over.is_set():
@@ -31,7 +31,7 @@ async def plain(bootstrap: str, topic: str, over: asyncio.Event) -> None:
 
 
 async def transactions(bootstrap: str, topic: str, version: int, over: asyncio.Event) -> None:
-    """Check that committed records are there once, with offsets, and no error is fatal."""
+    """Assert that committed records are in the log once, with offsets, and no error is fatal."""
     committed: list[int] = []
     async with Producer(
         bootstrap,

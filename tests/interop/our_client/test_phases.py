@@ -1,6 +1,6 @@
-"""Test the death of a broker in each phase of a transaction, a prepared transaction, or a group.
+"""Test the death of a broker in each phase of a transaction, or of a group member's commit.
 
-The node is killed during the call. Records that our client has reported as committed are in the log
+The node is killed during the call. Records that the client has reported as committed are in the log
 once, and aborted records are not. The client continues by itself.
 """
 
@@ -24,7 +24,7 @@ whole = pytest.mark.chaos  # the rest of the matrix: pytest -m chaos tests/inter
 
 
 class Blow:
-    """A kill of the node with a role, and its restart."""
+    """A node with a role, such as leader, which is killed and restarted during a call."""
 
     def __init__(self, cluster: Cluster, topic: str, role: str) -> None:
         self.cluster, self.topic = cluster, topic
@@ -39,7 +39,7 @@ class Blow:
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def during(self, call: Awaitable[None]) -> None:
-        """Await the call, kill the node at the begin of the call, and restart the node."""
+        """Await the call while the node is killed, and then restart the node."""
         node = await self.aside(lambda: self.cluster.resolve(self.target))
         assert isinstance(node, int)
         killing = asyncio.ensure_future(self.aside(lambda: self.cluster.kill(node)))
@@ -71,7 +71,7 @@ async def until_aborted(producer: Producer) -> None:
 
 
 class Run:
-    """A producer's transactions, each with a kill in a chosen phase, or in none."""
+    """The transactions of a producer, in which a node is killed in one phase or in none."""
 
     def __init__(self, producer: Producer, topic: str, blow: Blow) -> None:
         self.producer, self.topic, self.blow = producer, topic, blow
@@ -201,7 +201,7 @@ async def test_prepared_transaction_with_a_killed_coordinator_is_ended_by_its_to
 async def test_consumer_group_with_its_coordinator_killed_in_each_phase_keeps_its_commits(
     cluster, strategy
 ):
-    """No committed record is read again, and none is left out."""
+    """No committed record is read again, and no record is skipped."""
     topic = await new_topic(cluster.bootstrap, 4)
     blow = Blow(cluster, topic, "group")
     settings = {

@@ -1,4 +1,4 @@
-"""Test logins and errors of our client on a real Apache Kafka with TLS, SASL and ACLs.
+"""Test logins and errors of oncelog's client on an Apache Kafka with TLS, SASL and ACLs.
 
 One Kafka with all its listeners serves every test of this file (with ONCELOG_KAFKA=1).
 """
@@ -47,7 +47,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 async def prepare(kafka: SecuredKafka) -> None:
-    """Grant alice all that this file's programs need, and mallory nothing."""
+    """Create the topic, and grant alice all that the tests need. Mallory gets no right."""
     async with Admin(kafka.bootstrap) as admin:
         await admin.create_topic(TOPIC, partitions=1, replication_factor=1)
     await kafka.allow("alice", "topic", TOPIC, "Read", "Write")

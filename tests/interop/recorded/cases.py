@@ -1,4 +1,4 @@
-"""All possible requests to the transactional state machine as plain data.
+"""All combinations of transaction states and requests, as plain data.
 
 A case has a state, the way in which a transactional id reached the state, and its first epoch. It
 also has a request in one version, and the relation between the request's producer id and epoch and
@@ -15,7 +15,7 @@ FIXTURE = (Path(__file__).parents[1] / "recorded") / "transactions.json"
 
 
 class Phase(Enum):
-    """The event between the preparation of a case and its request."""
+    """The event, if any, after a case is prepared and before its request is sent."""
 
     CALM = "nothing"
     TIMED_OUT = "the timeout of the transaction passes, and it is aborted"
@@ -25,7 +25,7 @@ class Phase(Enum):
 class State(NamedTuple):
     """A state of a transactional id.
 
-    `version` is the version of the transaction protocol.
+    `version` is the transaction version of the client that reached it.
     """
 
     name: str
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request, all of its versions, and the versions with different answers."""
+    """A request, its versions, and the versions (`telling`) to which answers differ."""
 
     name: str
     api_key: int
@@ -44,7 +44,7 @@ class Request(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One case.
+    """A transactional id in one state, and a request that is sent about it.
 
     `start_epoch` is the epoch of InitProducerId before the transaction began.
     """
@@ -110,7 +110,7 @@ RELATIONS = ("older", "equal", "newer", "another producer", "client")
 
 
 def cases() -> Iterator[Case]:
-    """Yield all versions from epoch 0 on, and from other epochs those with different answers."""
+    """Yield cases of all versions from epoch 0, and of `telling` versions from other epochs."""
     for state in STATES:
         for start in START_EPOCHS if state != NONE else (0,):
             for request in REQUESTS:
@@ -133,7 +133,7 @@ _ALL_RELATIONS = (*RELATIONS, "nobody")
 
 
 def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
-    """Write a row for each state, request, relation and answer, with versions and first epochs."""
+    """Write a row for each answer, with all versions and first epochs that give this answer."""
     asked: dict[_Place, set[tuple[int, int]]] = {}
     rows: dict[tuple[_Place, str], set[tuple[int, int]]] = {}
     for case, answer in answers.items():
@@ -158,7 +158,7 @@ def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
 def _rectangles(
     pairs: set[tuple[int, int]], asked: set[tuple[int, int]]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Group the pairs of version and first epoch into products that contain these pairs only."""
+    """Split pairs of version and first epoch into products that contain no other asked pair."""
     versions, starts = sorted({v for v, _ in pairs}), sorted({s for _, s in pairs})
     if {(v, s) for v in versions for s in starts} & asked == pairs:
         yield versions, starts

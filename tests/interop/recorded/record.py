@@ -41,7 +41,7 @@ _value = struct.Struct(">hqhibiqq")  # version 0, and no partitions
 
 
 def state_record(name: str, producer_id: int, epoch: int) -> tuple[bytes, bytes]:
-    """Return key and value of a record for an id without a transaction, as Kafka writes them."""
+    """Return key and value of Kafka's record for a transactional id without a transaction."""
     text = name.encode()
     key = struct.pack(">hh", 0, len(text)) + text
     now_ms = int(time.time() * 1000)
@@ -49,7 +49,7 @@ def state_record(name: str, producer_id: int, epoch: int) -> tuple[bytes, bytes]
 
 
 def write_states(peer: RawPeer, records: dict[str, tuple[int, int]]) -> None:
-    """Write (producer id, epoch) of each transactional id to the coordinator's log."""
+    """Write the producer id and epoch of each transactional id to the coordinator's log."""
     by_shard: dict[int, list[Record]] = {}
     now_ms = int(time.time() * 1000)
     for name, (producer_id, epoch) in records.items():
@@ -85,7 +85,7 @@ def create_topics(peer: RawPeer) -> None:
 
 
 def prove(stage: Stage, reached: str, written: str) -> None:
-    """Compare a written id with one that reached its epoch request by request."""
+    """Assert that an id with a written epoch acts like one whose epoch was reached by requests."""
     start = time.monotonic()
     while stage.init(reached).producer_epoch < 32764:
         pass

@@ -24,7 +24,7 @@ TRANSIENT = {14, 15, 16, 19, 51}  # 19: a transaction that could not be verified
 
 
 class Held(NamedTuple):
-    """The coordinator's state of a transactional id."""
+    """The state, producer id, epoch and number of partitions that a coordinator has for an id."""
 
     state: str
     producer_id: int
@@ -34,9 +34,10 @@ class Held(NamedTuple):
 
 @dataclass
 class TransactionalRequests:
-    """A cluster with the topics CALM (2 partitions) and HELD (1 partition), usable from any thread.
+    """Transactional requests to a cluster, which threads may send concurrently.
 
-    shards, offset_partitions: the counts of the cluster's two coordinators.
+    The cluster has the topics CALM (2 partitions) and HELD (1 partition). shards,
+    offset_partitions: the numbers of partitions of __transaction_state and of __consumer_offsets.
     """
 
     nodes: Mapping[int, tuple[str, int]]
@@ -67,7 +68,7 @@ class TransactionalRequests:
             peer.close()
 
     def look_up_again(self) -> None:
-        """Look coordinators and leaders up again."""
+        """Forget the known coordinators and leaders, so that they are looked up again."""
         self._found.clear()
         self._leaders.clear()
 
@@ -86,7 +87,7 @@ class TransactionalRequests:
         return self.peer(self._found[place])
 
     def leader(self, topic: str, index: int) -> RawPeer:
-        """Return the node that leads a partition."""
+        """Return a connection to the node that leads a partition."""
         if (topic, index) not in self._leaders:
             values = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
             (found,) = self.peer(min(self.nodes)).ask_raw(METADATA, 12, values).topics
@@ -167,7 +168,7 @@ class TransactionalRequests:
         return self.leader(*place).ask_raw(PRODUCE, version, request)
 
     def held(self, name: str) -> Held | None:
-        """Return the coordinator's present state of an id."""
+        """Return the coordinator's present state of a transactional id, or None if unknown."""
         values = {"transactional_ids": [name]}
         answer = self._coordinator(1, name).ask_raw(DESCRIBE_TRANSACTIONS, 0, values)
         (found,) = answer.transaction_states
@@ -182,14 +183,14 @@ class TransactionalRequests:
         )
 
     def insist(self, ask: Callable[[], Any]) -> Any:
-        """Repeat a request until it succeeds. Fail on an error that is not transient."""
+        """Repeat a request while its error is transient, and fail on any other error."""
         answer = self.answered(ask)
         error = error_of(answer)
         assert error == 0, f"in the preparation: {ErrorCode(error).name}"
         return answer
 
     def answered(self, ask: Callable[[], Any]) -> Any:
-        """Repeat a request until it succeeds or fails with a permanent error.
+        """Repeat a request while its error is transient, and return its last answer.
 
         A coordinator closes connections that are older than its election, which may happen between
         two attempts.
@@ -238,7 +239,7 @@ def _identified(name: str, identity: tuple[int, int]) -> dict[str, Any]:
 
 
 def error_of(message: Any) -> int:
-    """Return the one error code of an answer to these requests."""
+    """Return the only error code in an answer to one of these requests."""
     while True:
         for name in ("error_code", "partition_error_code"):
             if hasattr(message, name):

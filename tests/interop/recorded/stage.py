@@ -34,7 +34,7 @@ _OTHER_PRODUCER = 500_000_000
 
 @dataclass(slots=True)
 class Prepared:
-    """A case in preparation. Producer id and epoch are the producer's last."""
+    """A case with its transactional id, and the producer id and epoch that the producer has."""
 
     case: Case
     transactional_id: str
@@ -44,10 +44,13 @@ class Prepared:
 
 
 class Stage(TransactionalRequests):
-    """A cluster on which cases are played."""
+    """A cluster on which transactional ids are brought into states and then asked."""
 
     def settled(self, prepared: Prepared) -> Held | None:
-        """Return the state once no marker is in flight, or the rest is held forever."""
+        """Return the coordinator's state once no marker is in flight.
+
+        In phase HELD a marker stays in flight, so the state is returned at once.
+        """
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             held = self.held(prepared.transactional_id)
@@ -60,7 +63,7 @@ class Stage(TransactionalRequests):
     # --- preparing
 
     def prepare(self, case: Case, name: str) -> Prepared:
-        """Do all that is possible before the partition is held or the timeout passes."""
+        """Bring the id as close to its state as possible before the pause or the timeout."""
         if case.state == NONE:
             producer_id = self.peer(min(self.nodes)).new_producer_id()
             return Prepared(case, name, producer_id, producer_id, 0)
@@ -103,7 +106,7 @@ class Stage(TransactionalRequests):
             self.insist(lambda: self.commit_offset(name, 5, identity, KNOWN_GROUP))
 
     def conclude(self, prepared: Prepared) -> None:
-        """Bring the id into the final state."""
+        """Bring the id into its state, after the partition was paused or the timeout passed."""
         state = prepared.case.state
         name, identity = prepared.transactional_id, (prepared.producer_id, prepared.producer_epoch)
         if state.phase is Phase.TIMED_OUT:
@@ -123,7 +126,7 @@ class Stage(TransactionalRequests):
     # --- asking
 
     def ask(self, prepared: Prepared) -> str:
-        """Return the state, the answer and its effect, and the same for the repeated request."""
+        """Send the request twice, and return the state before, and each answer with its effect."""
         before = self.held(prepared.transactional_id)
         words = [_shown(before, prepared)]
         identity = _identity(prepared, before)
@@ -138,7 +141,11 @@ class Stage(TransactionalRequests):
         return " | ".join(words)
 
     def _answer(self, prepared: Prepared, identity: tuple[int, int], before: Held | None) -> Any:
-        """Return the answer, after the last marker the one with its record written."""
+        """Return the answer.
+
+        After the last marker the request is repeated until the coordinator's record of that is
+        written.
+        """
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = self._question(prepared, identity)
@@ -171,7 +178,7 @@ class Stage(TransactionalRequests):
 
 
 def run_all(work: Callable[[T], U], items: Iterable[T], threads: int = 6) -> list[U]:
-    """Run work on all items, several at a time."""
+    """Call `work` for all items, in several threads, and return the results in order."""
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, items))
 
@@ -208,7 +215,7 @@ def play(
 
 
 def _identity(prepared: Prepared, held: Held | None) -> tuple[int, int]:
-    """Return producer id and epoch in this relation to the coordinator's."""
+    """Return a producer id and epoch with the case's relation to those of the coordinator."""
     relation = prepared.case.relation
     if relation == "client":
         return prepared.producer_id, prepared.producer_epoch

@@ -1,4 +1,4 @@
-"""Certificates as PEM files in the form that Kafka reads (PKCS#8)."""
+"""Write certificates as PEM files in the form that Kafka reads (PKCS#8)."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +9,7 @@ KEY_PASSWORD = "key-geheim"
 
 
 class Certificates:
-    """PEM files of Kafka and of alice. ca.pem signs them, other-ca.pem signs none.
+    """PEM files of Kafka and of alice, signed by ca.pem. No certificate is signed by other-ca.pem.
 
     expired.pem was alice's until yesterday, and late.pem Kafka's.
     """

@@ -1,7 +1,7 @@
-"""The clients that run the script, each of which reports "in" or the reason of its refusal.
+"""The Python clients that log in as the script says, and print "in" or the refusal.
 
-A Python client runs all cases in its own process. So do the clients in Java and Node, with programs
-in `programs/`. A client that is not installed on this machine is omitted with a message.
+A Python client runs all cases in its own process. Clients in Java, Node and Go do the same with the
+programs in `programs/`. A client that is not installed on this machine is omitted with a message.
 """
 
 import asyncio
@@ -153,7 +153,10 @@ def oncelog(values: Values) -> str:
 
 
 def _token_of(settings: Values) -> Callable[[], str] | None:
-    """Return a function that fetches a token, and remove the provider's settings."""
+    """Return a function that fetches a token, or None without a token endpoint in the settings.
+
+    The endpoint's settings are removed.
+    """
     prefix = "sasl.oauthbearer."
     url = settings.pop(f"{prefix}token.endpoint.url", None)
     user = settings.pop(f"{prefix}client.credentials.client.id", "")
@@ -184,7 +187,7 @@ OF_PYTHON: dict[str, Callable[[Values], str]] = {
 
 
 def main() -> None:
-    """Play JSON lines of cases from stdin for `python -m ... NAME`, and print each result."""
+    """Log in for each line of JSON on standard input, and print each result as JSON."""
     log_in = OF_PYTHON[sys.argv[1]]
     for line in sys.stdin:
         print(json.dumps(log_in(json.loads(line))), flush=True)

@@ -1,4 +1,4 @@
-"""The process of each client, which gets the cases singly and reports each result."""
+"""Run each client's process, which gets one login at a time and reports its result."""
 
 import json
 import shutil
@@ -62,7 +62,7 @@ class Player:
 
 @contextmanager
 def player(name: str, folder: Path, token_url: str) -> Iterator[Player]:
-    """Run a client's process while it is needed."""
+    """Yield the running process of a client, which ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     is_java = name == "java"
     if is_java:
@@ -95,13 +95,13 @@ def player(name: str, folder: Path, token_url: str) -> Iterator[Player]:
 
 
 def missing(name: str) -> str:
-    """Return why a client is not available here, or "" when it is."""
+    """Return the program that a client lacks on this machine, or "" if it can run."""
     program = {"java": "javac", "kafkajs": "npm", "franz-go": "go"}.get(name)
     return f"no {program}" if program and shutil.which(program) is None else ""
 
 
 def java_properties(values: dict[str, Any]) -> dict[str, str]:
-    """Return the same settings by the names of Java's clients."""
+    """Return the same settings under the names of Java's clients."""
     limit_ms = f"{PATIENCE_S * 1000:.0f}"
     found = {"request.timeout.ms": limit_ms, "default.api.timeout.ms": limit_ms}
     for ours, theirs in (
@@ -132,7 +132,7 @@ def java_properties(values: dict[str, Any]) -> dict[str, str]:
 
 
 def _unlocked(pem: Path, password: str, folder: Path) -> Path:
-    """Write a key and its certificates without the password, which Java and Go do not support."""
+    """Write a key without its password, and its certificates, for Java and Go."""
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         NoEncryption,

@@ -1,4 +1,4 @@
-"""The script of logins and refusals that each client plays on our broker and on Kafka's.
+"""The valid and invalid logins that each client tries on oncelog and on Apache Kafka.
 
 The file does no I/O.
 """
@@ -26,7 +26,7 @@ class Case(NamedTuple):
 
 
 def cases(peer: Logins) -> Iterator[Case]:
-    """Yield all logins, in order."""
+    """Yield all logins of the script in their order."""
     mtls = peer.login("SSL", "")
     tls = {name: mtls[name] for name in mtls if not name.startswith("ssl.key")}
     tls["bootstrap.servers"] = peer.address("TLS")

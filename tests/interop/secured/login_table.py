@@ -1,4 +1,4 @@
-"""The table of docs/security.md with the messages of both sides about a refused login."""
+"""The table of docs/security.md with the messages of clients and brokers about refused logins."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,12 @@ WORDS_MAX = 220
 
 
 def recorded() -> dict[str, Any]:
-    """Return the recorded messages."""
+    """Return the recorded messages of clients and brokers."""
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
 
 def table(said: dict[str, Any]) -> str:
-    """Return a row for each fault and each client, the broker's log last."""
+    """Return a table row for each fault and client, and for the broker's log after the clients."""
     rows = [
         "| mistake | client | with oncelog | with Apache Kafka 4.4, if its text differs |",
         "|---|---|---|---|",
@@ -42,7 +42,7 @@ def _cell(words: str) -> str:
 
 
 def written(page: str, said: dict[str, Any]) -> str:
-    """Return the page with the table of the recorded messages."""
+    """Return the page with its table replaced by one of these messages."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table(said)}\n{END}{after}"

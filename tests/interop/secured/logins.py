@@ -1,4 +1,4 @@
-"""The settings of programs that log in to a broker of the tests, ours or Kafka's."""
+"""The client settings for logins to a test's broker, oncelog's or Kafka's."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class Logins:
         return f"127.0.0.1:{self.ports[protocol]}"
 
     def login(self, protocol: str, mechanism: str, user: str = "alice") -> dict[str, Any]:
-        """Return the settings of this user's programs."""
+        """Return the client settings for this user, protocol and mechanism."""
         values = {"bootstrap.servers": self.address(protocol), "security.protocol": protocol}
         if protocol.endswith("SSL"):
             values["ssl.ca.location"] = str(self.files.ca)

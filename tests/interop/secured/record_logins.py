@@ -1,4 +1,4 @@
-"""Record the messages of logins at a broker of ours and at Apache Kafka, from both sides.
+"""Record the messages of clients and brokers about logins, with oncelog and Apache Kafka.
 
     python -m tests.interop.secured.record_logins [--write] [--only CLIENT]
 
@@ -59,7 +59,7 @@ Said = dict[str, Any]
 
 @contextmanager
 def peers(folder: Path) -> Iterator[dict[str, Any]]:
-    """Run both brokers."""
+    """Run both secured brokers, and yield them by name."""
     common = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
@@ -80,7 +80,7 @@ def plain_words(words: str) -> str:
 
 
 def play(names: tuple[str, ...], folder: Path) -> Said:
-    """Return the messages of each client and of "broker" as {client: {case: {side: text}}}."""
+    """Try all logins, and return the messages as {client or "broker": {case: {side: text}}}."""
     said: Said = {name: {} for name in names}
     with peers(folder / "brokers") as both:
         for name in names:
@@ -101,7 +101,7 @@ def _client_words(peer: Logins, client: Player, _: Path) -> Iterator[tuple[str, 
 
 
 def _broker_words(peer: Logins, client: Player, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the broker's message on the first login of each fault, since the log limits them."""
+    """Yield the broker's log message for the first login of each fault. Later ones are limited."""
     log, told = folder / "node-1.log", set[str]()
     for case in cases(peer):
         if case.wrong and case.wrong not in told:
@@ -124,14 +124,14 @@ def _lines(log: Path, start: int) -> list[str]:
 def kind(words: str) -> str:
     """Return "in" or the kind of the error, as far as a program can distinguish it.
 
-    librdkafka reports a failed handshake as either of two, depending on its poll.
+    librdkafka reports a failed handshake as _TRANSPORT or as _SSL, depending on its poll.
     """
     found = words.partition(":")[0]
     return "_TRANSPORT" if found == "_SSL" else found
 
 
 def differences(said: Said) -> list[str]:
-    """List the logins that one broker accepts or refuses otherwise than the other."""
+    """List the logins that one broker accepts and the other refuses, or refuses differently."""
     return [
         f"{name}, {case}: {kind(of[OURS])} at ours, {kind(of[KAFKA])} at Kafka"
         for name, of_client in said.items()

@@ -1,4 +1,4 @@
-"""One Apache Kafka with a listener for each security.protocol, every mechanism and ACLs.
+"""Run an Apache Kafka with a listener for each security.protocol, all mechanisms and ACLs.
 
 Every client of the plain listener is a super user, for administration. The certificates are created
 here. The SSL listener requires a client certificate, and the TLS listener does not. The broker's
@@ -108,7 +108,7 @@ class SecuredKafka(Logins, KafkaPeer):
     async def allow(
         self, user: str, kind: str, name: str, *operations: str, pattern: int = LITERAL
     ) -> None:
-        """Grant operations on one resource, or on all with this prefix (PREFIXED)."""
+        """Grant a user operations on one resource, or on all with this prefix (PREFIXED)."""
         host, port = self.bootstrap.split(":")
         connection = await BrokerConnection.open(host, int(port))
         creations = [

@@ -1,4 +1,4 @@
-"""One broker of ours with the listeners, users and tokens of `SecuredKafka`."""
+"""Run one oncelog broker with the listeners, users and tokens of `SecuredKafka`."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ ITERATIONS = 4_096
 
 
 class SecuredOncelog(Logins):
-    """A broker of ours with security. Use it as a context manager."""
+    """An oncelog broker with security, used as a context manager."""
 
     name = "oncelog"
 
@@ -66,7 +66,7 @@ class SecuredOncelog(Logins):
 
     @property
     def log(self) -> Path:
-        """Return the broker's log file."""
+        """Return the path of the broker's log file."""
         return self.folder / "node-1.log"
 
     def __enter__(self) -> Self:

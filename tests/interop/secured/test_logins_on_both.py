@@ -1,6 +1,7 @@
-"""Test the same logins and refusals at our broker and at Apache Kafka 4.4, by other clients.
+"""Test valid and invalid logins of other clients on oncelog and on Apache Kafka 4.4.
 
-The words of both sides were recorded, and docs/security.md shows them (`record_logins.py`).
+The messages of clients and brokers were recorded by `record_logins.py`, and docs/security.md shows
+them.
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ from .login_table import PAGE, recorded, written
 from .record_logins import differences, kind, play, wrongly_judged
 
 
-def test_secured_clients_page_equals_the_recorded_logins() -> None:
+def test_security_page_table_equals_the_recorded_login_messages() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert written(page, recorded()) == page
 
@@ -20,7 +21,7 @@ def test_secured_clients_page_equals_the_recorded_logins() -> None:
 SOON = ("oncelog", "kafkajs", "aiokafka")  # the others take a minute or more each
 
 
-def test_recorded_logins_on_kafka_and_ours_have_no_difference() -> None:
+def test_recorded_logins_have_the_same_outcome_on_kafka_and_ours() -> None:
     said = recorded()
     assert set(said) == {*NAMES, "broker"}
     assert not differences(said) and not wrongly_judged(said)

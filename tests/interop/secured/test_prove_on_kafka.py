@@ -1,4 +1,7 @@
-"""Test `prove` on a secured Apache Kafka 4.4, with an application that logs in by the proxy."""
+"""Test `prove` on a secured Apache Kafka 4.4.
+
+The application logs in through the proxy.
+"""
 
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
-"""Test the matrix of APIs and rights, checked on Apache Kafka with its StandardAuthorizer.
+"""Test on Apache Kafka's StandardAuthorizer that our matrix of APIs and rights is Kafka's.
 
-Our brokers are tested by `tests/node/security/rights_by_api.py`. This test shows that the matrix is
-Kafka's.
+Our brokers are tested by `tests/node/security/rights_by_api.py`.
 """
 
 import time
@@ -42,7 +41,7 @@ THROTTLED = "throttled"  # a topic
 
 
 class Rights:
-    """An administrator, and alice with the rights under test."""
+    """An administrator's connection, and one of alice, who has the rights under test."""
 
     def __init__(self, kafka: SecuredKafka) -> None:
         host, port = kafka.bootstrap.split(":")
@@ -64,7 +63,7 @@ class Rights:
         self._alice.close()
 
     def are_refused(self, name: str, asked: Asked, rights: list[str]) -> bool:
-        """Return whether Kafka's answer reports a missing right."""
+        """Return whether Kafka refuses the request of alice, who has only these rights."""
         self.allow(rights)
         api = TABLE[name]
         version = api.max_version if asked.version is None else asked.version
@@ -110,7 +109,7 @@ class Rights:
         return answer
 
     def quota(self, key: str, value: float) -> None:
-        """Set a quota of alice, or remove it (0)."""
+        """Set a quota for alice, or remove it if the value is 0."""
         user = {"entity_type": "user", "entity_name": "alice"}
         operation = {"key": key, "value": value, "remove": not value}
         entry = {"entity": [user], "ops": [operation]}
@@ -119,7 +118,7 @@ class Rights:
         time.sleep(1)  # the quota manager follows the controller, at no visible moment
 
     def throttle_ms(self, key: int, version: int, values: Any) -> int:
-        """Return how long Kafka throttles alice after this request."""
+        """Return the throttle time in the answer to alice's request, in ms."""
         outcome, answer = self._alice.ask(key, version, values)
         assert answer is not None, outcome
         return answer.throttle_time_ms

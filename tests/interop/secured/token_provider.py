@@ -1,4 +1,4 @@
-"""A small OAuth provider over HTTP with client credentials, and the key of its tokens."""
+"""A small OAuth provider over HTTP, with the client credentials grant and a signing key."""
 
 import base64
 import contextlib
@@ -19,7 +19,7 @@ def _part(value: Any) -> str:
 
 
 class TokenProvider(ThreadingHTTPServer):
-    """A server of client credentials on /token, and of its public key on /jwks."""
+    """A server that issues tokens on /token and publishes its public key on /jwks."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _TokenRequests)
