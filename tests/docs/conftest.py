@@ -20,6 +20,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yield a cluster of three nodes whose data directory is `.oncelog` in a new folder."""
+    """Yield a cluster of three nodes with the data directory `.oncelog` in a new folder."""
     with Cluster(3, data=tmp_path_factory.mktemp("reader") / ".oncelog") as cluster:
         yield cluster

@@ -68,7 +68,7 @@ class Group:
     ) -> Any:
         """Send one JoinGroup, and keep the member id and generation of its answer.
 
-        `beside` is another member's pending answer, whose member id this answer may show.
+        `beside` is the pending answer of another member. This answer may show that member's id.
         """
         member = self.member(label)
         values = {

@@ -1,4 +1,4 @@
-"""A cluster of one broker in a thread of this process, whose parts a test can reach."""
+"""A cluster of one broker in a thread of this process, so that a test can reach its parts."""
 
 import asyncio
 import tempfile

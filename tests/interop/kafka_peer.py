@@ -206,7 +206,7 @@ class KafkaPeer:
         process.wait(60)
 
     def pause(self, number: int) -> None:
-        """Send SIGSTOP to a node, whose connections then stay open without answers."""
+        """Send SIGSTOP to a node. Its connections stay open without answers."""
         self._processes[number].send_signal(signal.SIGSTOP)
 
     def resume(self, number: int) -> None:

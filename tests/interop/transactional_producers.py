@@ -136,7 +136,7 @@ class KafkaPython(Producer):
 
 
 class Aiokafka(Producer):
-    """A producer of aiokafka, whose event loop runs in a thread."""
+    """A producer of aiokafka with its event loop in a thread."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         self._loop = asyncio.new_event_loop()

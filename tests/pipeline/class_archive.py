@@ -1,7 +1,7 @@
-"""Spark's classes in the form of the JVM's memory (JEP 350), for the session of the tests.
+"""An archive of Spark's loaded classes (JEP 350), for the Spark session of the tests.
 
-Loading the classes takes half the time of a start. A JVM without the file creates the file at its
-end. A JVM that cannot use the file runs without it.
+Loading the classes takes half the time of a start. A JVM without the archive writes one at its end.
+A JVM that cannot use the archive runs without it.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ WRITTEN_AFTER_S = 300.0
 
 
 def class_archive() -> str:
-    """Return the options of a JVM."""
+    """Return the JVM options that use the archive, or that write one if there is none."""
     import pyspark
 
     from oncelog.pipeline.java import find_java

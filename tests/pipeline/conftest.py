@@ -1,4 +1,7 @@
-"""One small cluster for all tests here. spark_session.py has the Spark session."""
+"""Fixtures with one small cluster for all pipeline tests.
+
+spark_session.py has the Spark session.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -13,7 +13,7 @@ from ..loopback_proxy import LoopbackProxy
 
 
 class CountingProxy(LoopbackProxy):
-    """A proxy that counts requests. Use it as a context manager."""
+    """A proxy that counts connections, and requests by API, used as a context manager."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class CountingProxy(LoopbackProxy):
         return "{}:{}".format(*self.address)
 
     def take(self) -> tuple[int, dict[str, int]]:
-        """Return the connections and requests since the last call."""
+        """Return the number of connections, and of requests by API, since the last call."""
         with self._lock:
             found = self._connections, dict(sorted(self._requests.items()))
             self._connections, self._requests = 0, Counter()
@@ -37,7 +37,7 @@ class CountingProxy(LoopbackProxy):
         kept = bytearray()
 
         def count(data: bytes) -> None:
-            """Count whole requests, and keep the rest of the last."""
+            """Count the complete requests in the data, and keep the bytes of an incomplete one."""
             kept.extend(data)
             while len(kept) >= 4:
                 (size_bytes,) = struct.unpack_from(">i", kept)
@@ -53,7 +53,7 @@ class CountingProxy(LoopbackProxy):
 
 @contextlib.contextmanager
 def counted_broker() -> Iterator[CountingProxy]:
-    """Run a broker that advertises the proxy to all clients."""
+    """Run a broker that advertises the proxy's address, and yield the proxy."""
     with CountingProxy() as proxy:
         broker = InnerBroker(advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
         proxy.target = broker.address

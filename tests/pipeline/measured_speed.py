@@ -2,8 +2,9 @@
 
     python -m tests.pipeline.measured_speed kafka|oncelog [options of oncelog.pipeline.jobs.speed]
 
-One Apache Kafka 4.4, in plain text and then with SASL_SSL (TLS 1.3, SCRAM-SHA-512), or three nodes
-of ours in plain text. Kafka and Spark's own connector come from Maven.
+The clusters are one Apache Kafka 4.4, in plain text and then with SASL_SSL (TLS 1.3,
+SCRAM-SHA-512), or three oncelog nodes in plain text. Kafka and Spark's own connector come from
+Maven.
 """
 
 import subprocess
@@ -23,7 +24,7 @@ ADMINISTRATORS = {"super.users": "User:ANONYMOUS;User:alice"}
 
 
 def client_file(kafka: SecuredKafka, file: Path) -> Path:
-    """Write the settings of TLS by Java's names, which both clients read."""
+    """Write a file with TLS and SASL settings under Java's names, which both connectors read."""
     module = f"{MODULE}.scram.ScramLoginModule required"
     settings = {
         "bootstrap.servers": kafka.address("SASL_SSL"),

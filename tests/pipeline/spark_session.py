@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """Return a session with two tasks at a time. A failed task is tried again twice."""
+    """Return a session that runs two tasks at a time and repeats a failed task twice."""
     pytest.importorskip("pyspark")
     from oncelog.pipeline import spark_session
 

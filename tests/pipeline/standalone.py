@@ -18,14 +18,14 @@ DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED, "SPARK_DAEMON_MEMORY": "256m"}
 
 
 class Standalone(NamedTuple):
-    """A running cluster with its address and the logs of its workers."""
+    """A running Spark cluster, its URL and the logs of its workers."""
 
     home: Path  # of Spark
     url: str
     logs: tuple[Path, ...]
 
     def worked(self) -> bool:
-        """Return whether each worker was given an executor."""
+        """Return whether each worker has launched an executor."""
         return all("Asked to launch executor" in log.read_text() for log in self.logs)
 
 
@@ -36,7 +36,7 @@ def standalone(
     cores: int = 1,
     memory: str = "1g",
 ) -> Iterator[Standalone]:
-    """Run a Spark cluster on two addresses, since a second attempt needs another host."""
+    """Run a Spark master and two workers on two addresses. A second attempt needs another host."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

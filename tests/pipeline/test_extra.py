@@ -1,4 +1,4 @@
-"""Test the sentence of a program without the extra `spark`."""
+"""Test the error message of a program if the extra `spark` is not installed."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test the sentence of a failure in any wrapping exceptions."""
+"""Test that the sentence of a failure is found within the exceptions that wrap it."""
 
 import pytest
 

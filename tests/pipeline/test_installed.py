@@ -1,4 +1,4 @@
-"""Test `pip install 'oncelog[spark]'`, which brings a source for Spark and a Java."""
+"""Test that `pip install 'oncelog[spark]'` installs a source for Spark and a Java."""
 
 import os
 import shutil

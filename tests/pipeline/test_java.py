@@ -1,4 +1,4 @@
-"""Test the Java that Spark runs on, and the error when there is none."""
+"""Test which Java Spark runs on, and the error if none is found."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ MODULES = 'MODULES="java.base java.sql{more}"\n'
 
 
 def make_java(home: Path, version: str, modules: str | None = None) -> Path:
-    """Create a folder like a JAVA_HOME. Its java prints a version, or its own arguments."""
+    """Create a JAVA_HOME with a `java` that prints its version or its arguments."""
     (home / "bin").mkdir(parents=True)
     for name in ("lib", "conf"):
         (home / name).mkdir()

@@ -1,6 +1,6 @@
-"""Test the README's program, unchanged, killed, and on a Spark cluster by options alone.
+"""Test the README's Spark program, unchanged, killed, and on a Spark cluster.
 
-One of the clusters has executors without anything of ours installed.
+One of the clusters has executors without oncelog and its dependencies.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ COUNT = 100_000
 
 @pytest.fixture
 def program(tmp_path: Path, cluster: Cluster, admin: BlockingAdmin) -> Iterator[Path]:
-    """Write the program to a folder, and create its topics with the orders in them."""
+    """Write the README's program to a file, and create its topics with the orders."""
     text = README.read_text(encoding="utf-8")
     (found,) = re.findall(r"```python\n(import os\nfrom oncelog\.pipeline.*?)```", text, re.DOTALL)
     file = tmp_path / "invoices.py"
@@ -99,7 +99,7 @@ def test_readme_spark_program_runs_unchanged_on_a_spark_cluster(
 
 
 def pack(folder: Path) -> None:
-    """Write an environment with all needs of a task, and an archive of it, as the page shows."""
+    """Write a Python environment with all packages of a task, and an archive of it."""
     hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
     shutil.copytree(ROOT, folder / "source", ignore=hidden)
     subprocess.run(

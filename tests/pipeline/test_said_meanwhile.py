@@ -1,4 +1,4 @@
-"""Test that a long start is reported during the start."""
+"""Test that a message is printed repeatedly while Spark takes long to start."""
 
 import pytest
 

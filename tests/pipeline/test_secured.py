@@ -1,4 +1,4 @@
-"""Test Spark on a Kafka with TLS, SASL and ACLs for each part, without visible secrets.
+"""Test Spark on a Kafka with TLS, SASL and ACLs, and that no secret is visible.
 
 One Kafka with all its listeners serves every test of this file. With ONCELOG_KAFKA=1.
 """
@@ -51,7 +51,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 async def prepare(kafka: SecuredKafka) -> None:
-    """Grant a source and a sink the ACLs that the page lists."""
+    """Create the topics, and grant the users the ACLs that the page lists."""
     async with Admin(kafka.bootstrap) as admin:
         for topic in (SOURCE, OUTPUT):
             await admin.create_topic(topic, partitions=2, replication_factor=1)
@@ -81,7 +81,7 @@ async def prepare(kafka: SecuredKafka) -> None:
 
 
 def logins(kafka: SecuredKafka) -> dict[str, dict[str, Any]]:
-    """Return one login of each kind, which are password, certificate, tokens and Java's names."""
+    """Return a login by SCRAM, one by certificate, one by tokens, and one with Java's names."""
     module = f"{MODULE}.scram.ScramLoginModule required"
     java = {
         "bootstrap.servers": kafka.address("SASL_SSL"),
@@ -119,7 +119,7 @@ def plan_of(frame: "DataFrame") -> str:
 
 
 def with_own_tokens(kafka: SecuredKafka, login: dict[str, Any]) -> dict[str, Any]:
-    """Return the same login as a function, which is sent to the tasks unchanged."""
+    """Return the login with a token function of the application instead of an endpoint."""
     token = kafka.provider.token("alice")
     plain = {n: v for n, v in login.items() if not n.startswith("sasl.oauthbearer")}
     return {**plain, "sasl.oauthbearer.token.provider": lambda: token}

@@ -1,4 +1,4 @@
-"""Test a query on a Spark cluster of a master and two workers, with tasks on both."""
+"""Test a query on a Spark cluster of a master and two workers, both of which run tasks."""
 
 from pathlib import Path
 

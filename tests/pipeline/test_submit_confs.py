@@ -1,4 +1,4 @@
-"""Test that defaults of `spark_session` are overridden by settings for Spark."""
+"""Test that settings for Spark override the defaults of `spark_session`."""
 
 from pathlib import Path
 

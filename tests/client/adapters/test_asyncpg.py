@@ -111,7 +111,7 @@ async def test_asyncpg_writer_continues_after_a_server_restart(
 
 
 class Deaf(AsyncpgConnection):
-    """A connection whose next commit takes effect, but is not answered. The connection is lost."""
+    """A connection that executes the next commit and is then lost, so the commit has no answer."""
 
     is_armed = False
 

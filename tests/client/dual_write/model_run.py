@@ -67,7 +67,7 @@ class Actor:
     def lucky(self, request: Callable[[], object]) -> bool:
         """Execute a request to Kafka, and return whether it was answered.
 
-        A request whose answer is lost takes effect at once, later or never.
+        Without an answer the request has taken effect, takes effect later, or never does.
         """
         world = self.world
         if not world.chance(world.luck.is_lost):

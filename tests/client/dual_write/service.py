@@ -43,7 +43,7 @@ INSERT = sa.text("INSERT INTO transfers (number, amount) VALUES (:number, 5)")
 
 
 class Service:
-    """A service whose requests write a row and an event, with a count of each outcome."""
+    """A service with requests that write a row and an event, and the count of each outcome."""
 
     def __init__(self, pool: WriterPool, seed: int) -> None:
         self.pool, self.random = pool, random.Random(seed)

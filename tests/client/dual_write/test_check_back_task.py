@@ -219,7 +219,7 @@ async def test_check_back_task_started_twice_concurrently_runs_if_one_start_succ
     assert asyncio.all_tasks() == alone
 
 
-async def test_check_back_task_whose_task_was_cancelled_starts_again(tmp_path: Path) -> None:
+async def test_check_back_task_after_a_cancelled_run_starts_again(tmp_path: Path) -> None:
     alone = asyncio.all_tasks()
     resolver = DatabaseResolver(lambda: sqlite3.connect(tmp_path / "d"))
     service = CheckBackTask(NOWHERE, resolver, every_ms=1)
@@ -264,7 +264,7 @@ async def test_check_back_task_waits_for_an_unreachable_cluster(
 
 
 class Torn(ClusterView):
-    """A view of the cluster whose second request raises OSError, as with too many open files."""
+    """A view of the cluster that raises OSError at its second request, as with too many files."""
 
     questions = 0
 

@@ -104,7 +104,7 @@ def test_read_decisions_returns_committed_keys_with_records_in_order(table: Ledg
 
 
 class Slow(sqlite3.Connection):
-    """A SQLite connection whose commit is a coroutine that waits for the test."""
+    """A SQLite connection with a commit that is a coroutine and waits for the test."""
 
     begun: asyncio.Event
     may_go: asyncio.Event
@@ -127,7 +127,7 @@ def slow_resolver(ledger: Ledger) -> tuple[DatabaseResolver, asyncio.Event, asyn
     return DatabaseResolver(connect), begun, may_go
 
 
-async def test_database_resolver_whose_insert_was_cancelled_inserts_at_the_next_question(
+async def test_database_resolver_with_a_cancelled_insert_inserts_at_the_next_question(
     table: Ledger,
 ) -> None:
     claimed(table)

@@ -71,7 +71,7 @@ def test_writer_without_an_answer_to_its_commit_repeats_the_commit_before_the_ne
     assert writer.phase is WriterPhase.OPENING
 
 
-def test_writer_whose_last_block_was_completed_by_a_successor_is_superseded_at_the_next_block() -> (
+def test_writer_with_its_last_block_completed_by_a_successor_is_superseded_at_the_next_block() -> (
     None
 ):
     """A block run after that would use a connection that is never rolled back."""

@@ -43,7 +43,7 @@ def executed(ledger: Ledger, *statements: str) -> None:
 
 @pytest.fixture
 def strict(database: str, request: pytest.FixtureRequest) -> Ledger:
-    """Return transfers with a child table, whose foreign key is checked at the commit."""
+    """Return transfers with a child table that has a foreign key checked at the commit."""
 
     def connect() -> Any:
         connection = sqlite3.connect(Path(database), timeout=20)

@@ -2,7 +2,7 @@
 
 Each statement and each request is one step, after which the seed draws the next actor. A relay may
 die between two steps, which rolls its connection back. It may sleep for many steps. It may lose an
-answer, whose request took effect, takes effect later, or never does. Kafka does what KIP-98
+answer. The request then has taken effect, takes effect later, or never does. Kafka does what KIP-98
 promises. InitProducerId raises the epoch, aborts an open transaction and waits for a decided one.
 Markers come late. Transactions time out. The topic is compacted. Rows commit in another order than
 their numbers. At the end one relay works alone, and rows and records are compared.

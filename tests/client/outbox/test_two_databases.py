@@ -1,4 +1,4 @@
-"""Test that two databases whose outboxes share a name by mistake lose no row silently."""
+"""Test that outboxes of two databases with one name by mistake lose no row silently."""
 
 import contextlib
 from pathlib import Path

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 
 class Overtaken(OutboxRelay):
-    """A relay during whose start, at a given step, another relay starts and numbers rows."""
+    """A relay that, at a given step of its start, lets another relay start and number rows."""
 
     behind = ""
     other: OutboxRelay

@@ -16,7 +16,7 @@ S = ProducerState
 
 
 class Slow(SessionContext):
-    """A session whose coordinator answers TxnOffsetCommit only after `may_answer` is set."""
+    """A session with a coordinator that answers TxnOffsetCommit only after `may_answer` is set."""
 
     def __init__(self, *, is_v2: bool) -> None:
         super().__init__(is_v2=is_v2)

@@ -15,7 +15,7 @@ KEY = ("t", 0)
 
 
 class Cluster:
-    """A cluster whose coordinators know no transaction, but a partition has an open one."""
+    """A cluster with an open transaction in a partition that no coordinator knows."""
 
     def __init__(self, *first_offsets: int) -> None:
         self.transactions = self

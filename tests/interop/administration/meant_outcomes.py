@@ -1,4 +1,4 @@
-"""The Admin calls and tool commands whose outcome differs from Kafka's, with reasons.
+"""The Admin calls and tool commands with another outcome than on Kafka, with reasons.
 
 docs/protocol.md lists these differences.
 """

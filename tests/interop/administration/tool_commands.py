@@ -17,7 +17,7 @@ class Command(NamedTuple):
     standard input. takes: a name for the match of an expression in the output. is_exact: numbers
     must also be equal. begins, ends: a tool that runs during the next commands. until: the command
     is repeated until this expression matches the output. forms: expressions and the replacements of
-    their matches, in lines whose other parts must be equal.
+    their matches, in lines that are otherwise equal.
     """
 
     name: str

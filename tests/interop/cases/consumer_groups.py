@@ -213,7 +213,7 @@ def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
-    """Join two members to a group whose target assignment is computed once in 10 minutes."""
+    """Join two members to a group that computes a target assignment once in 10 minutes."""
     with ConsumerMembers(peer, f"assigning-{version}", version) as group:
         yield "first", group.joined("a")
         group.owning("a", 0, 1, 2, 3)

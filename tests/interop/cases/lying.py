@@ -1,4 +1,4 @@
-"""Requests with batches whose headers contradict their records."""
+"""Requests with batches that have false values in their headers."""
 
 from ...lying_batches import lying_batches
 from ..raw_peer import RawPeer

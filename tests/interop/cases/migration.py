@@ -17,7 +17,7 @@ SAYS = [("range", subscription(TOPIC))]
 
 
 class MixedMembers(ConsumerMembers):
-    """A group with members of both protocols, whose epochs are compared unchanged."""
+    """A group with members of both protocols. Its epochs are compared unchanged."""
 
     def __enter__(self) -> "MixedMembers":
         super().__enter__()

@@ -85,7 +85,7 @@ def create_topics(peer: RawPeer) -> None:
 
 
 def prove(stage: Stage, reached: str, written: str) -> None:
-    """Assert that an id with a written epoch acts like one whose epoch was reached by requests."""
+    """Assert that an id with a written epoch acts like one that reached its epoch by requests."""
     start = time.monotonic()
     while stage.init(reached).producer_epoch < 32764:
         pass

@@ -2,8 +2,8 @@
 
 Every client of the plain listener is a super user, for administration. The certificates are created
 here. The SSL listener requires a client certificate, and the TLS listener does not. The broker's
-certificate on the LATE listener has expired. Tokens come from a small provider, whose keys Kafka
-fetches over HTTP.
+certificate on the LATE listener has expired. Tokens come from a small provider, and Kafka fetches
+its keys over HTTP.
 """
 
 from collections.abc import Mapping, Sequence

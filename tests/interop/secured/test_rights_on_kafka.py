@@ -41,7 +41,7 @@ THROTTLED = "throttled"  # a topic
 
 
 class Rights:
-    """An administrator's connection, and one of alice, who has the rights under test."""
+    """The connections of an administrator and of alice. Alice has the rights under test."""
 
     def __init__(self, kafka: SecuredKafka) -> None:
         host, port = kafka.bootstrap.split(":")
@@ -63,7 +63,7 @@ class Rights:
         self._alice.close()
 
     def are_refused(self, name: str, asked: Asked, rights: list[str]) -> bool:
-        """Return whether Kafka refuses the request of alice, who has only these rights."""
+        """Return whether Kafka refuses alice's request if she has only these rights."""
         self.allow(rights)
         api = TABLE[name]
         version = api.max_version if asked.version is None else asked.version

@@ -21,7 +21,7 @@ def records(spark, values):
 
 @pytest.fixture(scope="module")
 def parsed(spark, tmp_path_factory):
-    """Return all flights, as from a topic of six partitions."""
+    """Return all flights as a DataFrame, with the offsets of a topic of six partitions."""
     made = [flights.record(row, line) for row, line in enumerate(flights.lines())]
     places = range(len(made))
     table = pa.table({
@@ -74,7 +74,7 @@ def test_flight_value_that_is_malformed_is_enriched_as_unknown_and_not_summed(sp
     [("day", "2013-05-16"), ("week", "2013-05-13"), ("month", "2013-05-01"),
      ("quarter", "2013-04-01"), ("year", "2013-01-01")],
 )  # fmt: skip
-def test_flight_windows_are_months_or_days_of_the_calendar(spark, window, begins):
+def test_flight_window_of_each_length_begins_at_its_calendar_day(spark, window, begins):
     value = b"7,2013,5,16,,,,,,NA,UA,1,N1,EWR,ORD,60,600,,,"
     parsed = flight_frames.parse(records(spark, [(0, value)]))
     (row,) = flight_frames.sum_records(flight_frames.delay_sums(parsed, window)).collect()

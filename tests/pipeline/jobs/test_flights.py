@@ -106,7 +106,7 @@ def test_flight_job_sink_options_are_read_from_the_command_line():
 
 
 class Stuck:
-    """A query, and a session, that do not end."""
+    """A query, and a session, with a `stop` that does not return in time."""
 
     def __init__(self) -> None:
         self.sparkContext = self

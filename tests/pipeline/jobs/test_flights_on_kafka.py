@@ -1,4 +1,7 @@
-"""Test the flights job, run by options alone, on Apache Kafka with brokers killed meanwhile."""
+"""Test the flights job on Apache Kafka, with brokers killed while the job runs.
+
+The job is started from the command line, without another program.
+"""
 
 import os
 import subprocess
@@ -33,7 +36,10 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka(mode: str, tmp_path: Path) -> Iterator[KafkaPeer]:
-    """Run three nodes with the flights. Prepared transactions are enabled only where needed."""
+    """Run three Kafka nodes with the flights in a topic.
+
+    Prepared transactions are enabled for the mode "prepared" only.
+    """
     quick = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     prepares = PREPARES if mode == "prepared" else {}
     with KafkaPeer(tmp_path / "kafka", nodes=3, settings=SCAN | quick | prepares) as peer:
@@ -49,7 +55,7 @@ def kafka(mode: str, tmp_path: Path) -> Iterator[KafkaPeer]:
 
 
 class Job:
-    """The job as a process, which is restarted after a failure if its exit code permits it."""
+    """A process with the flights job, restarted after a failure if its exit code permits it."""
 
     def __init__(self, bootstrap: str, mode: str, folder: Path) -> None:
         self.log, self.starts = folder / "job.log", 0
@@ -72,7 +78,7 @@ class Job:
             )
 
     def runs(self) -> bool:
-        """Return whether there is still work, and restart a failed job."""
+        """Return whether the job has not finished yet. A job that failed is restarted."""
         code = self._process.poll()
         if code == FAILED:
             self._process = self._start()
@@ -90,7 +96,7 @@ class Job:
 
 
 def struck(admin: BlockingAdmin, kill: int) -> int:
-    """Return the node that now has this role."""
+    """Return the node to kill, in turn the leader of the output, of the input, or a coordinator."""
     role = kill % 3
     if role == 2:
         return admin.run(

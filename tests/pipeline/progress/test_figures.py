@@ -1,4 +1,4 @@
-"""Test lag, lines and Prometheus text from Spark's report of a batch, without Spark."""
+"""Test the lag, the log line and the Prometheus text made from Spark's report of a batch."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def progress(*sources: dict[str, Any], name: str | None = "bills", counted: int 
     }
 
 
-def test_query_lag_is_the_offsets_left_by_a_batch_in_each_partition() -> None:
+def test_query_lag_is_the_number_of_offsets_not_read_yet_in_each_partition() -> None:
     lag = lag_of(progress(source(offsets(10, 20), offsets(15, 20, 3))))
     assert lag is not None
     assert lag.by_partition == {("a", 0): 5, ("a", 1): 0, ("b", 0): 3}, "a new one begins at 0"
@@ -84,7 +84,9 @@ def test_query_progress_line_of_a_batch_has_its_figures() -> None:
     )
 
 
-def test_query_rows_written_are_added_up_and_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_rows_written_are_added_up_by_batch_and_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(written, "KEPT", 2)
     note_written("q", 1, 10)
     note_written("q", 1, 5)

@@ -1,4 +1,4 @@
-"""Test the line for each batch, the file, and Spark's own progress of a running query."""
+"""Test the line for each batch, the metrics file, and Spark's progress of a running query."""
 
 import logging
 import re
@@ -100,7 +100,7 @@ def test_query_listener_reports_lines_figures_and_lag(
 
 
 class Told(dict[str, Any]):
-    """Spark's progress is a mapping with names."""
+    """Progress in the form in which Spark reports it, a mapping with some attributes."""
 
     id, runId, batchId = "1-2-3", "run-1", 7
 

@@ -1,4 +1,4 @@
-"""Three nodes for queries that are killed, ours or kinds of Apache Kafka where needed."""
+"""A fixture with three nodes for queries that are killed, of oncelog or of Apache Kafka."""
 
 from collections.abc import Iterator
 from pathlib import Path

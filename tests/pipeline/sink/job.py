@@ -1,9 +1,9 @@
 """A small query into an exactly-once sink, which dies at chosen points.
 
 As a program, with a Job as JSON in its argument, the query is killed with its JVM by SIGKILL. In a
-test's own process the same points raise Died instead. A file records each death, so that the next
-start passes this point. Text files are the input, one file for each batch. Every line is a row of
-the output.
+test's own process the same points raise Died instead. A file records each death, so that the query
+passes this point after a restart. Text files are the input, one file for each batch. Every line is
+a row of the output.
 """
 
 import json
@@ -32,7 +32,7 @@ TASKS = 3
 
 
 class Died(Exception):
-    """The replacement of a SIGKILL."""
+    """Raised instead of a SIGKILL when the query runs in the process of the test."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
 
 
 class MortalSink(ExactlyOnceSink):
-    """A sink that dies once, at its chosen point."""
+    """A sink that dies once, at the point that the job chooses."""
 
     def __init__(self, job: Job, die: Callable[[], None]) -> None:
         super().__init__(job.sink_id, job.bootstrap, job.topic, mode=job.mode)
@@ -116,7 +116,7 @@ class MortalSink(ExactlyOnceSink):
 
 
 def rows_of(spark: Any, job: Job, *kills: int) -> Any:
-    """Read the input as a stream, through a step that dies in the middle of a task."""
+    """Return the input as a stream, with a step in which a task dies in the middle of its rows."""
     import psutil
 
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
@@ -125,7 +125,7 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
     fatal, kills_executor = f"{batch_id}-00150", job.master.startswith("local-cluster")
 
     def wait_for_twin() -> None:
-        """Wait until a task has two attempts, so that both finish."""
+        """Wait until the task has two running attempts, so that both finish."""
         from pyspark import TaskContext
 
         context = TaskContext.get()

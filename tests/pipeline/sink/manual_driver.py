@@ -1,4 +1,4 @@
-"""The sink's real driver and attempts on a real cluster, executed step by step without Spark.
+"""Run the sink's real driver and attempts on a real cluster, step by step and without Spark.
 
 Each effect is a step that a test can hold, repeat after a death, or deliver late. One loop runs all
 steps. An attempt runs in its own worker, as in another process.
@@ -46,7 +46,10 @@ def all_rows(batches: int) -> list[str]:
 
 
 class ManualDriver:
-    """One driver. `close` ends its connections without a request, as a death does."""
+    """A driver of a sink, executed step by step.
+
+    `close` ends its connections without a request, as the death of a process does.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class ManualDriver:
         self.successors: list[ManualDriver] = []
 
     def successor(self, **options: Any) -> "ManualDriver":
-        """Make the next driver of this sink, which is closed together with its predecessor."""
+        """Return the next driver of this sink. It is closed together with this one."""
         options = {"mode": self.protocol.mode} | options
         other = ManualDriver(self.bootstrap, self.topic, self.sink_id, **options)
         self.successors.append(other)
@@ -81,7 +84,7 @@ class ManualDriver:
         return worker
 
     async def until(self, wanted: type[E], batch_id: int) -> E:
-        """Run until this effect is next, without executing the effect."""
+        """Give the batch to the driver, run it up to this effect, and return this effect."""
         await ready_topic(self.cluster.admin)
         effect = self.protocol.step(steps.BatchGiven(query_id=QUERY, batch_id=batch_id))
         found = await self.on(effect, wanted)
@@ -91,7 +94,7 @@ class ManualDriver:
     async def on(
         self, effect: steps.Effect, wanted: type[steps.Effect] = steps.BatchOver
     ) -> steps.Effect:
-        """Execute this effect and the following effects, until the wanted effect is next."""
+        """Execute this effect and its successors. Return the first effect of the wanted type."""
         while not isinstance(effect, wanted | steps.BatchOver):
             effect = await self.carry_out(effect)
         return effect
@@ -139,7 +142,7 @@ class ManualDriver:
     async def attempt(
         self, spec: TaskSpec, partition: int, worker: SinkWorker | None = None
     ) -> Any:
-        """Run one whole attempt as Spark runs it."""
+        """Write the rows of one task attempt, and return its report to the driver."""
         token = await asyncio.to_thread(
             write_rows, spec, worker or self.worker(), rows(spec.batch_id, partition)
         )
@@ -158,7 +161,7 @@ class ManualDriver:
 
 @asynccontextmanager
 async def driving(bootstrap: str, **options: Any) -> AsyncIterator[ManualDriver]:
-    """Run a driver with a topic and a sink of its own."""
+    """Yield a driver with a new topic and a sink of its own, and close it at the end."""
     topic = await new_topic(bootstrap, 3)
     driver = ManualDriver(bootstrap, topic, topic, **options)
     try:
@@ -172,7 +175,7 @@ Scene = Callable[[ManualDriver], Awaitable[list[str]]]
 
 
 async def play(bootstrap: str, *scenes: Scene, **options: Any) -> None:
-    """Play scenes side by side, each with a driver, and check its topic for the returned rows."""
+    """Play scenes concurrently, each with its own driver, and check that its topic has its rows."""
 
     async def run(scene: Scene) -> tuple[str, list[str]]:
         async with driving(bootstrap, **options) as driver:
@@ -183,7 +186,7 @@ async def play(bootstrap: str, *scenes: Scene, **options: Any) -> None:
 
 
 def write_rows(spec: TaskSpec, worker: SinkWorker, values: list[str]) -> Any:
-    """Write these rows in a thread, and return the token of the prepared transaction."""
+    """Write these rows as one task attempt, and return the token of its prepared transaction."""
     attempt = Attempt(spec, worker)
     attempt.write(pa.RecordBatch.from_pydict({"value": [v.encode() for v in values]}))
     return attempt.prepare()

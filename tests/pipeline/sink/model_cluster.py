@@ -1,7 +1,8 @@
-"""The cluster in the model of the sink, with transactions by id and the committed rows.
+"""A model of a cluster for the sink, with transactions by id and the committed rows.
 
-The cluster follows KIP-98, 890 and 939. The epoch rises with each end. A repeated end is answered
-like the first end. InitProducerId aborts, and prepared transactions do not time out.
+The cluster follows KIP-98, 890 and 939. The epoch rises with each EndTxn. A repeated EndTxn is
+answered like the first one. InitProducerId aborts an open transaction, and prepared transactions do
+not time out.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ def handle_of(child: PreparedTransaction) -> Handle:
 
 
 class Refused(Exception):
-    """A final refusal: fenced, wrong state, or forgotten ("49")."""
+    """A final refusal because of a fenced producer, a wrong state, or a forgotten id ("49")."""
 
 
 class Transaction:
@@ -29,7 +30,7 @@ class Transaction:
 
 
 class ModelCluster:
-    """Transactions by id, and the committed rows and decisions."""
+    """The transactions by transactional id, and the committed rows and decisions."""
 
     def __init__(self, *, children_have_v2: bool = True) -> None:
         self._children_have_v2 = children_have_v2
@@ -90,7 +91,7 @@ class ModelCluster:
         return self._children_have_v2 or name == control_id(SINK)
 
     def standing(self, handle: Handle) -> str:
-        """Return the state of a child that its coordinator describes."""
+        """Return "open", "ended" or "other" for the transaction that an attempt has written."""
         known = self.ids.get(handle[0])
         if known is None or known.producer_id != handle[1]:
             return "other"

@@ -1,4 +1,4 @@
-"""The parameters and the verdict of a run of the sink's model, with some safeguards disabled."""
+"""The parameters and the verdict of a run of the sink's model."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from oncelog.pipeline.sink.steps import Phase
 
 @dataclass(frozen=True)
 class Parts:
-    """The safeguards of the sink. All are enabled unless a test disables some."""
+    """The safeguards of the sink's protocol. A test may disable some of them."""
 
     decides: bool = True
     sweeps_in_order: bool = True
@@ -38,7 +38,7 @@ class Parts:
 
     @property
     def has_outages(self) -> bool:
-        """Whether there are outages longer than transactions may take."""
+        """Return whether the run has outages that are longer than the transaction timeout."""
         return self.outages and self.mode is Mode.TRANSACTIONAL
 
 
@@ -50,7 +50,10 @@ class Size:
 
 
 class Verdict(NamedTuple):
-    """The rows and the open transactions at the end of a run. `is_told`: the topic has an alarm."""
+    """The doubled and missing rows and the open transactions after a run.
+
+    `is_told`: the decision topic has an alarm.
+    """
 
     doubled: int
     missing: int
@@ -64,7 +67,7 @@ class OfAnyGeneration(Leftovers):
 
 
 class Reduced(SinkProtocol):
-    """The protocol without some of its steps."""
+    """The sink's protocol without the steps that `parts` disables."""
 
     parts = Parts()
 

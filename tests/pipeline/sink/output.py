@@ -1,4 +1,4 @@
-"""The sink's output that a reader of committed records sees, without open transactions."""
+"""Read the sink's output as a read_committed consumer sees it, and list open transactions."""
 
 import asyncio
 from collections import Counter
@@ -13,21 +13,21 @@ TIMEOUT_S = 120.0
 
 
 async def open_transactions(bootstrap: str) -> list[str]:
-    """Return the ids of sinks with an open transaction."""
+    """Return the transactional ids of sinks that have an open transaction."""
     async with Admin(bootstrap) as admin:
         found = await admin.transactions.list_transactions(prefix=PREFIX, states=["Ongoing"])
     return [each.transactional_id for each in found]
 
 
 async def committed_values(bootstrap: str, topic: str) -> list[str]:
-    """Return all committed values, in order. No transaction may be open."""
+    """Return all committed values in order. Fail if a transaction is open."""
     assert await open_transactions(bootstrap) == []
     rows = await read_to_end(bootstrap, topic, timeout_s=TIMEOUT_S)
     return sorted((row.value or b"").decode() for row in rows)
 
 
 async def check_once(bootstrap: str, topic: str, wanted: Iterable[str]) -> None:
-    """Check that every value is there once, and that no transaction is open."""
+    """Assert that the topic has exactly these values, each once, and no open transaction."""
     found, expected = Counter(await committed_values(bootstrap, topic)), Counter(wanted)
     doubled = {value: count for value, count in found.items() if count > 1}
     assert not doubled, f"{len(doubled)} values are there twice: {sorted(doubled)[:5]}"

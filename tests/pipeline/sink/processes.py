@@ -1,4 +1,4 @@
-"""Queries in processes that tests kill, and the nodes that these queries use."""
+"""Run queries in processes that a test kills, and kill the nodes that these queries use."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ KAFKA_PREPARES = "kafka-prepares"  # Apache Kafka 4.4 with the settings of mode 
 
 
 class AnyJob(Protocol):
-    """A program of this folder with a folder and an argument as text."""
+    """A job with a folder for its files, and with its settings as JSON text."""
 
     @property
     def folder(self) -> str: ...
@@ -28,7 +28,7 @@ class AnyJob(Protocol):
 
 
 class QueryProcess:
-    """A program of this folder that runs a job in its own JVM and writes a log."""
+    """A process with a program of this folder, which runs a job in its own JVM and logs."""
 
     def __init__(self, job: AnyJob, program: str) -> None:
         self._log = Path(job.folder) / "log"
@@ -47,7 +47,7 @@ class QueryProcess:
 
     @property
     def words(self) -> str:
-        """Return the end of the process's log."""
+        """Return the last 6,000 characters of the process's log."""
         return self._log.read_text()[-6000:]
 
     def runs(self) -> bool:
@@ -76,7 +76,7 @@ class QueryProcess:
 
 
 def kill_nodes_while(process: QueryProcess, nodes: Nodes, roles: tuple[str, ...]) -> int:
-    """Kill and start one node after the other until the process has ended, and return the count."""
+    """Kill and restart one node after another while the process runs, and count the kills."""
     kills = 0
     while process.runs() and kills < 9:
         if isinstance(nodes, Cluster):

@@ -3,11 +3,11 @@
 One step of one generator is one event in the model. A seed chooses the event. The protocol, the
 decision's records and the workers' ids are real.
 
-The failures are killed, frozen and woken drivers and attempts, several drivers on one checkpoint,
-twin attempts, and lost answers with requests that arrive again much later. The control transaction
-may time out, and idle ids may be forgotten.
+Drivers and attempts are killed, frozen and resumed. Several drivers use one checkpoint, and a task
+has several attempts. Answers are lost, and their requests arrive again much later. The control
+transaction may time out, and idle ids may be forgotten.
 
-`Parts` (model_parts.py) removes parts of the protocol, to show that the model notices.
+`Parts` (model_parts.py) removes parts of the protocol, to show that the model detects the loss.
 """
 
 import random
@@ -52,7 +52,7 @@ class SinkModel:
     # --- requests
 
     def ask(self, request: Callable[[], Any]) -> Generator[None, None, tuple[Any, bool]]:
-        """Repeat a request until it is answered. Return True when an answer was lost."""
+        """Repeat a request until it is answered. Return the answer and whether one was lost."""
         is_lost = False
         while True:
             yield
@@ -71,7 +71,7 @@ class SinkModel:
         return self.size.rows
 
     def executor(self) -> ChildIds:
-        """Return an executor from before, or a new one."""
+        """Return the ids of a running executor, or sometimes of a new one."""
         if not self.executors or self.random.random() < 0.1:
             word = f"{len(self.executors):08x}"
             self.executors.append(ChildIds(word=word))
@@ -147,7 +147,7 @@ class SinkModel:
             batch += 1
 
     def sweep(self, protocol: SinkProtocol) -> Process:
-        """Sweep between two batches. The next batch may begin in the middle of it."""
+        """Abort leftover transactions between batches. The next batch may begin meanwhile."""
         while self.random.random() < (0 if self.is_calm else 0.3):
             assert protocol.leftovers is not None
             names = protocol.leftovers.among(self.cluster.listed())
@@ -266,7 +266,7 @@ class SinkModel:
     # --- events
 
     def run(self) -> None:
-        """Let failures happen for a while, then run calmly to an end with all rows written."""
+        """Run with random failures for a while, and then calmly until all rows are written."""
         self.live.append(("driver", self.driver()))
         drivers = 1
         for _ in range(STEPS_MAX):
@@ -324,12 +324,12 @@ class SinkModel:
             self.cluster.forget(name)
 
     def has_alarm(self) -> bool:
-        """Return whether the topic has an alarm of any but a superseded driver."""
+        """Return whether the newest decision reports lost children."""
         decision = decode(SINK, self.cluster.decisions)
         return decision is not None and bool(decision.lost)
 
     def stand_still(self) -> None:
-        """Maybe pause for longer than the transaction timeout, which some coordinators notice."""
+        """Sometimes let the transactions of some ids time out, as in a long pause."""
         can_be = self.parts.has_outages and not self.is_calm
         share = 0.7 if can_be and self.random.random() < 0.3 else 0
         for name in self.cluster.listed():
@@ -359,7 +359,7 @@ class SinkModel:
             self.errors[f"{process[0]}: {type(problem).__name__}"] += 1
 
     def settle(self) -> None:
-        """Let all live drivers and attempts finish, then start drivers until one gets through."""
+        """Finish all drivers and attempts, then start drivers until one has written all batches."""
         self.live += self.frozen
         self.frozen = []
         while self.late:
@@ -394,7 +394,7 @@ class SinkModel:
 
 
 def run(seed: int, parts: Parts = WHOLE, size: Size = SMALL) -> Verdict:
-    """Run the model with a seed."""
+    """Run the model with a seed, and return the verdict."""
     model = SinkModel(seed, parts, size)
     model.run()
     return model.verdict()

@@ -2,8 +2,7 @@
 
 As a program, with a StatefulJob as JSON in its argument, the job is killed with its JVM by SIGKILL,
 or stopped by SIGSTOP. This happens when all queries have reached the same point of the same batch.
-Executors die, and tasks get second attempts, when all queries have a task in the middle of its
-rows.
+Executors die, and tasks get second attempts, when each query has a task in the middle of its rows.
 """
 
 import json
@@ -34,11 +33,12 @@ MID_WRITE, BEFORE_DECISION, AFTER_DECISION, MID_ROLL_FORWARD, BEFORE_COMMIT_LOG 
 
 @dataclass(frozen=True)
 class StatefulJob:
-    """The job of several queries.
+    """The settings of a process that runs several queries.
 
     point, batch: where the driver is killed with its JVM, or paused ("" for never).
-    executors_die_in, twins_in: batches in which each query's first task is in the middle of its
-    rows when all executors are killed, or waits for its twin.
+    executors_die_in: the batch in which all executors are killed while each query's first task is
+    in the middle of its rows. twins_in: the batch in which each first task waits for its second
+    attempt.
     """
 
     bootstrap: str
@@ -88,7 +88,7 @@ class StatefulJob:
 
 
 class BreakableSink(ExactlyOnceSink):
-    """A sink that reports each point before it continues."""
+    """A sink that calls a function at each point of the protocol, which may raise or kill."""
 
     def __init__(self, job: StatefulJob, name: str, reached: Callable[[str, int], object]) -> None:
         super().__init__(job.topic(name), job.bootstrap, job.topic(name), mode=job.mode)
@@ -125,16 +125,16 @@ def start(spark: Any, job: StatefulJob, name: str, sink: ExactlyOnceSink) -> Any
 
 
 def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any], Iterator[Any]]:
-    """Return a replacement of the sink's `write_attempt`, which stops after the first row."""
+    """Return a replacement for the sink's `write_attempt` that stops after the first row."""
     folder, count, limit_s = job.folder, len(job.names), MEET_S
     killed_in = job.batch if job.point == MID_WRITE else -1
     executors_die_in, twins_in = job.executors_die_in, job.twins_in
     write = sink_module.write_attempt
 
     def meet(what: str, name: str, wanted: int) -> bool:
-        """Wait until this number of processes has arrived.
+        """Wait until this number of processes has arrived at the same point.
 
-        Returns False if this process arrived earlier.
+        Return False at once if this process's query has arrived earlier.
         """
         import glob
 

@@ -1,8 +1,8 @@
-"""Queries with state, with an output that shows a lost, doubled, or wrong batch's state.
+"""Queries with state, with an output that shows a lost, doubled, or wrong state of a batch.
 
-One file is one batch. Its lines are seconds, and their effect depends on state and watermark of the
-batches before. Worker processes get nested functions, which are sent by value, so that no worker
-must import this file.
+One file is one batch. Its lines are seconds, and the effect of a line depends on the state and
+watermark of the batches before. Worker processes get nested functions, which are sent by value, so
+that no worker must import this file.
 """
 
 import importlib.util
@@ -23,10 +23,11 @@ CONFS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 
 
 def seconds_of(batch: int) -> list[int]:
-    """Return a batch's twelve seconds, without those of a key that is silent at times.
+    """Return the lines of a batch, twelve new seconds and some seconds again.
 
-    The last two seconds of the previous batch come again, which the state must detect. In all
-    batches but the first, one second is late.
+    In some batches the seconds of one key are missing. The last two seconds of the previous batch
+    come again, which the state must detect. Every batch has second 1, which is late in all but the
+    first.
     """
     is_silent = batch in (2, 3, 5, 6)
     new = [s for s in range(12 * batch, 12 * batch + 12) if s % KEYS < KEYS - is_silent]
@@ -46,7 +47,7 @@ Seconds = Callable[[], Any]  # a stream of the lines: second, key, at
 
 
 def windows(seconds: Seconds) -> Any:
-    """Count the lines of a key in each ten seconds, reported once when these are over."""
+    """Return the number of lines of each key in each window of ten seconds, once it has closed."""
     from pyspark.sql import functions as F
 
     return (
@@ -62,7 +63,7 @@ def deduplicated(seconds: Seconds) -> Any:
 
 
 def joined(seconds: Seconds) -> Any:
-    """Join each line with lines of the same key in the next six seconds, or return it alone."""
+    """Return each line with the lines of the same key in the next six seconds, or alone."""
     from pyspark.sql import functions as F
 
     left = seconds().selectExpr("at AS left_at", "second AS left", "key AS left_key")
@@ -73,7 +74,10 @@ def joined(seconds: Seconds) -> Any:
 
 
 def counted(seconds: Seconds) -> Any:
-    """Count lines by key in Python, and report a key's count after a long silence."""
+    """Return the running count of lines for each key, and its total after 10 s without a line.
+
+    The state is handled in Python, by applyInPandasWithState.
+    """
     import pandas as pd
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -98,7 +102,7 @@ def counted(seconds: Seconds) -> Any:
 
 
 def transformed(seconds: Seconds) -> Any:
-    """Run the same query by transformWithState, with a timer."""
+    """Return the counts that `counted` returns, by transformWithState with a timer."""
     from pyspark.sql import Row
     from pyspark.sql.streaming.stateful_processor import (
         StatefulProcessor,
@@ -145,9 +149,9 @@ QUERIES: dict[str, tuple[Callable[[Seconds], Any], str]] = {
 
 
 def queries_in(*state_formats: str) -> list[str]:
-    """Return names of queries, with the format of the state, a dash and the kind.
+    """Return the names FORMAT-KIND of all queries that can run with these formats of the state.
 
-    transformWithState needs RocksDB, and protobuf beside it.
+    transformWithState needs RocksDB and protobuf.
     """
     has_protobuf = importlib.util.find_spec("google.protobuf") is not None
     names = [f"{state_format}-{kind}" for kind in QUERIES for state_format in state_formats]
@@ -163,7 +167,7 @@ def kind_of(name: str) -> str:
 
 
 def query_of(spark: Any, name: str, folder: Path) -> tuple[Any, str]:
-    """Return the rows of a query over these files, and the output mode.
+    """Return the rows of the query with this name, and its output mode.
 
     Start the query before the next query is created, since the session stores the format of its
     state.

@@ -1,4 +1,4 @@
-"""Test that a batch is written only if its plan in the checkpoint is known."""
+"""Test that a batch is written only if its plan can be read from the checkpoint."""
 
 import hashlib
 import uuid
@@ -50,7 +50,7 @@ def test_checkpoint_path_hidden_by_spark_requires_the_checkpoint_option(
 def test_checkpoint_file_system_is_configured_from_the_spark_session(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """An object store's keys may be set by `spark.conf.set`, and Spark writes the checkpoint so."""
+    """The keys of an object store may be set by `spark.conf.set`, and Spark itself uses them."""
     spark.conf.set("fs.file.impl.disable.cache", "true")
     spark.conf.set("fs.s3a.access.key", "of this session")
     try:

@@ -1,4 +1,4 @@
-"""Test the reuse of task attempts' transactional ids."""
+"""Test the reuse of the transactional ids of task attempts ("child ids")."""
 
 import json
 import sqlite3
@@ -19,14 +19,14 @@ from oncelog.pipeline.sink.names import generation_of
 
 @pytest.fixture(params=["own", "shared"])
 def ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChildIds]:
-    """Return ids in a table of either kind."""
+    """Return the ids of an executor, in a table of one process or in a shared one."""
     ids = ChildIds(tmp_path / "ids" if request.param == "shared" else None)
     yield ids
     ids.close()
 
 
 def used(ids: ChildIds, batch_id: int, committed: Sequence[str] = (), generation: int = 1) -> str:
-    """Use an id for a successful attempt."""
+    """Take an id for an attempt that succeeds, and return it."""
     name = ids.take("s", generation, batch_id, committed)
     ids.put_back(name, "s", generation, batch_id)
     return name

@@ -1,7 +1,7 @@
-"""Test the sink on real clusters, without Spark, with twins, zombies, deaths and expiry.
+"""Test the sink on real clusters without Spark.
 
-Every test ends with a read of committed records. Each row is present once, and no transaction is
-open.
+The tests have second attempts, zombies, deaths and expired ids. Every test ends with a read of
+committed records. Each row is present once, and no transaction is open.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=[OURS, pytest.param(KAFKA, marks=[pytest.mark.kafka, pytest.mark.chaos])])
 def expiring_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Run a cluster that forgets idle ids within seconds."""
+    """Run a cluster in which idle transactional ids expire within seconds."""
     if request.param == OURS:
         with Cluster(nodes=1, config=FORGETS) as running:
             yield running.bootstrap
@@ -185,7 +185,7 @@ async def test_sink_batch_is_not_written_twice_after_a_stop_longer_than_every_ex
 
 
 async def until_forgotten(driver: ManualDriver) -> None:
-    """Wait until coordinators list only ids of the sink with an open transaction."""
+    """Wait until the sink's idle ids have expired, so that coordinators list only open ones."""
     prefix = f"oncelog.spark.{driver.sink_id}."
     async with Admin(driver.bootstrap) as admin, asyncio.timeout(60):
         while True:
@@ -213,7 +213,7 @@ async def test_sink_control_transaction_that_timed_out_is_retried(driver: Manual
     await slow.assert_once(all_rows(2))
 
 
-async def test_sink_driver_in_driver_mode_that_was_superseded_is_fenced(
+async def test_superseded_driver_in_mode_driver_is_fenced(
     driver: ManualDriver,
 ) -> None:
     zombie, successor = (driver.successor(mode=Mode.DRIVER) for _ in range(2))

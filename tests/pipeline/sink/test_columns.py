@@ -1,4 +1,4 @@
-"""Test the writable columns of rows for the sink, and their records."""
+"""Test which columns of a row the sink accepts, and the records that it writes."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Test that a decision is encoded into records and decoded, whatever preceded it."""
+"""Test that a decision is encoded into records and decoded, whatever records came before."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Test that a late attempt blocks no reader, though no batch follows."""
+"""Test that a late attempt's transaction is aborted even if the query has no next batch."""
 
 import asyncio
 import subprocess
@@ -50,7 +50,7 @@ async def until_nothing_is_open(bootstrap: str) -> None:
 
 
 async def come_late(driver: ManualDriver, effect: RunTasks) -> str:
-    """Run an attempt of this batch to its end, and return the attempt's id."""
+    """Run an attempt of this batch after the others, and return its transactional id."""
     spec, worker = driver.task_spec(effect), driver.worker()
     found = await asyncio.to_thread(write_rows, spec, worker, rows(9, 9))
     return found.transactional_id

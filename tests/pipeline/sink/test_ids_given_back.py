@@ -1,4 +1,4 @@
-"""Test the ids that the protocol returns to tasks, so that a long query needs few ids."""
+"""Test the transactional ids that a driver returns to tasks, so that few ids suffice."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test queries in processes that are killed by SIGKILL, on a cluster with nodes killed, too.
+"""Test queries in processes that are killed by SIGKILL, on a cluster with killed nodes.
 
     pytest -m spark_slow tests/pipeline
 

@@ -1,4 +1,4 @@
-"""Test the names in a sink's login, and that no specification of tasks has a secret."""
+"""Test the login settings of a sink, and that what is sent to tasks has no secret."""
 
 import pickle
 

@@ -1,6 +1,7 @@
-"""Test that the sink's protocol doubles, loses and leaves open no row in a model of failures.
+"""Test in a model with failures that the sink neither loses nor doubles a row.
 
-Each removed part of the protocol makes a run fail. Otherwise the model would prove nothing.
+No transaction stays open. Each removed safeguard makes a run fail. Otherwise the model would prove
+nothing.
 """
 
 import os
@@ -79,7 +80,7 @@ TRANSACTIONAL = Parts(mode=Mode.TRANSACTIONAL)
 
 
 def outcomes(seeds: range, parts: Parts) -> Counter[str]:
-    """Count the runs with missing rows, separately with and without a lasting alarm."""
+    """Count the runs with doubled rows, and those with missing rows, with an alarm and without."""
     found: Counter[str] = Counter()
     for seed in seeds:
         verdict = run(seed, parts)

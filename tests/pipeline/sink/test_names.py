@@ -1,4 +1,4 @@
-"""Test the ids of a sink, and the sink of an id."""
+"""Test the names of a sink's transactional ids, and the sink that a name belongs to."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Test the order of effects in the sink's protocol, and every reason to stop."""
+"""Test the order of effects in the sink's protocol, and every reason to stop.
+
+A child is the transaction of one task attempt. A decision lists the children to commit.
+"""
 
 from typing import get_args
 
@@ -73,13 +76,13 @@ def feed(protocol: SinkProtocol, *events: Event) -> Effect:
 def start(
     protocol: SinkProtocol, found: Decision | None, first: BatchGiven, *opened: str
 ) -> Effect:
-    """Run to where the children of the decision are committed."""
+    """Start a driver up to the effect that commits the children of the last decision."""
     read = DecisionRead(found)
     return feed(protocol, first, read, Fenced(), read, OpenListed(opened), ControlCommitted())
 
 
 def running(found: Decision | None = None, batch: int = 0, mode: Mode = Mode.PREPARED):
-    """Return a protocol that has given its first batch to the tasks, and that effect."""
+    """Return a protocol that has given its first batch to the tasks, and the effect that did so."""
     protocol = SinkProtocol("s", mode=mode)
     start(protocol, found, given(batch))
     return protocol, feed(protocol, ChildrenCommitted(), ChildrenAborted())
@@ -183,7 +186,7 @@ def test_sink_claim_without_an_answer_stops_the_driver(protocol: SinkProtocol) -
 
 
 def idle() -> SinkProtocol:
-    """Return a protocol after a batch without records."""
+    """Return a protocol after a batch without rows."""
     protocol, _ = running()
     nothing = TaskReport(partition_id=0, record_count=0, child=None)
     feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
@@ -237,7 +240,7 @@ def test_sink_child_decided_and_then_aborted_raises_an_alarm() -> None:
         again.step(ControlInDoubt("90"))
 
 
-def test_sink_children_reported_lost_are_not_committed_when_the_user_continues() -> None:
+def test_sink_children_reported_as_lost_are_not_committed_at_a_confirmed_restart() -> None:
     found = decided(4, child(0), child(1), lost=(child(0).transactional_id,))
     protocol = SinkProtocol("s", terms=Terms(first_batch=5))
     assert start(protocol, found, given(4)) == CommitChildren((child(1),))
@@ -254,7 +257,7 @@ def test_sink_driver_fenced_after_its_commit_reports_the_batch_as_written() -> N
         protocol.step(ControlInDoubt("90"))
 
 
-def test_sink_reports_other_than_one_for_each_partition_decide_no_batch() -> None:
+def test_sink_without_exactly_one_report_for_each_partition_decides_no_batch() -> None:
     protocol, _ = running()
     with pytest.raises(SinkStopped, match="not each one once"):
         protocol.step(TasksDone((report(0), report(0))))

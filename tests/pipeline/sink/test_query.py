@@ -32,7 +32,7 @@ SLOW = pytest.mark.spark_slow
 
 
 def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
-    """Restart the query until it finishes, and return the number of its deaths."""
+    """Restart the query until it finishes, and return how often it died."""
     from pyspark.errors import StreamingQueryException
 
     def die() -> None:
@@ -80,7 +80,7 @@ def test_query_broken_at_each_point_writes_every_row_once(
 
 @pytest.fixture
 def own_state(spark: "SparkSession") -> Iterator[None]:
-    """Restore the confs. Queries may choose the format of their state for themselves only."""
+    """Reset the settings of Spark's state before and after a test that changes them."""
     for name, value in CONFS.items():
         spark.conf.set(name, value)
     yield
@@ -89,7 +89,7 @@ def own_state(spark: "SparkSession") -> Iterator[None]:
 
 
 def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, int]) -> None:
-    """Run the queries, with one death and restart of each at each of these points and batches."""
+    """Run all queries, and let each die and restart once at each of these points and batches."""
     from pyspark.errors import StreamingQueryException
 
     def sink_of(name: str) -> BreakableSink:
@@ -133,10 +133,10 @@ def test_query_state_and_watermark_continue_after_a_death(
     names: list[str],
     mode: str,
 ) -> None:
-    """Two kinds for each format are tested here. test_stateful_kills.py has all with real deaths.
+    """For each format of the state two kinds of queries are tested.
 
-    The default run has one kind of one format, in which the checkpoint itself names the state of
-    each batch.
+    test_stateful_kills.py tests all kinds with real deaths. The default run has one kind with the
+    format in which the checkpoint itself names the state of each batch.
     """
     rows: list[dict[str, list[str]]] = []
     for run, deaths in {"whole": {}, "broken": {POINTS[4]: 1, POINTS[3]: 3, POINTS[1]: 4}}.items():
@@ -170,7 +170,7 @@ def test_query_with_a_contradicting_checkpoint_stops_with_a_reason(
     assert_once(cluster.bootstrap, "fits", values)
 
 
-def test_query_batch_planned_again_by_spark_is_neither_written_nor_skipped(
+def test_query_stops_at_a_decided_batch_that_spark_has_planned_again(
     spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException

@@ -1,4 +1,4 @@
-"""Test the time until a starting sink knows the last decision after two readings."""
+"""Test how soon a starting sink knows the last decision, which it reads twice."""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,7 @@
-"""Test that the documented repair of a torn batch works, also with state."""
+"""Test that the documented repair of a torn batch works, also for a query with state.
+
+A batch is torn if some of its transactions are committed and others are lost.
+"""
 
 import shutil
 import textwrap
@@ -24,7 +27,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "spark-reference.md"
 
 
 class TornSink(ExactlyOnceSink):
-    """A sink that loses one transaction of batch 1 when the others are committed."""
+    """A sink that loses one transaction of batch 1 and commits the others."""
 
     def perform(self, effect: Effect, rows: Any) -> Event:
         decided = self.protocol.decision
@@ -40,7 +43,7 @@ class TornSink(ExactlyOnceSink):
 
 
 def recipe() -> str:
-    """Return the code of the page, from its section to the end of the block."""
+    """Return the first Python block of the page's section about a torn batch."""
     section = PAGE.read_text(encoding="utf-8").split("## A torn batch", 1)[1]
     return textwrap.dedent(section.split("```python\n", 1)[1].split("```", 1)[0])
 

@@ -64,7 +64,7 @@ Whole = Callable[[Nodes], Rows]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """Return the rows of a run without kills on these nodes."""
+    """Return a function that gives the rows of a run without kills on these nodes."""
 
     @functools.cache
     def rows_on(nodes: Nodes) -> Rows:

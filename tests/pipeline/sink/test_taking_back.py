@@ -1,4 +1,7 @@
-"""Test mode "transactional" in the table of the sink's protocol, and the choice of modes."""
+"""Test that mode "transactional" revokes decisions, and how the sink chooses its mode.
+
+A child is the transaction of one task attempt, which may time out in this mode.
+"""
 
 import asyncio
 import json
@@ -63,7 +66,7 @@ def at_start(
 
 
 def reported() -> tuple[SinkProtocol, Any]:
-    """Return a protocol with finished tasks, and the protocol's next effect."""
+    """Return a protocol after all tasks have reported, and its next effect."""
     protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
     start(protocol, None, given(0))
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(1, 0, ())

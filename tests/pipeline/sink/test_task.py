@@ -1,4 +1,4 @@
-"""Test the state that a Spark process keeps from task to task."""
+"""Test the objects that a Python worker of Spark keeps from task to task."""
 
 import gc
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from oncelog.pipeline.sink.task import worker_of_process
 
 @pytest.fixture
 def no_worker() -> Iterator[None]:
-    """Set the state of a process that has had no task yet."""
+    """Run the test as in a process that has executed no task yet."""
     before = dict(task._workers)
     task._workers.clear()
     yield

@@ -1,4 +1,4 @@
-"""Test the waits of the sink, their messages, and skipped dead brokers, without a cluster."""
+"""Test the timeouts of the sink, their messages, and settings, without a cluster."""
 
 import asyncio
 import gc
@@ -32,7 +32,7 @@ DECISION = Decision(generation=1, query_id="q")
 
 
 class Control:
-    """A producer with records that are never acknowledged."""
+    """A control producer that raises the given error at each send."""
 
     def __init__(self, problem: KafkaError) -> None:
         self.state, self.problem, self.begun, self.aborted = ProducerState.READY, problem, 0, 0
@@ -64,7 +64,10 @@ async def test_sink_error_that_is_not_retriable_is_not_retried(
 
 
 class Brokers:
-    """An admin of brokers with a transaction.max.timeout.ms. None is a dead broker."""
+    """An admin client that describes each broker's transaction.max.timeout.ms.
+
+    A broker with None does not answer.
+    """
 
     def __init__(self, by_node: dict[int, int | None], problem: KafkaError) -> None:
         self.view, self._by_node, self._problem = self, by_node, problem
@@ -149,7 +152,7 @@ def test_decision_topic_created_while_a_broker_is_away_has_it_in_its_replicas(
 
 
 @pytest.mark.parametrize(("stable", "words"), [(4, "a transaction began"), (9, "no broker gives")])
-def test_decision_topic_with_a_blocking_transaction_is_waited_for_and_then_named(
+def test_decision_read_that_does_not_reach_the_end_names_the_open_transaction_or_the_silent_broker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stable: int, words: str
 ) -> None:
     class Admin:
@@ -229,7 +232,7 @@ def test_sink_timeout_that_is_invalid_is_refused(name: str, value: Any) -> None:
 
 
 def test_sink_shared_by_two_queries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One query would sweep the open children of the other, which are not decided yet."""
+    """One query would abort the open children of the other before they are decided."""
     sink = ExactlyOnceSink("s", "127.0.0.1:1", "t")
     frame: Any = object()
     monkeypatch.setattr(sink, "_given", lambda _, batch_id: sink(frame, batch_id + 1))

@@ -1,6 +1,6 @@
 """Test mode "transactional" on real clusters, with timeouts, decisions, and torn batches.
 
-The clusters are ours, Apache Kafka 4.4 with both versions of transactions, and a Kafka without the
+The clusters are oncelog, Apache Kafka 4.4 with both transaction versions, and a Kafka without the
 verification of KIP-890 (before 3.6).
 """
 
@@ -83,7 +83,7 @@ def bootstrap(
 
 @pytest.fixture(params=EITHER)
 def expiring_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Run a cluster that forgets idle ids within seconds."""
+    """Run a cluster in which idle transactional ids expire within seconds."""
     with running(request.param, tmp_path, **FORGETS) as line:
         yield line
 
@@ -94,7 +94,7 @@ def driver(bootstrap: str) -> AbstractAsyncContextManager[ManualDriver]:
 
 
 def hurry(driver: ManualDriver, *partitions: int) -> None:
-    """Shorten the later transactions of these tasks, which write last."""
+    """Give the tasks of these partitions a short transaction timeout, and run them last."""
 
     async def run_tasks(effect: RunTasks) -> TasksDone:
         spec = driver.task_spec(effect)
@@ -109,7 +109,7 @@ def hurry(driver: ManualDriver, *partitions: int) -> None:
 async def decide(
     driver: ManualDriver, *short: int, batch: int = 1
 ) -> tuple[PreparedTransaction, ...]:
-    """Return the children of a batch that is decided, and not committed."""
+    """Run a batch up to its decision, and return its children, which are not committed yet."""
     await driver.write(batch - 1)
     hurry(driver, *short)
     effect = await driver.until(CommitChildren, batch)
@@ -247,7 +247,9 @@ async def test_transactional_sink_timeout_after_a_committed_child_tears_the_batc
     )  # fmt: skip
 
 
-async def test_sink_children_ended_twice_are_ended_once(driver: ManualDriver) -> None:
+async def test_sink_children_committed_or_aborted_twice_keep_their_first_outcome(
+    driver: ManualDriver,
+) -> None:
     children = await decide(driver)
     requests, names = driver.cluster.children, [c.transactional_id for c in children]
     assert set((await requests.describe(children)).open) == set(names)

@@ -16,11 +16,11 @@ OTHERS = {"4.3.0": (("4.2.0", "4.2.0"), ("4.2.0", "4.0.0"))}  # connector, its t
 
 
 class NoConnector(Exception):
-    """Raised when the jars cannot be fetched, with the reason in the text."""
+    """Raised if the jars cannot be fetched. The text has the reason."""
 
 
 def connector_jars() -> list[Path]:
-    """Return the jars for the installed pyspark. Raises NoConnector."""
+    """Return the jars for the installed pyspark, or raise NoConnector."""
     import pyspark
 
     version = pyspark.__version__
@@ -41,7 +41,7 @@ def connector_jars() -> list[Path]:
 
 
 def _needed(folder: Path) -> list[Path]:
-    """Return the jars from Maven that Spark does not have itself."""
+    """Return the jars in a folder from Maven that Spark does not contain itself."""
     return sorted(jar for jar in folder.glob("*.jar") if jar.name.startswith(NEEDED))
 
 

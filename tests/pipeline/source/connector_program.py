@@ -1,9 +1,9 @@
-"""A Spark program with Spark's own Kafka connector. It prints its results as JSON.
+"""A program that reads and writes with Spark's own Kafka connector, and prints JSON.
 
     python connector_program.py BOOTSTRAP JARS FOLDER TOPIC OUT
 
 TOPIC has transactions, some of them aborted. The connector copies the records that it reads to OUT,
-once as a batch and once as a stream. Both sources read both topics.
+once as a batch and once as a stream. Both oncelog's source and the connector read both topics.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Test batches of the log as Arrow's batches, exactly in the schema that Spark expects."""
+"""Test that batches of the log become Arrow batches with exactly the schema of Spark."""
 
 import datetime
 
@@ -30,7 +30,7 @@ KINDS = {
 
 
 def schema(*, raw: bool = False, headers: bool = False) -> pa.Schema:
-    """Return the schema of our columns as Spark creates it, without a session."""
+    """Return the Arrow schema that Spark creates for the source's columns."""
     made = types.StructType()
     for column in (
         schema_of(raw=raw, headers=headers).replace(HEADERS, "headers headers").split(",")
@@ -72,7 +72,7 @@ def test_arrow_rows_of_plain_records_have_the_columns_of_spark() -> None:
 
 
 def test_arrow_row_with_a_timestamp_out_of_range_is_null() -> None:
-    """A producer may have stamped nanoseconds. A Kafka before 4.0 accepts them."""
+    """A producer may set nanoseconds, and a Kafka before 4.0 accepts them."""
     rows = ArrowRows(schema(), is_raw=False)
     for time_ms in (arrow_rows.TIME_MS_MAX, -1):
         rows.add(columns_of(encode_batch([Record(4, time_ms, None, b"v")])))
@@ -107,7 +107,7 @@ def test_arrow_row_without_headers_has_null_headers() -> None:
 
 
 def test_arrow_row_with_a_header_name_outside_utf8_is_readable() -> None:
-    """Names may be any bytes from librdkafka. Java's clients show such names the same."""
+    """Any bytes may be a name in librdkafka. Java's clients show invalid bytes in this way."""
     batch = encode_batch([Record(5, TIME_MS, None, b"v", (("ab", b"1"),))])
     batch = batch.replace(b"\x04ab", b"\x04\xff\xfe")
     rows = ArrowRows(schema(), is_raw=False)

@@ -1,4 +1,4 @@
-"""Test a query's requests to the cluster during planning, and changes between two requests."""
+"""Test a query's requests about topics and offsets, and changes between two requests."""
 
 import itertools
 import socket
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 def test_deleted_topic_of_a_pattern_does_not_delay_the_other_topics(
     cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The metadata still had the topic, but its leader had deleted it and will not answer."""
+    """The topic is deleted after the metadata request, so its leader will not answer."""
     prefix = f"lookup-{next(_numbers)}"
     admin.create_topic(f"{prefix}-kept", partitions=1)
     admin.create_topic(f"{prefix}-gone", partitions=1)

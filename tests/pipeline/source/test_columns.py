@@ -1,4 +1,4 @@
-"""Test that the source has fixed columns. Rows are built by position."""
+"""Test that a query cannot change the source's columns, since rows are built by position."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def readers(columns: dict[str, Any], **more: str) -> list[Any]:
     return [source.reader(schema_of(columns)), source.streamReader(schema_of(columns))]
 
 
-def test_source_with_its_own_columns_in_the_schema_is_read() -> None:
+def test_source_with_a_schema_equal_to_its_columns_is_accepted() -> None:
     assert len(readers(PLAIN)) == len(readers(PLAIN | HEADERS, includeHeaders="TRUE")) == 2
 
 

@@ -37,7 +37,7 @@ def put(cluster: Cluster, topic: str, values: Iterable[int], partition: int = 0)
 
 
 def put_in_transactions(cluster: Cluster, topic: str) -> None:
-    """Write transactions to partition 0, of which 1-3 and 7-9 commit, and 4-6 abort."""
+    """Write values 1 to 9 in transactions of three to partition 0, and abort the second."""
     with BlockingProducer(cluster.bootstrap, transactional_id=f"id-{topic}") as producer:
         producer.init_transactions()
         for first, commits in ((1, True), (4, False), (7, True)):
@@ -60,7 +60,7 @@ def numbers(frame: "DataFrame") -> list[int]:
 
 
 class Stream:
-    """Runs of one query, each to the end of the topic, with the rows of each batch."""
+    """A streaming query that can run several times, with the rows of each batch."""
 
     def __init__(
         self, spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str, **options: Any
@@ -71,7 +71,7 @@ class Stream:
         self.batches: list[list[int]] = []
 
     def run(self) -> list[int]:
-        """Return the rows of all batches of one run."""
+        """Run the query to the end of the topic, and return the rows of all its batches."""
         before = len(self.batches)
         frame = self._spark.readStream.format("oncelog").options(**self.options).load()
         writer = (

@@ -1,4 +1,4 @@
-"""Test the cost and the separation of views that a process keeps between ranges."""
+"""Test the clients that a Python worker keeps from task to task, their cost and separation."""
 
 import asyncio
 import sys
@@ -71,7 +71,7 @@ def proxy() -> Iterator[CountingProxy]:
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptViews]:
-    """Start without views, as in a new process."""
+    """Run the test as in a new process, in which no client is kept yet."""
     monkeypatch.setattr(module, "_kept", made := KeptViews())
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""Test the offsets that a micro-batch reads, and the losses that are reported."""
+"""Test the offsets that a micro-batch reads, and the errors about lost offsets."""
 
 import itertools
 import json
@@ -55,7 +55,7 @@ def test_stream_position_is_parsed_back_from_its_text(
     assert Position.from_json(json.loads(json.dumps(before.to_json()))) == before
 
 
-def test_stream_positions_that_are_equal_have_equal_texts_with_the_topic_id() -> None:
+def test_stream_position_text_has_topic_ids_and_is_the_same_in_any_partition_order() -> None:
     one = position({("t", 1): 5, ("t", 0): 3, ("t", 10): 2}).to_json()
     other = position({("t", 10): 2, ("t", 0): 3, ("t", 1): 5}).to_json()
     assert json.dumps(one) == json.dumps(other)
@@ -153,7 +153,7 @@ def test_available_now_run_ends_at_the_first_log_end_without_new_partitions() ->
 
 
 def test_available_now_run_with_outdated_ends_reaches_the_offsets_already_read() -> None:
-    """A broker with old metadata, or a new leader, reported the ends when the run began."""
+    """A broker with old metadata, or a new leader, reported too low end offsets at the start."""
     begin = position({("t", 0): 20, ("t", 1): 5})
     known = known_of({("t", 0): (0, 40), ("t", 1): (0, 9)})
     late = not_before(position({("t", 0): 10}), begin, known)
@@ -196,7 +196,7 @@ def test_stream_limit_is_divided_over_the_partitions_to_the_last_offset(
 
 
 def test_stream_limit_leaves_offsets_to_a_quiet_partition_beside_a_busy_one() -> None:
-    """Event time needs the quiet partition, too, since the watermark of the query waits for it."""
+    """The watermark of the query waits for the quiet partition."""
     at, busy_end = position({("t", 0): 0, ("t", 1): 0}), 10_000_000
     for _ in range(3):
         known = known_of({("t", 0): (0, busy_end), ("t", 1): (0, 1)})

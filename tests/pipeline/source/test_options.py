@@ -1,4 +1,4 @@
-"""Test options of the source, the accepted ones and the messages about the others."""
+"""Test the options of the source, and the messages about refused options."""
 
 import pickle
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_source_topics_are_chosen_by_names_partitions_or_pattern() -> None:
 
 @pytest.mark.parametrize("kind", ["names", "partitions"])
 def test_source_topics_among_tens_of_thousands_are_found_without_comparing_all(kind: str) -> None:
-    """Comparing all names with all topics at each trigger would take seconds."""
+    """To compare each name with all topics at each trigger would take seconds."""
     looked_at = 0
 
     class Name(str):

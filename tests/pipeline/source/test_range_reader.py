@@ -1,4 +1,4 @@
-"""Test that a range of offsets is read to its end, or the missing offsets are reported."""
+"""Test that a range of offsets is read to its end, or an error reports the missing offsets."""
 
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -29,7 +29,7 @@ def refuse(loss: str) -> NoReturn:
 
 @pytest.fixture
 def topic(cluster: Cluster, admin: BlockingAdmin) -> str:
-    """Write 40 records in batches of 10 with markers behind each. Records 10..19 are aborted."""
+    """Create a topic with four transactions of 10 records, and abort the second (10 to 19)."""
     name = f"range-{next(_numbers)}"
     admin.create_topic(name, partitions=1)
     with BlockingProducer(cluster.bootstrap, transactional_id=name) as producer:
@@ -102,7 +102,7 @@ def test_range_reader_refuses_a_recreated_topic(cluster: Cluster, topic: str) ->
 
 @pytest.fixture(params=["by id", "by name"])
 def _fetches_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fetch as from a broker before KIP-516, too, in a process that has not read yet."""
+    """Fetch by topic id or, as from a broker before KIP-516, by name, with no kept client."""
     if request.param == "by name":
         monkeypatch.setitem(connection.SPOKEN, fetcher.FETCH, (4, fetcher.BY_NAME_NEWEST))
     monkeypatch.setattr(kept_views, "_kept", made := kept_views.KeptViews())
@@ -153,7 +153,7 @@ def test_range_reader_stops_when_its_topic_is_recreated_midway(
 def test_range_reader_of_a_log_truncated_by_a_new_leader_fails_without_waiting(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an unclean election the task starts over, so it must not continue in another log."""
+    """After an unclean election the task must not continue in the other log, so it is repeated."""
 
     async def ends_before(_: Any, __: int, asked: Mapping[Any, Any]) -> dict[Any, EpochEnd]:
         return dict.fromkeys(asked, EpochEnd(0, 0, 5))
@@ -180,7 +180,10 @@ def test_range_reader_with_an_end_offset_never_reached_times_out_with_a_reason(
 
 @pytest.fixture
 def empty_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Container[int]], None]:
-    """Take the records out of these answers, counted from 0, as slow remote storage does."""
+    """Return a function that removes the records from Fetch answers, given by their numbers.
+
+    Slow remote storage also causes such answers.
+    """
     decode, numbers = fetcher.fetch.decode_response, itertools.count()
 
     def empty(which: Container[int]) -> None:

@@ -1,4 +1,4 @@
-"""Test that Spark's own Kafka connector reads and writes on our brokers."""
+"""Test that Spark's own Kafka connector reads from oncelog and writes to it."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).with_name("connector_program.py")
 
 
 def fill(cluster: Cluster, topic: str) -> list[str]:
-    """Write transactions to two partitions, half of them aborted. Return committed values."""
+    """Write transactions to two partitions, abort half of them, and return the committed values."""
     committed: list[str] = []
     with BlockingProducer(cluster.bootstrap, transactional_id="connector") as producer:
         producer.init_transactions()

@@ -1,4 +1,4 @@
-"""Test a stream on a cluster that hides a part of its metadata for a while."""
+"""Test a stream on a cluster that omits a partition from its metadata for a while."""
 
 import pytest
 
@@ -19,7 +19,7 @@ START = Position({("a", 0): 10, ("b", 0): 15}, {"a": "aa", "b": "bb"}).to_json()
 
 
 class Lookup:
-    """A lookup with given answers in turn, the last one repeated forever."""
+    """A cluster lookup that returns these answers in turn, and the last one forever."""
 
     def __init__(self, *answers: Known) -> None:
         self.answers, self.asked = list(answers), 0

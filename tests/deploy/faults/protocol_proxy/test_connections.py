@@ -434,7 +434,7 @@ async def test_hold_rule_forwards_the_frame_at_its_deadline(bench: Bench):
     go_on.set()
 
 
-async def test_hold_rule_whose_callback_raises_an_error_forwards_the_frame_and_reports_the_error(
+async def test_hold_rule_with_a_raising_callback_forwards_the_frame_and_reports_the_error(
     bench: Bench,
 ):
     def act(request, answer):
@@ -447,7 +447,7 @@ async def test_hold_rule_whose_callback_raises_an_error_forwards_the_frame_and_r
     assert str(bench.hub.problem) == "no such process"
 
 
-async def test_rule_whose_condition_raises_an_error_does_not_apply_and_reports_the_error(
+async def test_rule_with_a_raising_condition_does_not_apply_and_reports_the_error(
     bench: Bench,
 ):
     bench.hub.add(Rule(Match(where=lambda request: 1 / 0 > 1), Disconnect()))

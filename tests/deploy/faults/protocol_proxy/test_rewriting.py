@@ -22,7 +22,7 @@ def versions(name: str, first: int = 0) -> list[int]:
 
 
 def rewritten(name: str, version: int, request: Any, values: Any) -> tuple[Any, Any, list[Any]]:
-    """Return the answer's body before and after, and the brokers whose address was replaced."""
+    """Return the answer's body before and after, and the brokers with a replaced address."""
     asked: list[Any] = []
 
     def proxied(node_id: int, host: str, port: int) -> tuple[str, int]:
