@@ -1,4 +1,4 @@
-"""Many logs, each in its own topic, so that Spark runs only once."""
+"""Many logs, each with a topic of its own, audited together so that Spark runs only once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ KNOWN = set(SCHEMA.names) - {"timestamp", "timestamp_type", "headers"}
 
 @contextmanager
 def lightly(spark) -> Iterator[None]:
-    """Configure Spark for dozens of small queries, which take longer to compile than to run."""
+    """Set Spark's configuration for many small queries, which compile longer than they run."""
     light = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "1",
@@ -51,7 +51,10 @@ def lightly(spark) -> Iterator[None]:
 
 @dataclass(slots=True)
 class AuditedLogs:
-    """The input of an audit. A history's topics are PREFIX|TOPIC."""
+    """The rows of all logs and histories for one audit.
+
+    A topic of a history is named PREFIX|TOPIC.
+    """
 
     rows: list[dict[str, object]] = field(default_factory=list)
     shown: list[tuple[str, int, int]] = field(default_factory=list)
@@ -64,7 +67,10 @@ class AuditedLogs:
     def add_log(
         self, log_model: ModelLog, planted: str = "", spot: tuple[int, int] | None = None
     ) -> None:
-        """Add a log's rows, the records shown to its reader, and the range of comparison."""
+        """Add a log's rows, the records that its read_committed reader got, and its offset range.
+
+        `planted` names the anomaly in the log, and `spot` is its partition and offset.
+        """
         self.planted[log_model.topic] = planted
         if spot is not None:
             self.spots[log_model.topic] = spot
@@ -80,7 +86,7 @@ class AuditedLogs:
                 self.bounds.append((log_model.topic, partition, start, end))
 
     def add_history(self, history: Edit, prefix: str, planted: str) -> None:
-        """Add the batches of the judge's own model, as rows."""
+        """Add the batches of a history of the judge's model cluster as rows."""
         first_id = len(self.planted) * 1_000_000
         self.planted[prefix] = planted
         ends: dict[tuple[str, int], int] = {}
@@ -110,9 +116,9 @@ class AuditedLogs:
         self.bounds += [(*key, 0, int(end)) for key, end in ends.items()]
 
     def audit_input(self, spark, folder: Path) -> AuditInput:
-        """Return the input as files.
+        """Write the rows to files in `folder`, and return the audit's input.
 
-        Passing single rows to Spark takes longer than the audit.
+        To pass single rows to Spark takes longer than the audit.
         """
         columns = {name: [row[name] for row in self.rows] for name in SCHEMA.names if name in KNOWN}
         count = len(self.rows)

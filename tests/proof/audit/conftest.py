@@ -1,3 +1,3 @@
-"""Fixtures of the audit, which also reads live topics of the pipeline's small cluster."""
+"""Fixtures of the audit's tests, some of which read topics of the pipeline's small cluster."""
 
 from ...pipeline.conftest import admin, cluster  # noqa: F401 (fixtures)

@@ -1,4 +1,4 @@
-"""Raw rows written as files of nodes, in segments of real batches and checkpoints."""
+"""Write rows as log files of nodes, with real batches, segments and checkpoints."""
 
 import itertools
 from pathlib import Path
@@ -12,7 +12,7 @@ HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset
 
 
 def batch_of(rows: list[Row]) -> bytes:
-    """Return the bytes of rows that were sent together."""
+    """Return the bytes of one batch with these rows, or of a marker."""
     first = rows[0]
     if first.is_control:
         assert first.coordinator_epoch is not None
@@ -36,15 +36,15 @@ def batch_of(rows: list[Row]) -> bytes:
 
 
 def belongs(row: Row) -> tuple[object, ...]:
-    """Return the key that neighbours of one batch share."""
+    """Return the key that is equal for neighbouring rows of one batch."""
     return (row.batch_crc, row.is_control, row.is_transactional, row.producer_id,
             row.producer_epoch, row.leader_epoch, row.value == b"another")  # fmt: skip
 
 
 def batches_of(rows: list[Row]) -> list[bytes]:
-    """Return the batches of one log in order.
+    """Return the rows of one log as batches, in order.
 
-    An inconsistent row begins its own batch.
+    A row with an offset out of order begins a batch of its own.
     """
     made: list[bytes] = []
     for _, group in itertools.groupby(rows, belongs):
@@ -59,7 +59,7 @@ def batches_of(rows: list[Row]) -> list[bytes]:
 
 
 def write_logs(log_model: ModelLog, folder: Path) -> None:
-    """Write the copies of a log_model to FOLDER/node-N, beside existing copies."""
+    """Write each copy of a log to FOLDER/node-N, beside the files of other logs."""
     for replica in range(1, log_model.replicas + 1):
         node = folder / f"node-{replica}"
         for partition, (start, end) in log_model.ends.items():

@@ -1,6 +1,6 @@
-"""One falsification of raw rows, or of the visible records, for each anomaly of the audit.
+"""One falsification of the rows, or of the visible records, for each anomaly of the audit.
 
-A plant returns the partition and the offset of the anomaly, where that is one place.
+A falsification returns the partition and the offset of its anomaly if that is one place.
 """
 
 from collections.abc import Callable

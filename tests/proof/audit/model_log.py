@@ -1,9 +1,9 @@
-"""Raw rows of legal logs for the audit.
+"""Rows of valid logs for the audit.
 
-A log_model is one topic of two partitions. Producers of all kinds take turns by a seed. They are
-plain, idempotent, or transactional of both versions, with fences, repeated markers and changes of
-leader. `edge` names a later change of the log. Its beginning is deleted, the log is compacted, or
-sequences are about to wrap.
+A ModelLog is one topic of two partitions. A seed draws the order in which its producers write. They
+are plain, idempotent, or transactional of both versions, with fences, repeated markers and changes
+of leader. `edge` names a special log. Its beginning is deleted, the log is compacted, or sequence
+numbers are about to wrap.
 """
 
 import random
@@ -19,7 +19,7 @@ TIME_MS = 1_700_000_000_000
 
 @dataclass(slots=True)
 class Row:
-    """A row of the source's raw mode, without the time and columns that the audit ignores."""
+    """A row of the Spark source's raw mode, without the columns that the audit ignores."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class _Producer:
 
 
 class ModelLog:
-    """A legal log. `rows` has all copies, `shown` the records of read_committed."""
+    """A valid log. `rows` has all copies, and `shown` has the records of read_committed."""
 
     def __init__(self, seed: int, topic: str, edge: str = "whole", *, batches: int = 60,
                  replicas: int = 0) -> None:  # fmt: skip
@@ -155,7 +155,10 @@ class ModelLog:
     # --- for plants
 
     def pick(self, fits: Callable[["Place"], bool], copy: int | None = None) -> "Place":
-        """Choose a random row of one copy of the log, or with None of the leader's copy."""
+        """Return a random row that fits, from one copy of the log.
+
+        Without `copy` it is the copy that the leader returns.
+        """
         found: list[Place] = []
         for partition in self.logs:
             log = [r for r in self.rows if (r.replica, r.partition) == (copy, partition)]
@@ -175,7 +178,7 @@ class ModelLog:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row with its neighbours in its log, of its producer there, and in its batch."""
+    """A row with the rows of its log, of its producer in this log, and of its batch."""
 
     row: Row
     log: list[Row]
@@ -185,17 +188,17 @@ class Place:
 
     @property
     def before(self) -> Row | None:
-        """Return the previous row of the same producer."""
+        """Return the producer's previous row in this log, or None."""
         return self.own[self.at - 1] if self.at and self.row.producer_id >= 0 else None
 
     @property
     def after(self) -> Row | None:
-        """Return the next row of the same producer."""
+        """Return the producer's next row in this log, or None."""
         return self.own[self.at + 1] if self.at + 1 < len(self.own) else None
 
     @property
     def follows_in_epoch(self) -> bool:
-        """Return whether the row begins a batch, and its producer has one before in the epoch."""
+        """Return whether the row begins a batch that is not the first of its producer epoch."""
         is_first = self.batch[0] is self.row
         before = (r for r in self.own[: self.at] if r.sequence >= 0)
         return is_first and any(r.producer_epoch == self.row.producer_epoch for r in before)

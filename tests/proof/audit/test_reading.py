@@ -26,7 +26,7 @@ OF_LOGS = sorted(MUTATIONS.keys() - OF_READERS)
 
 
 def falsified(name: str, number: int) -> ModelLog:
-    """Return a log_model with a planted anomaly in all copies, or a divergence in one copy."""
+    """Return a log with this anomaly in both copies, or for a divergence in one of them."""
     is_divergence = name == "replica-divergence"
     for seed in range(50):
         first = 1_000 + number * 50 + seed
@@ -44,7 +44,7 @@ def falsified(name: str, number: int) -> ModelLog:
 
 @pytest.fixture(scope="module")
 def found(spark, tmp_path_factory):
-    """Return topic -> the anomalies that were found in its files."""
+    """Return the anomalies that the audit finds in files, by topic."""
     folder = tmp_path_factory.mktemp("logs")
     for number, edge in enumerate(EDGES):
         write_logs(ModelLog(number, f"clean-{edge}", edge, replicas=3), folder)
@@ -91,7 +91,7 @@ def test_audit_of_unreadable_logs_reports_an_error_in_one_line(spark, tmp_path, 
 
 
 def refused(capsys, *asked: str) -> str:
-    """Return the sentence of an audit that failed."""
+    """Run an audit that fails with exit code 2, and return its only error line."""
     assert main(list(asked)) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

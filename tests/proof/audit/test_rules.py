@@ -1,4 +1,4 @@
-"""Test the audit. Clean logs have no finding, and each planted violation has its name."""
+"""Test that the audit finds nothing in valid logs, and each planted anomaly by its name."""
 
 import random
 
@@ -57,13 +57,13 @@ def compacted_since(seed: int) -> ModelLog:
 
 @pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.spark_slow)])
 def each(request) -> int:
-    """Return how often each violation is planted."""
+    """Return the number of logs in which each anomaly is planted."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def found(spark, each, tmp_path_factory) -> tuple[AuditedLogs, dict[str, set[Spotted]], Summary]:
-    """Return the planted logs, the findings by topic, and the summary."""
+    """Return the audited logs, the anomalies found by topic, and the audit's summary."""
     audited = AuditedLogs()
     for number in range(15):
         edge = EDGES[number % len(EDGES)]
@@ -126,7 +126,9 @@ def test_audit_rules_report_each_violation_at_its_planted_offset(found, each: in
 
 
 @pytest.mark.parametrize("chunk_size", [1, 5, 1_000])
-def test_audit_neighbour_columns_are_equal_for_every_chunk_size(spark, chunk_size):
+def test_audit_columns_from_earlier_and_later_rows_are_equal_for_every_chunk_size(
+    spark, chunk_size
+):
     rng = random.Random(chunk_size)
     rows = [(g, at, rng.choice((None, rng.randrange(9)))) for g in "ab" for at in range(40)]
     with lightly(spark):

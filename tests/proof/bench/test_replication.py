@@ -1,4 +1,4 @@
-"""Test the grid, the summary line and the page, without a cluster."""
+"""Test the grid of `bench replication`, its summary line and its page, without a cluster."""
 
 import re
 

@@ -11,7 +11,7 @@ PAGE, HTML = DOCS / "certified.md", DOCS / "certified.html"
 
 
 def pages() -> dict[Path, str]:
-    """Return the expected text of the two pages."""
+    """Return the expected text of the Markdown page and of the HTML page."""
     recipes = all_recipes()
     verdicts = kept_verdicts(recipes)
     refused = {recipe.name: recipe.refusal for recipe in recipes if recipe.refusal}

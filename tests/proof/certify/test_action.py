@@ -1,4 +1,4 @@
-"""Test the syntax of the GitHub Action, and the commands of its steps, without GitHub."""
+"""Test the syntax of the GitHub Action, and the commands in its steps, without GitHub."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def test_action_is_a_composite_of_steps_with_a_shell_for_each_script() -> None:
     assert set(re.findall(r"inputs\.(\w+)", TEXT)) == set(action["inputs"])
 
 
-def test_inputs_of_the_action_reach_scripts_by_variables_only() -> None:
+def test_action_inputs_reach_scripts_only_as_environment_variables() -> None:
     assert len(scripts()) == 2
     assert not any("${{" in script for script in scripts())  # it would be run as a command
 
@@ -54,6 +54,6 @@ def test_action_inputs_are_passed_unsplit(tmp_path: Path) -> None:
     assert not (tmp_path / "no").exists()
 
 
-def test_options_of_the_action_are_options_of_the_command() -> None:
+def test_action_options_exist_in_the_certify_command() -> None:
     help_text = run_to_end([*CLI, "certify", "--help"]).stdout
     assert all(option in help_text for option in ("--seeds", "--seconds", "--out"))

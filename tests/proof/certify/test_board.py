@@ -1,4 +1,4 @@
-"""Test that the scoreboard equals the verdicts beside the recipes."""
+"""Test that the scoreboard shows the verdicts that are stored beside the recipes."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def test_certify_verdict_in_the_tree_matches_its_recipe_and_names_no_machine() -
             assert not re.search(r"[\"' ](?:/\w[\w.-]*){2,}", text), f"{recipe.name}: a path"
 
 
-def test_board_shows_a_broken_promise_only_after_a_second_reading() -> None:
+def test_board_shows_a_broken_promise_only_for_programs_reviewed_a_second_time() -> None:
     verdicts = {v["recipe"]: v["verdict"] for v in kept_verdicts(all_recipes())}
     read = {recipe.name for recipe in all_recipes() if recipe.second_reading}
     assert {name for name, word in verdicts.items() if word == BROKEN} <= read

@@ -1,4 +1,4 @@
-"""Test `oncelog certify` from the recipe to the verdict with right and wrong programs."""
+"""Test `oncelog certify` from the recipe to the verdict, with correct and wrong programs."""
 
 import fcntl
 import json
@@ -125,7 +125,7 @@ def test_certify_resume_of_a_verdict_of_another_recipe_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, BrokenPipeError])
-def test_certify_run_with_an_internal_error_counts_as_neither_kept_nor_broken(
+def test_certify_with_an_internal_error_exits_two_and_judges_no_promise(
     tmp_path: Path, monkeypatch, capsys, kind: type[Exception]
 ) -> None:
     def wrong(*_: object, **__: object) -> None:
@@ -193,7 +193,9 @@ def test_environment_of_another_java_or_node_version_is_recreated(
     assert len(made) == 2
 
 
-def test_certify_program_of_npm_runs_by_the_node_of_its_packages(tmp_path, monkeypatch) -> None:
+def test_certify_npm_program_runs_with_the_node_version_among_its_packages(
+    tmp_path, monkeypatch
+) -> None:
     def made(folder: Path, *_: object) -> None:
         own = folder / "node_modules/.bin/node"
         own.parent.mkdir(parents=True)
@@ -238,7 +240,7 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "mine"))
 
 
-def test_certify_output_topic_named_after_its_input_follows_the_run(folder: Path) -> None:
+def test_certify_output_topic_named_after_its_input_has_the_name_of_the_run(folder: Path) -> None:
     with (folder / "recipe.toml").open("a") as file:
         file.write('[prove]\noutputs = ["{run}.{in}"]\n')
     places = {"run": "mine-1-abc", "in": "mine-1-abc-in"}
@@ -247,7 +249,7 @@ def test_certify_output_topic_named_after_its_input_follows_the_run(folder: Path
     assert values["outputs"] == ("mine-1-abc.mine-1-abc-in",)
 
 
-def test_certify_program_that_never_works_is_told_with_its_last_words(folder: Path) -> None:
+def test_certify_program_that_never_works_is_reported_with_its_last_output(folder: Path) -> None:
     (folder / "copier.py").write_text("raise SystemExit('no such broker setting')\n")
     said: list[str] = []
     fields = certify(read_recipe(folder), [1], folder / "out", say=said.append)
@@ -395,7 +397,9 @@ def test_certify_ended_by_sigterm_leaves_no_process(tmp_path: Path) -> None:
 @pytest.mark.cluster
 @pytest.mark.chaos
 @pytest.mark.parametrize("name", OTHERS)
-def test_certify_of_each_foreign_recipe_gets_a_verdict(name: str, tmp_path: Path) -> None:
+def test_certify_of_each_recipe_without_oncelog_clients_gets_a_verdict(
+    name: str, tmp_path: Path
+) -> None:
     """Each recipe is installed and run with seed 1, and gets a verdict. Any verdict is accepted."""
     fields = certify(read_recipe(RECIPES / name), [1], tmp_path)
     assert fields["runs"][0]["verdict"] != "NO RUN", fields["runs"][0]["why"]

@@ -31,14 +31,14 @@ def test_run_name_fits_topics_groups_and_terminals_and_is_new_each_time(recipe: 
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{4,90}", name) for name in names)
 
 
-def test_programs_of_ours_have_no_name_that_two_runs_would_share() -> None:
+def test_certify_programs_have_no_fixed_name_that_two_runs_would_share() -> None:
     for recipe in all_recipes():
         program = "".join(f.read_text() for f in recipe.folder.iterdir() if f.suffix in CODE)
         assert not re.search(r"""["'`]invoicing["'`-]""", program), recipe.name
 
 
 @pytest.mark.cluster
-def test_groups_and_topics_of_a_run_are_deleted_and_others_stay(cluster: Cluster) -> None:
+def test_certify_run_deletes_its_groups_and_topics_and_no_others(cluster: Cluster) -> None:
     name, said = run_name("mine", 1), list[str]()
     servers = cluster.bootstrap
     with deleted_behind(servers, name, said.append), BlockingAdmin(servers) as admin:
@@ -61,7 +61,7 @@ def test_groups_and_topics_of_a_run_are_deleted_and_others_stay(cluster: Cluster
 
 
 @pytest.mark.cluster
-def test_deletion_of_own_names_on_an_unreachable_cluster_is_reported_without_an_error(
+def test_certify_deletion_on_an_unreachable_cluster_prints_a_message_and_raises_nothing(
     cluster: Cluster,
 ) -> None:
     said: list[str] = []

@@ -134,7 +134,9 @@ def test_recipe_digest_depends_on_the_program_and_not_on_promise_or_verdict(fold
 
 
 @pytest.mark.parametrize("name", ["lib/helper.py", "z.py", "settings.xml", "notes.md", ".env"])
-def test_digest_follows_every_file_that_a_program_may_read(folder: Path, name: str) -> None:
+def test_recipe_digest_changes_with_every_file_that_the_program_may_read(
+    folder: Path, name: str
+) -> None:
     file = folder / name
     file.parent.mkdir(exist_ok=True)
     file.write_text("a")
@@ -143,7 +145,9 @@ def test_digest_follows_every_file_that_a_program_may_read(folder: Path, name: s
     assert read_recipe(folder).digest != digest
 
 
-def test_digest_keeps_two_files_and_one_that_holds_both_apart(folder: Path) -> None:
+def test_recipe_digest_differs_between_two_files_and_one_file_with_both_contents(
+    folder: Path,
+) -> None:
     (folder / "a").write_text("1\nb\n2")
     digest = read_recipe(folder).digest
     (folder / "a").write_text("1")

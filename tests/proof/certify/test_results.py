@@ -96,7 +96,7 @@ def test_sarif_file_names_each_finding_once_with_its_level() -> None:
 
 
 def test_sarif_level_is_that_of_the_heaviest_finding_of_the_runs() -> None:
-    """A finding of a kind that is wrong may be exposed in runs whose outputs are right."""
+    """A finding of level `wrong` may also occur in runs with right outputs."""
     weak = replace(KEPT, findings=["no-idempotence (exposed)"])
 
     def level(*runs: CertifiedRun) -> str:
@@ -114,7 +114,7 @@ def test_certify_report_of_an_unrepeated_violation_advises_against_sending_the_r
     assert "Do not send" not in sure
 
 
-def test_certify_sentences_of_a_violation_are_three() -> None:
+def test_certify_summary_of_a_violation_names_counts_fault_and_findings() -> None:
     assert sentences(BROKEN) == (
         "Seed 2 on oncelog: 1 doubled. The record r1-000001 (doubled) met this fault: "
         "kill -9 of instance-1. "

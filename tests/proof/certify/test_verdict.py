@@ -1,4 +1,4 @@
-"""Test that runs keep, break or do not prove a promise, and that few runs count as `broken`."""
+"""Test when a run keeps, breaks or does not prove a promise, and when the verdict is `broken`."""
 
 from dataclasses import replace
 from typing import Any
@@ -97,7 +97,7 @@ def outcome(**found: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_certify_run_keeps_the_story_of_a_violation_only() -> None:
+def test_certify_run_stores_the_events_of_a_record_only_for_a_violation() -> None:
     found = {"cluster": OURS, "on": "2026-11-29", "fault_seconds": 20.0}
     broken = certified_run("exactly once", outcome(), **found)
     assert broken.why == "1 doubled"  # the message of a process may name the machine
@@ -145,7 +145,7 @@ def test_certify_runs_of_an_unknown_form_are_refused() -> None:
         )
 
 
-def test_certify_seeds_and_tallies_are_formatted() -> None:
+def test_certify_seeds_and_counts_are_formatted() -> None:
     assert [seed_words(s) for s in ([3], [2, 1, 3], [1, 4])] == ["3", "1:3", "1,4"]
     runs = [run(1), run(2, False), run(3, None)]
     assert tally(runs, OURS) == "kept 1, broken 1, proves nothing 1 of 3"

@@ -1,4 +1,4 @@
-"""Test faults of clients and topics on the double of a cluster, and when they count."""
+"""Test faults of clients and topics on a double of a cluster, and when a fault counts."""
 
 import asyncio
 from collections import Counter
@@ -16,7 +16,7 @@ from oncelog.wire.errors import KafkaError, LeaderNotAvailable, PreferredLeaderN
 
 
 class ClusterDouble:
-    """Two partitions on three nodes, which are their own admin, view and connection."""
+    """A cluster of three nodes with two partitions. It is also its admin, view and connection."""
 
     def __init__(self) -> None:
         self.replicas = [[1, 2, 3], [2, 3, 1]]
@@ -124,7 +124,7 @@ def test_chaos_election_that_moves_no_leader_is_not_counted() -> None:
 
 
 class ProxiesDouble:
-    """Proxies with a request that is affected by the fault immediately."""
+    """Proxies that count an affected request as soon as a fault is set."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

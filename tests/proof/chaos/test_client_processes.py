@@ -1,4 +1,4 @@
-"""Test processes of clients. Their errors are counted, and unexpected exits are failures."""
+"""Test client processes, which report their errors. An unexpected exit is a failure."""
 
 import json
 from collections.abc import Iterator

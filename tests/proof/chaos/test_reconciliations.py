@@ -1,4 +1,4 @@
-"""Test which faults overlap a reconciliation, in hand-written histories."""
+"""Test the count of faults that began during a reconciliation of a group member."""
 
 import pytest
 

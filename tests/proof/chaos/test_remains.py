@@ -1,4 +1,4 @@
-"""Test that a cleaned log and an uncleaned log have the same newest record of each key."""
+"""Test that a cleaned and an uncleaned log have the same newest record of each key."""
 
 from pathlib import Path
 
@@ -43,11 +43,13 @@ def test_compaction_model_removes_aborted_records(tmp_path: Path) -> None:
     assert whole == cleaned
 
 
-def test_compaction_model_keeps_records_without_their_cleaned_marker(tmp_path: Path) -> None:
+def test_compaction_model_counts_records_with_a_removed_marker_as_committed(tmp_path: Path) -> None:
     assert offsets(tmp_path, data(0, b"k", b"a", 5)) == {b"k": 0}
 
 
-def test_compaction_model_late_commit_does_not_replace_a_newer_record(tmp_path: Path) -> None:
+def test_compaction_model_record_committed_late_does_not_replace_a_newer_record(
+    tmp_path: Path,
+) -> None:
     found = offsets(
         tmp_path, data(0, b"k", b"a", 5), data(1, b"k", b"b"), marker(2, 5, is_commit=True)
     )
@@ -69,9 +71,6 @@ def decision(epoch: int, client_transaction_version: int, index: int = 1) -> Sha
 
 
 def test_compaction_model_epoch_after_a_fence_may_have_many_transactions() -> None:
-    """An epoch may have many transactions after a fence (chaos, seed 1 of 45 minutes).
-
-    Commits of epoch 10460 were compared with that fence.
-    """
+    """Found by chaos (seed 1, 45 minutes). Commits of epoch 10460 were compared with a fence."""
     entries = [decision(9, 2), decision(10, 2), decision(10, 1), ShardEntry(4, 1, "b", None)]
     assert shared_epochs(entries) == {(5, 10)}

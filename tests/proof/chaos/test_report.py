@@ -27,7 +27,7 @@ class Clock:
 
 
 def a_run(recorder: Recorder, clock: Clock) -> None:
-    """Record ten seconds of sends and commits, with a kill from 2 s to 4 s."""
+    """Record ten seconds of sends and commits with a kill from 2 s to 4 s, and a killed worker."""
     process = recorder.new_process()
     start_ns = clock.now_ns
     times = start_ns + 2_000 * MS, start_ns + 4_000 * MS
@@ -92,6 +92,6 @@ def test_chaos_report_of_a_folder_without_a_run_is_refused(tmp_path: Path) -> No
         write_report(tmp_path, tmp_path / "report.html")
 
 
-def test_chaos_report_has_a_target_for_each_fault_kind() -> None:
+def test_chaos_report_groups_fault_kinds_by_nodes_links_clients_and_other() -> None:
     assert target_of("kill") == "nodes" and target_of("isolate") == "links"
     assert target_of("worker-kill") == "clients" and target_of("flood") == "other"

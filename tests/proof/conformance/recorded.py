@@ -1,4 +1,4 @@
-"""The recorded survey of Apache Kafka 4.4.0, and the survey of our brokers from the code.
+"""The recorded survey of Apache Kafka 4.4.0, and the survey of oncelog from the code.
 
 The following commands record the survey again by Maven and Java, and write docs/protocol.md:
 .venv/bin/python -m tests.proof.conformance.recorded; .venv/bin/python -m tests.tidy.test_docs
@@ -38,7 +38,7 @@ def kafka() -> Survey:
 
 
 def ours() -> Survey:
-    """Return our survey from the tables that a broker reads, without a broker."""
+    """Return oncelog's survey from the tables in the code, without a running broker."""
     log = logging.getLogger(__name__)
     apis = {
         int(api.key): SurveyedApi(
@@ -76,7 +76,7 @@ def running_kafka() -> Iterator[str]:
 
 
 def written(found: Survey) -> str:
-    """Return the stored form of a survey, with an API in a line and no varying values."""
+    """Return the survey as JSON, with a line for each API and without address and cluster id."""
     fields = survey_fields(found) | {"address": "", "cluster_id": None}
     apis = ",\n  ".join(json.dumps(row) for row in fields.pop("apis"))
     rest = json.dumps(fields, indent=1).removeprefix("{")

@@ -1,4 +1,4 @@
-"""Test that a real cluster of ours is surveyed and left unchanged."""
+"""Test that `conformance` surveys a real cluster and leaves it unchanged."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 def left_behind(cluster: Cluster) -> list[list[Any]]:
-    """Return topics and groups."""
+    """Return the topics and the groups of the cluster."""
     return [
         cluster.ask(lambda admin: admin.describe_topics()),
         cluster.ask(lambda admin: admin.groups.list_groups()),

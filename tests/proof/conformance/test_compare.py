@@ -1,4 +1,4 @@
-"""Test two surveys side by side, by their tables."""
+"""Test the comparison of two surveys and its tables."""
 
 from collections.abc import Mapping
 
@@ -100,7 +100,9 @@ def test_conformance_answers_with_equal_errors_agree(
 
 
 @pytest.mark.parametrize("other", [SERVED, REFUSED, SILENT, not_asked("why")])
-def test_conformance_version_not_asked_is_neither_equal_nor_different(other: AskOutcome) -> None:
+def test_conformance_version_without_a_request_is_neither_equal_nor_different(
+    other: AskOutcome,
+) -> None:
     for ours, theirs in ((not_asked("why"), other), (other, not_asked("why"))):
         rows = compared(
             surveyed({26: (0, 1)}, ours),

@@ -1,4 +1,7 @@
-"""Test that a broker that closes, stays silent, or sends garbage is reported, within a bound."""
+"""Test the survey of a broker that closes connections, stays silent, or sends garbage.
+
+It is reported within a bounded time.
+"""
 
 import contextlib
 import json
@@ -25,7 +28,7 @@ Deed = Callable[[socket.socket, bytes], bool]  # returns whether the connection 
 
 
 def versions(frame: bytes) -> bytes:
-    """Return the answer to ApiVersions."""
+    """Return the answer to an ApiVersions request."""
     header = decode_request_header(memoryview(frame))
     rows = [{"api_key": k, "min_version": a, "max_version": b} for k, (a, b) in APIS.items()]
     version = header.api_version
@@ -59,7 +62,7 @@ def answers_another(connection: socket.socket, frame: bytes) -> bool:
 
 
 def drips(connection: socket.socket, frame: bytes) -> bool:
-    """Send a byte now and then, for longer than the time limit of an answer."""
+    """Send a byte from time to time, for longer than the time limit of an answer."""
     connection.sendall(b"\0\0\x10\0")
     end_s = time.monotonic() + 3 * ANSWER_S
     while time.monotonic() < end_s:
@@ -70,7 +73,7 @@ def drips(connection: socket.socket, frame: bytes) -> bool:
 
 @contextmanager
 def broker(deed: Deed, *, first: bool = True, connections_max: int = 1_000) -> Iterator[str]:
-    """Run a broker that lists its APIs while `first` holds, and otherwise misbehaves as chosen."""
+    """Run a broker that treats each request as `deed` does, but lists its APIs if `first`."""
     listener = socket.create_server(("127.0.0.1", 0))
     connections: list[socket.socket] = []
 

@@ -1,4 +1,4 @@
-"""Test the conformance of Apache Kafka 4.4, as recorded and as it runs."""
+"""Test the survey of Apache Kafka 4.4, the recorded one and a new one."""
 
 from fnmatch import fnmatchcase
 
@@ -44,7 +44,7 @@ def test_conformance_harmless_request_of_each_api_has_only_existing_fields() -> 
 
 
 def test_conformance_harmless_requests_open_no_share_session() -> None:
-    """Epoch 0 would open a session, and -1 ends one, which does not exist."""
+    """Epoch 0 would open a share session. Epoch -1 closes one, and here none exists."""
     share_fetch, share_acknowledge = 78, 79
     epochs = [HARMLESS[key]["share_session_epoch"] for key in (share_fetch, share_acknowledge)]
     assert epochs == [-1, -1]

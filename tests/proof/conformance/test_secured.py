@@ -1,4 +1,4 @@
-"""Test that a cluster behind SASL is surveyed after the login, or refused with a sentence."""
+"""Test that the survey of a cluster with SASL logs in first, or fails with a sentence."""
 
 import asyncio
 from typing import Any

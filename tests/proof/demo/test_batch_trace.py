@@ -1,4 +1,4 @@
-"""Test that the trace reads librdkafka's log of its batches correctly."""
+"""Test the trace of produce requests that is read from librdkafka's debug log."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test that the judge of outputs finds every kind of planted violation, and no other."""
+"""Test that the demo's judge finds each kind of planted violation, and nothing else."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Test the demo's engine on Spark without Spark. test_run.py has whole runs."""
+"""Test the demo's Spark engine without Spark. test_run.py tests whole runs."""
 
 import pytest
 

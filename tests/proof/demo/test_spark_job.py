@@ -1,6 +1,6 @@
-"""Test that the Spark job's reports are kept, and its processes are killed one by one.
+"""Test that the Spark job's reports are stored, and that its processes can be killed.
 
-A stand-in plays the job. The stand-in has a child named java, which has workers.
+A stand-in replaces the job. It has a child process named java, which has workers.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Test that the judge of the Spark job's sums finds every planted error, and no other."""
+"""Test that the judge of the Spark job's sums finds each planted error, and nothing else."""
 
 import json
 
@@ -61,7 +61,7 @@ def test_window_sum_that_is_wrong_in_each_form_is_reported(records, what):
     assert examples[0].startswith(what)
 
 
-def test_window_outputs_without_known_transactions_are_checked_by_their_inputs():
+def test_window_outputs_without_reported_transactions_are_checked_against_the_inputs():
     verdict = judge_outputs(INPUTS, [], RIGHT, None, {}, judge_sums=judge_window_sums)
     assert {f.name: f.count for f in verdict.violations} == {"missing": 4}
 

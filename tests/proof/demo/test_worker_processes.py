@@ -1,4 +1,4 @@
-"""Test that the transactions that workers report are kept, in order."""
+"""Test that the transactions that workers report are stored in order."""
 
 import time
 from pathlib import Path

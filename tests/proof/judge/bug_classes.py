@@ -1,6 +1,6 @@
 """Ten classes of bugs found in Kafka-like systems in 2025 and 2026, and their detectors.
 
-A class that has a switch is found by chance. docs/judge.md names the seed.
+A class with switches also names bugs that random chaos has found. docs/judge.md has the seeds.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""A history that can be falsified, with the rows of a recorder as arrays."""
+"""A recorded history that can be falsified, with its rows as arrays."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from oncelog.proof.judge.history.schema import TABLES, Column, OpOutcome
 
 
 class Edit:
-    """Tables by name as structured arrays. Change them, then ask for the history."""
+    """The tables of a history as arrays by name, which mutations change in place."""
 
     def __init__(self, recorder: Recorder, rng: Any) -> None:
         self.names, self.rng = list(recorder.names), rng
@@ -34,7 +34,7 @@ class Edit:
         return self.names.index(text)
 
     def pick(self, rows: Any) -> int:
-        """Choose one of the rows. If there are none, the seed is skipped."""
+        """Return a random one of these rows. Raise NoPlace if there is none."""
         rows = list(rows)
         if not rows:
             raise NoPlace
@@ -53,7 +53,7 @@ class Edit:
         return made
 
     def hide(self, value: int) -> None:
-        """Remove all reads of one value."""
+        """Remove all polls and final reads of one value."""
         for table in ("polls", "scan"):
             self.remove(table, np.flatnonzero(self[table]["value"] == value))
 
@@ -63,7 +63,7 @@ class Edit:
         return self["transactions"]["transaction"][rows]
 
     def shown_sends(self) -> Any:
-        """Return the rows of sends that were acknowledged and are in the last reading."""
+        """Return the rows of acknowledged sends with a value in the final reading."""
         sends = self["sends"]
         is_shown = np.isin(sends["value"], self["scan"]["value"])
         return np.flatnonzero(
@@ -71,11 +71,11 @@ class Edit:
         )
 
     def committed_sends(self) -> Any:
-        """Return the rows of shown sends that are plain, or in a committed transaction."""
+        """Return the rows of `shown_sends` without a transaction or with a committed one."""
         sends, rows = self["sends"], self.shown_sends()
         owner = sends["transaction"][rows]
         return rows[(owner < 0) | np.isin(owner, self.transactions(OpOutcome.OK))]
 
 
 class NoPlace(Exception):
-    """Raised when a history has no place for an anomaly."""
+    """Raised when a history or log has no place for an anomaly."""

@@ -1,7 +1,7 @@
-"""Operations in the form of Jepsen's tests. Each becomes a client's transaction in a history.
+"""Build a history from operations in the form of Jepsen's tests, each as a transaction.
 
-A key is a partition, a value an integer of its own in each key. An operation takes a moment. Its
-polls return at its end, just before it commits.
+A key is a partition, and a value is an integer that is unique in its key. An operation takes one
+time step. Its polls return at its end, just before it commits.
 """
 
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ def poll(key: str, *pairs: tuple[int, object]) -> Poll:
 
 
 class Ops:
-    """Builds a history operation by operation."""
+    """A history that a test builds operation by operation."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -49,13 +49,13 @@ class Ops:
         return self.values[(key, value)]
 
     def plain(self, number: int) -> Any:
-        """Return a value as the Jepsen test wrote it."""
+        """Return the Jepsen test's own value for a value of the history."""
         return next(value for (_, value), each in self.values.items() if each == number)
 
     def op(
         self, process: int, kind: str, *parts: Send | Poll, begun: int = -1, ended: int = -1
     ) -> None:
-        """Add an operation. `begun` and `ended` are given where operations overlap."""
+        """Add an operation. `begun` and `ended` are its times if operations overlap."""
         self.now_ns = begun if begun >= 0 else self.now_ns + 1
         transaction = self.recorder.begin(process, f"p{process}")
         call, handle = self.recorder.poll_invoked(process, transaction)
@@ -93,7 +93,7 @@ class Ops:
         self.recorder.transaction_ended(transaction, OUTCOMES[kind])
 
     def assign(self, process: int, *keys: str) -> None:
-        """Assign keys to the process. Its other keys are revoked."""
+        """Assign exactly these keys to the process, and revoke its other keys."""
         self.now_ns += 1
         for of, key in list(self._assigned):
             if of == process and key not in keys:
@@ -122,16 +122,16 @@ class Ops:
         return judge(self.history(), J_CHECKS)
 
     def count(self, anomaly: str) -> int:
-        """Return how often an anomaly was found."""
+        """Return how often the judge finds this anomaly."""
         return sum(f.count for f in self.verdict().findings if f.name == anomaly)
 
     def cases(self, anomaly: str) -> list[dict[str, Any]]:
-        """Return the facts of one anomaly's cases."""
+        """Return the facts of each case of this anomaly."""
         found = [f for f in self.verdict().findings if f.name == anomaly]
         return [dict(case.facts) for f in found for case in f.cases]
 
     def facts(self, anomaly: str, *names: str) -> list[tuple[Any, ...]]:
-        """Return the given facts of each case, with values as the Jepsen test wrote them."""
+        """Return the named facts of each case, with values as the Jepsen test wrote them."""
         return [tuple(self._fact(case, name) for name in names) for case in self.cases(anomaly)]
 
     def _fact(self, case: dict[str, Any], name: str) -> Any:

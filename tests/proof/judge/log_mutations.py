@@ -1,4 +1,4 @@
-"""Falsifications of the recorded end, in raw logs, replicas, files, ends and probes."""
+"""Falsifications of the end of a history, its logs, replicas, files, end offsets and probes."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ from .mutations import mutation
 
 
 def _batches(e: Edit, chosen: np.ndarray) -> np.ndarray:
-    """Return rows of the leader's copy."""
+    """Return the chosen rows among the batches of the leader's copy."""
     return np.flatnonzero((e["batches"]["replica"] == -1) & chosen)
 
 
 def _later_batch(e: Edit, *, control: bool = False) -> int:
-    """Pick a batch that is not its producer's first in that partition."""
+    """Return a random batch that is not its producer's first in its partition."""
     batches, seen, found = e["batches"], set(), []
     for row in _batches(e, np.ones(len(e["batches"]), bool)):
         key = (int(batches["partition"][row]), int(batches["producer_id"][row]))
@@ -100,7 +100,7 @@ def _(e: Edit) -> None:
 
 
 def _wide_marker(e: Edit) -> int:
-    """Pick a marker of a transaction that has another one in another partition."""
+    """Return a random marker of a transaction that also has a marker in another partition."""
     batches = e["batches"]
     rows = _batches(e, batches["marker"] != Marker.NONE)
     keys = list(zip(batches["producer_id"][rows], batches["producer_epoch"][rows], strict=True))

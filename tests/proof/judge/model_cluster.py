@@ -1,7 +1,7 @@
 """A small model of Kafka with legal behaviour only, and clients that record their results.
 
 A seed determines everything, such as the next actor, the targets of sends, lost answers, aborts,
-and takeovers of transactional ids. The servers make no mistakes, but the clients do.
+and takeovers of transactional ids. The model's brokers make no mistakes, but its clients do.
 """
 
 import random
@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Owner:
-    """The current owner of a transactional id."""
+    """The producer id and epoch that currently own a transactional id."""
 
     producer_id: int
     epoch: int
@@ -53,7 +53,7 @@ class Owner:
 
 
 class ModelCluster:
-    """The servers, the clock and the recorder."""
+    """The brokers, the clock and the recorder of the model."""
 
     def __init__(self, seed: int, *, steps: int = 1_500) -> None:
         self.rng = random.Random(seed)
@@ -180,7 +180,7 @@ class ModelCluster:
         self.generation += 1
 
     def owned(self, process: int) -> list[str]:
-        """Return the partitions of a member of the readers in this generation."""
+        """Return the partitions that a member of the group `readers` owns in this generation."""
         place = self.members.index(process)
         return sorted(self.logs)[place :: len(self.members)]
 
@@ -238,7 +238,7 @@ def send(
     begun: Begun,
     running: Transaction,
 ) -> Generator[None, None, int | None]:
-    """Send a record. Return its value, or None when the producer was fenced."""
+    """Send a record, and return its value, or None if the producer was fenced."""
     value = cluster.recorder.new_value()
     handle = cluster.recorder.send_invoked(process, partition, value, begun)
     yield
@@ -255,7 +255,7 @@ def send(
 def ended(
     cluster: ModelCluster, owner: Owner, begun: Begun, running: Transaction
 ) -> Generator[None, None, OpOutcome]:
-    """Commit or abort the transaction, perhaps with a lost answer."""
+    """Commit or abort the transaction, sometimes with a lost answer, and return the outcome."""
     rng, recorder = cluster.rng, cluster.recorder
     if rng.random() < 0.2:
         yield
@@ -294,7 +294,10 @@ def begin(
 
 
 def writer(cluster: ModelCluster, transactional_id: str) -> Steps:
-    """Write and read in transactions over several partitions, with a shared transactional id."""
+    """Run a producer that writes and reads in transactions over several partitions.
+
+    Several writers share a transactional id.
+    """
     rng, recorder = cluster.rng, cluster.recorder
     while True:
         process = recorder.new_process()
@@ -331,7 +334,7 @@ def writer(cluster: ModelCluster, transactional_id: str) -> Steps:
 
 
 def plain_producer(cluster: ModelCluster) -> Steps:
-    """Send idempotent records without transactions, some of them without an answer."""
+    """Run a producer that sends idempotent records, some of them without an answer."""
     rng, recorder = cluster.rng, cluster.recorder
     process, producer_id = recorder.new_process(), next(cluster.ids)
     while True:
@@ -351,7 +354,7 @@ def plain_producer(cluster: ModelCluster) -> Steps:
 
 
 def consumer(cluster: ModelCluster) -> Steps:
-    """Poll all partitions. Seek now and then, in a new session."""
+    """Run a consumer that polls all partitions, and sometimes seeks in a new session."""
     rng, recorder = cluster.rng, cluster.recorder
     process, session = recorder.new_process(), 0
     positions = dict.fromkeys(cluster.logs, 0)
@@ -373,7 +376,7 @@ def consumer(cluster: ModelCluster) -> Steps:
 
 
 def group_reader(cluster: ModelCluster) -> Steps:
-    """Commit plainly as a member. Answers are lost, and requests are delayed."""
+    """Run a group member that commits offsets, with lost answers and delayed requests."""
     rng, recorder, group = cluster.rng, cluster.recorder, "readers"
     while True:
         process = recorder.new_process()
@@ -415,7 +418,7 @@ def group_reader(cluster: ModelCluster) -> Steps:
 
 
 def copier(cluster: ModelCluster, transactional_id: str, source: str) -> Steps:
-    """Read from one partition, write a copy elsewhere, and commit its offsets."""
+    """Run a job that copies a partition in transactions, with its offsets."""
     rng, recorder, group = cluster.rng, cluster.recorder, "copiers"
     while True:
         process = recorder.new_process()

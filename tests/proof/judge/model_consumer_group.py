@@ -1,4 +1,4 @@
-"""A legal consumer group (KIP-848) for the model cluster, and members that record it.
+"""A legal consumer group (KIP-848) for the model cluster, and members that record their state.
 
 The coordinator gives a partition to one member at a time. A member that must revoke a partition
 keeps its epoch until it has reported the revocation. A member that dies keeps its partitions until
@@ -22,7 +22,7 @@ GROUP = "shared"
 
 @dataclass(slots=True)
 class ModelGroup:
-    """The state of the coordinator with member epochs and the owner of each partition."""
+    """The state of the coordinator, with member epochs and the owner of each partition."""
 
     partitions: list[str]
     epoch: int = 0
@@ -44,7 +44,7 @@ class ModelGroup:
         return set(self.partitions[order.index(process) :: len(order)])
 
     def heartbeat(self, process: int, owned: set[str]) -> tuple[int, set[str]]:
-        """Return the member's epoch and partitions, given the partitions that it owns."""
+        """Handle a heartbeat with owned partitions. Return the member's epoch and assignment."""
         wanted = self.wanted(process)
         mine = {key for key, who in self.held.items() if who == process}
         for key in mine - wanted - owned:
@@ -58,7 +58,7 @@ class ModelGroup:
 
 
 def shared_reader(cluster: "ModelCluster") -> Steps:
-    """Run one member after another, with some lost answers and some silent deaths."""
+    """Run one group member after another. Some answers are lost, and some members die silently."""
     rng, recorder, group = cluster.rng, cluster.recorder, cluster.shared
     while True:
         process = recorder.new_process()

@@ -1,4 +1,4 @@
-"""One falsification for each anomaly, with the effect of a broken cluster on the history.
+"""One falsification for each anomaly, with the effect that a broken cluster has on a history.
 
 Each mutation takes an `Edit` of a legal history, and changes one random place. Most broken promises
 break others, too. A lost record, for example, also tears its transaction. A mutation therefore
@@ -29,7 +29,7 @@ def mutation(name: str) -> Callable[[Mutation], Mutation]:
 
 
 def all_mutations() -> dict[str, Mutation]:
-    """Return every planted anomaly by name."""
+    """Return the mutation for each anomaly by the anomaly's name."""
     from . import log_mutations
 
     assert log_mutations
@@ -39,9 +39,9 @@ def all_mutations() -> dict[str, Mutation]:
 def mutated(
     name: str, times: int, *, steps: int = 1_000, first_seed: int = 0
 ) -> Iterator[tuple[int, Edit]]:
-    """Yield (seed, history) of the first legal histories with a place for the anomaly.
+    """Yield (seed, history) with the anomaly planted in each history.
 
-    The anomaly is planted in each history.
+    The histories are the first legal ones that have a place for the anomaly.
     """
     for seed in range(first_seed, first_seed + times * 20):
         edit = Edit(ModelCluster(seed, steps=steps).recorder, random.Random(seed))
@@ -117,7 +117,10 @@ def _(e: Edit) -> None:
 
 
 def _neighbours(e: Edit, *, within: bool) -> list[tuple[int, int]]:
-    """Return polls of plain consumers that follow one another in a partition, in order."""
+    """Return pairs of consecutive rows of one consumer session in a partition.
+
+    With `within` both rows are from one poll, else from different polls.
+    """
     polls, last, found = e["polls"], {}, []
     for row in range(len(polls)):
         if polls["transaction"][row] >= 0:
@@ -199,7 +202,7 @@ def _(e: Edit) -> None:
 
 
 def _reads(e: Edit, reader: int, writer: int) -> None:
-    """Let one transaction have read a value of another transaction."""
+    """Change a read so that one transaction has read a value of another one."""
     sends = e["sends"]
     row = int(np.flatnonzero((sends["transaction"] == writer) & (sends["offset"] >= 0))[0])
     fields = {name: sends[name][row] for name in ("partition", "offset", "value")}
@@ -238,7 +241,7 @@ def _(e: Edit) -> None:
 
 
 def _owner_times(e: Edit) -> dict[int, tuple[int, int]]:
-    """Return value -> (transaction, time of its commit call), of committed transactions."""
+    """Return (transaction, time of its commit call) by value, for committed transactions."""
     asked = {
         int(r["transaction"]): int(r["commit_invoked_ns"])
         for r in e["transactions"]

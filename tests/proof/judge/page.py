@@ -259,7 +259,7 @@ def check_rows() -> Iterable[tuple[str, ...]]:
 
 
 def class_rows() -> Iterable[tuple[str, ...]]:
-    """Yield the classes, and the seeds with which chance finds their switches."""
+    """Yield each class of bugs with its detectors and the seeds that find its switches."""
     rows = json.loads(SWITCHES.read_text(encoding="utf-8"))["table"]
     chance = {cells[0]: cells[-1] for cells in rows}
     for one in CLASSES:
@@ -268,14 +268,14 @@ def class_rows() -> Iterable[tuple[str, ...]]:
 
 
 def switch_table() -> str:
-    """Return the findings of the last trial of the switches."""
+    """Return the table of what the last trial of each switch found."""
     kept = json.loads(SWITCHES.read_text(encoding="utf-8"))
     heads, *rows = kept["table"]
     return table(heads, rows)
 
 
 def jepsen_cases() -> list[tuple[str, str]]:
-    """Return (number, sentence) of each test of test_jepsen_cases.py, in order."""
+    """Return the number and a sentence of each test in test_jepsen_cases.py, in order."""
     text = (FOLDER / "test_jepsen_cases.py").read_text(encoding="utf-8")
     found = re.findall(r"^def test_(\d\d)_(\w+)", text, re.MULTILINE)
     return [(number, name.replace("_", " ")) for number, name in found]
@@ -291,7 +291,7 @@ def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def measure() -> int:
-    """Print plants and findings, and return the number of failures."""
+    """Print how many planted anomalies are found, and return the number of failures."""
     legal = (History.of(ModelCluster(seed).recorder) for seed in range(HISTORIES))
     alarms = sum(not judge(history).is_clean for history in legal)
     print(f"legal histories: {HISTORIES}, false alarms: {alarms}")
@@ -305,7 +305,7 @@ def measure() -> int:
 
 
 def plant_and_judge(name: str, times: int) -> tuple[int, int]:
-    """Return (planted, found by the right name), each in another history."""
+    """Plant an anomaly in histories, and return how many there are and how many are found."""
     found = [name in judge(edit.history()).names() for _, edit in mutated(name, times)]
     return len(found), sum(found)
 

@@ -1,4 +1,4 @@
-"""Histories of a few rows, built step by step by a test."""
+"""Build a history of a few rows step by step."""
 
 from oncelog.proof.judge.history.columns import History
 from oncelog.proof.judge.history.recorder import Begun, Recorder
@@ -38,7 +38,7 @@ class SmallHistory:
         self.recorder.transaction_ended(transaction, outcome)
 
     def polled(self, partition: str, *found: tuple[int, int], process: int = 2) -> None:
-        """Add one poll of a plain consumer with (offset, value) pairs."""
+        """Add one poll of a plain consumer that returns these pairs of offset and value."""
         call, handle = self.recorder.poll_invoked(process)
         returned_ns = self.recorder.poll_returned(handle)
         for offset, value in found:
@@ -50,7 +50,7 @@ class SmallHistory:
         *found: tuple[int, int],
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
-        """Add the last reading of a partition with (offset, value) pairs."""
+        """Add pairs of offset and value to the final reading of a partition."""
         for offset, value in found:
             self.recorder.add("scan", isolation, partition, offset, value, self._tick())
 
@@ -65,7 +65,7 @@ class SmallHistory:
         in_sync: int = 1,
         is_compacted: bool = False,
     ) -> None:
-        """Record the end of a partition at its leader (or on one replica's disk)."""
+        """Record the end offset of a partition at its leader, or in one replica's files."""
         high = end if high_watermark is None else high_watermark
         is_leader = replica == NONE
         stable, leader = (high, 1) if is_leader else (NONE, NONE)
@@ -97,5 +97,5 @@ class SmallHistory:
         return History.of(self.recorder)
 
     def names(self) -> set[str]:
-        """Return the violations that the judge finds."""
+        """Return the names of the violations that the judge finds."""
         return judge(self.history()).names()

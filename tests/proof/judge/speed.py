@@ -1,8 +1,8 @@
 """Measure the judge with `.venv/bin/python -m tests.proof.judge.speed [SENDS] [DIRECTORY]`.
 
-The program creates a legal history of so many sends, in transactions of ten. Each send is polled
-once, and read once more at the end. The history is written as by recorders, sealed, and judged in a
-fresh process.
+The program creates a legal history with this number of sends, in transactions of ten. Each send is
+polled once, and read once more at the end. The history is written as by recorders, sealed, and
+judged in a fresh process.
 """
 
 import resource
@@ -22,7 +22,7 @@ PARTITIONS, PROCESSES, A_TRANSACTION = 12, 16, 10
 
 
 def make(run: Path, sends: int) -> None:
-    """Make a run's directory with a legal history."""
+    """Write a legal history with this number of sends to a run's directory."""
     recorder = Recorder.open(run)
     folder = recorder.folder
     assert folder is not None

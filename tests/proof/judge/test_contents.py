@@ -1,4 +1,4 @@
-"""Test a topic against its expected records. Each violation has its name."""
+"""Test the comparison of a topic with its expected records, for each kind of violation."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -23,7 +23,11 @@ LOST = ("partition", "value", "index", "max_read_index")
 
 
 def seen_log(*places: set[str]) -> tuple[Ops, View]:
-    """Return a partition with the values that readers saw. An empty set is a hole."""
+    """Return a history of a partition, and the judge's view of it.
+
+    `places` has the values that readers saw at each offset. An empty set is an offset without a
+    value.
+    """
     ops = Ops()
     for value in sorted({v for values in places for v in values}):
         ops.op(0, "info", Send("x", value))
@@ -41,17 +45,17 @@ def by_value(ops: Ops, view: View, places: np.ndarray) -> dict[str, int]:
     }  # fmt: skip
 
 
-def test_01_highest_offset_of_an_operation_by_partition() -> None:
+def test_01_highest_offset_of_an_operation_is_found_for_each_partition() -> None:
     assert highest_offsets([("x", 2), ("x", 5), ("x", 4), ("y", 2), ("y", 3)]) == {"x": 5, "y": 3}
 
 
-def test_02_last_index_of_each_value() -> None:
+def test_02_last_index_of_each_value_is_found() -> None:
     assert View(History.of(Recorder.in_memory())).order.last_place.tolist() == []
     ops, view = seen_log(set(), {"a"}, {"a", "b", "c"}, set(), {"c"}, {"c", "d"}, {"d"})
     assert by_value(ops, view, view.order.last_place) == {"a": 1, "b": 1, "c": 3, "d": 4}
 
 
-def test_03_first_index_of_each_value() -> None:
+def test_03_first_index_of_each_value_is_found() -> None:
     ops, view = seen_log(set(), {"a"}, {"a", "b", "c"}, set(), {"c"}, {"c", "d"}, {"d"})
     assert by_value(ops, view, view.order.first_place) == {"a": 0, "b": 1, "c": 1, "d": 3}
 
@@ -121,9 +125,9 @@ def test_07_lost_write_proven_by_another_value_of_its_transaction_is_reported(
 
 
 def skipping(*between: tuple[int, tuple[str, ...]]) -> Ops:
-    """Process 0 reads 1, 2, 4 and 7, while 3 and 6 exist.
+    """Return a history in which process 0 reads offsets 1, 2, 4 and 7, while 3 and 6 exist.
 
-    `between` has assignments after a read.
+    `between` has new assignments of the process after a read.
     """
     later = dict(between)
     ops = Ops()
@@ -141,7 +145,7 @@ def skipping(*between: tuple[int, tuple[str, ...]]) -> Ops:
 
 
 @pytest.mark.parametrize("between", [(), ((1, ("x", "y")), (2, ("x", "y")))])
-def test_08_poll_that_skips_is_reported(
+def test_08_poll_that_skips_a_record_is_reported(
     between: tuple[tuple[int, tuple[str, ...]], ...],
 ) -> None:
     ops = skipping(*between)
@@ -310,7 +314,7 @@ def test_22_transaction_that_read_its_own_value_is_reported(ops: Ops) -> None:
     assert ops.facts("precommitted-read", "partition", "value") == [("x", "a")]
 
 
-def test_23_partitions_not_read_to_the_end_are_assigned_again() -> None:
+def test_23_partitions_not_read_to_the_end_are_listed_and_added_to_assignments() -> None:
     draw = random.Random(7)
     unread = UnreadPartitions()
     unread.saw({"x": 1}, {})

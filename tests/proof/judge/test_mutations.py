@@ -1,4 +1,4 @@
-"""Test the judge. It finds every planted anomaly by its name, and no other."""
+"""Test that the judge finds every planted anomaly by its name, and none in legal histories."""
 
 import os
 

@@ -1,10 +1,10 @@
-"""Transactions on a real topic, for audits of it."""
+"""Write transactions to a real topic, for audits of that topic."""
 
 from oncelog.client.producer import Producer
 
 
 async def write(bootstrap: str, topic: str, *, plain_records: int) -> None:
-    """Run six transactions of a record in each of two partitions, each third aborted."""
+    """Run six transactions with a record in each of two partitions, and abort every third."""
     for number in range(6):
         async with Producer(bootstrap, transactional_id="writer") as producer:
             await producer.init_transactions()

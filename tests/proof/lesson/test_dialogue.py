@@ -1,4 +1,4 @@
-"""Test the input of a lesson's reader."""
+"""Test how `oncelog lesson` handles what its reader types."""
 
 import queue
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from ...waiting import until
 
 
 def dialogue(lines: Iterable[str]) -> Dialogue:
-    """Return the dialogue with a reader who types these lines, and then ends the input."""
+    """Return a dialogue with a reader that types these lines and then closes the input."""
     typed = iter(lines)
     return Dialogue(lambda: next(typed, ""))
 

@@ -1,4 +1,4 @@
-"""Test `oncelog lesson` with keys on stdin and manual faults, after which no process is left."""
+"""Test `oncelog lesson` with typed keys and faults, and that it leaves no process."""
 
 import os
 import re
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """Yield a temporary directory in which leftovers are visible."""
+    """Yield a new temporary directory, in which the test finds all files that are left behind."""
     short = Path(tempfile.mkdtemp(prefix="ole"))
     yield short
     shutil.rmtree(short)
 
 
 class Reader:
-    """A reader of a lesson at the keyboard."""
+    """A running `oncelog lesson`, and its reader at the keyboard."""
 
     def __init__(self, scratch: Path, *options: str) -> None:
         environment = {**os.environ, "TMPDIR": str(scratch)}
@@ -50,7 +50,7 @@ class Reader:
         self.process.communicate()
 
     def reads(self, words: str) -> re.Match[str]:
-        """Read until a line contains this text."""
+        """Read output up to a line that matches this expression, and return the match."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if found := re.search(words, line):
@@ -58,7 +58,7 @@ class Reader:
         raise AssertionError(f"{words!r} was never said: {self.process.communicate()[1]}")
 
     def answers(self, keys: str) -> None:
-        """Answer the next question."""
+        """Wait for the next question, and type these keys."""
         self.reads("^Enter: ")
         assert self.process.stdin is not None
         self.process.stdin.write(keys + "\n")

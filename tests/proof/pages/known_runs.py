@@ -1,4 +1,4 @@
-"""Reports of runs that tests show."""
+"""Reports of made-up runs, which tests show as pages."""
 
 from oncelog.proof.pages.run_report import (
     BarChart,
@@ -52,5 +52,5 @@ def violated(words: str = "") -> RunReport:
 
 
 def hostile() -> RunReport:
-    """Return a run with all of its texts as markup."""
+    """Return a run with HTML markup in all of its texts."""
     return violated(MARKUP)

@@ -1,4 +1,4 @@
-"""Test the files in the folder of a run, and folders without a run."""
+"""Test the files that a run writes to its folder, and folders without a run."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Test that the views of a run are complete, escaped, bounded and self-contained."""
+"""Test that the page of a run is complete, escaped, bounded and self-contained."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Test instances as processes, with all processes that they start."""
+"""Test that an instance of an application includes all processes that it starts."""
 
 import signal
 import sys
@@ -70,7 +70,7 @@ def test_application_children_are_killed_and_paused_with_their_instance(
 
 
 def test_application_child_in_its_own_process_group_is_paused_too(tmp_path: Path) -> None:
-    """Spark's Python workers are in such a group."""
+    """Spark's Python workers are in a process group of their own."""
     starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {GROUP!r}]).wait()"
     with closing(application([sys.executable, "-c", starts], tmp_path)) as made:
         name = made.add()
@@ -121,7 +121,9 @@ def test_application_command_that_cannot_be_run_is_refused(tmp_path: Path) -> No
     assert command_of("python 'my app.py'") == ["python", "my app.py"]
 
 
-def test_application_interrupt_waits_until_an_instance_has_started() -> None:
+def test_application_start_interrupted_by_ctrl_c_is_completed_before_the_interrupt_is_raised() -> (
+    None
+):
     done = False
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         signal.raise_signal(signal.SIGINT)

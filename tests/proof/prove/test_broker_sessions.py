@@ -1,4 +1,4 @@
-"""Test that the brokers' session timeouts of group.protocol=consumer are used."""
+"""Test that a run knows the brokers' session timeouts for group.protocol=consumer."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -30,7 +30,7 @@ END_TIMEOUT_S = 60.0
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return all processes started by the command, even after the end of their parents."""
+    """Return all running processes that the command started, even without a parent."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -96,10 +96,10 @@ def test_ctrl_c_is_raised_even_if_the_awaited_step_fails() -> None:
 
 
 @pytest.mark.parametrize("exchange", ["at the beginning", "at the end"])
-def test_ctrl_c_while_signal_handlers_are_exchanged_restores_the_handlers(
+def test_ctrl_c_during_a_change_of_signal_handlers_restores_the_old_handlers(
     monkeypatch: pytest.MonkeyPatch, exchange: str
 ) -> None:
-    """Another thread may get the signal. Python handles it in the main thread."""
+    """Another thread may receive the signal, but Python handles it in the main thread."""
     install, seen = signal.signal, list[str]()
     is_over = threading.Event()
     other = threading.Thread(target=is_over.wait)

@@ -1,4 +1,4 @@
-"""Test the judgement of outputs."""
+"""Test how a run's outputs are judged against its inputs."""
 
 from collections import Counter
 from decimal import Decimal
@@ -145,7 +145,7 @@ def test_judgement_without_an_idle_end_proves_nothing_or_accompanies_a_violation
 
 
 def test_judgement_of_binary_final_values_distinguishes_the_values() -> None:
-    """Keys and values are written as by Java's LongSerializer."""
+    """Keys and values are as Java's LongSerializer writes them."""
 
     def judged(*last: int) -> Judgement:
         made = [

@@ -1,4 +1,4 @@
-"""Test that the observer keeps no more than a run needs, whatever is sent."""
+"""Test that the observer of a run's requests keeps only bounded state."""
 
 import pytest
 
@@ -145,7 +145,9 @@ def test_observed_new_session_of_a_transactional_id_ends_its_transaction() -> No
     assert observed.open_transactions == {}
 
 
-def test_observed_instance_has_passed_a_fault_after_a_commit_and_not_an_abort() -> None:
+def test_observed_instance_has_continued_after_a_fault_at_its_next_commit_and_not_at_an_abort() -> (
+    None
+):
     observed = Observed(["in"], [T])
     assert observed.has_gone_through("one", 0.0), "nobody here commits anything that can be seen"
     for at_s, is_commit in ((5.0, False), (6.0, True)):

@@ -1,4 +1,4 @@
-"""Test the example of the page for tests in other languages, with a small command."""
+"""Test the docs' example for tests in other languages, with a small command."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Test the view of an outcome in a failing test."""
+"""Test how a failing test shows the outcome of a run."""
 
 from collections.abc import Sequence
 from xml.etree import ElementTree
@@ -60,7 +60,7 @@ def test_junit_of_an_outcome_is_one_test_that_passes_only_where_something_is_pro
 
 def test_failed_test_with_a_lazy_local_does_not_evaluate_the_local() -> None:
     class Lazy:
-        """A lazy object like Django's SimpleLazyObject, or Flask's request outside of one."""
+        """A lazy object like Django's SimpleLazyObject, or Flask's request outside a request."""
 
         @property
         def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]

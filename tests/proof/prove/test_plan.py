@@ -1,4 +1,4 @@
-"""Test that the plan follows from the seed and from the observed protocol."""
+"""Test that the plan of faults follows from the seed and from the application's requests."""
 
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -159,7 +159,7 @@ def test_fault_plan_has_only_faults_applicable_to_the_application() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_fault_plan_always_pauses_before_a_transaction_begins(seed: int) -> None:
-    """An open transaction that the group does not fence may be hidden by its own timeout."""
+    """A transaction left open by a pause may reach its own timeout, which hides a missing fence."""
     version_1 = Traits(TRANSACTIONAL | {"AddPartitionsToTxn"}, 2, True)
     first = islice(draw(seed), len(FIRST) + 1)
     drawn = [fault.name for fault in first if is_possible(fault, version_1, 2)]

@@ -1,4 +1,4 @@
-"""Test the place of its input's id in an output."""
+"""Test where an output has the id of its input, and user functions that map outputs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Test that real runs report wrong applications, and no correct one."""
+"""Test that real runs report wrong applications, and report no correct one."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def program(name: str) -> list[str]:
 
 
 def nothing() -> None:
-    """Print its input, and end without work."""
+    """Print the name of its input topic, and exit with code 4."""
     print("I read", os.environ["ONCELOG_IN"])
     raise SystemExit(4)
 
@@ -142,7 +142,7 @@ def test_prove_of_a_database_sink_judges_its_table(is_right: bool, tmp_path: Pat
 def test_prove_of_a_correct_dual_write_reports_exactly_once(
     has_topic: bool, tmp_path: Path
 ) -> None:
-    """Rows and records of the same transactions are judged in separate runs."""
+    """Separate runs judge the rows and the records of the same transactions."""
     file = tmp_path / "shop.db"
     judged: dict[str, Any] = {} if has_topic else {
         "outputs": (), "sink": f"sqlite:///{file}?table=invoices&id=order_id"

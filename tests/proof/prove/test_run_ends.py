@@ -1,4 +1,4 @@
-"""Test that a run with a failure of its own gives no verdict on the application."""
+"""Test that a run that fails itself gives no verdict on the application."""
 
 import time
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def test_prove_run_with_an_error_at_its_close_reports_no_violation(
 
 
 def test_prove_run_makes_faults_for_the_requested_time() -> None:
-    """A drawn fault that does not apply to an application is not made, and not counted of 400."""
+    """A drawn fault that does not apply to the application does not count toward the 400 faults."""
     made: list[AimedFault] = []
 
     def strike(fault: AimedFault) -> Struck:
@@ -67,7 +67,7 @@ def test_prove_run_makes_faults_for_the_requested_time() -> None:
 
 
 class Clock:
-    """A run of faults on a clock that advances by the time that the faults take."""
+    """A run of faults with a clock that only the faults advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s, self.made = 0.0, list[AimedFault]()
@@ -76,7 +76,7 @@ class Clock:
     def run(
         self, seed: int, seconds: float, lasts_s: Callable[[AimedFault], float], is_made: bool
     ) -> None:
-        """Make all faults of a run."""
+        """Inject the faults of a run. Each takes `lasts_s` and is made or missed."""
 
         def strike(fault: AimedFault) -> Struck:
             self.made.append(fault)

@@ -1,4 +1,4 @@
-"""Test the shortest story of one record."""
+"""Test the story of one record, the shortest list of events that explains its anomaly."""
 
 from oncelog.proof.prove.facts import (
     Committed,

@@ -1,6 +1,6 @@
-"""Test that a fault without a matching request ends and affects no later request.
+"""Test that a fault without a matching request ends, and affects no later request.
 
-An idle instance is restarted, so that faults have a target.
+An idle instance is restarted, so that later faults find an active one.
 """
 
 import time
@@ -56,7 +56,7 @@ class NoticingApplication:
 
 
 class LongPolls:
-    """A proxy that applies the rule to a Fetch at its arrival, and answers on demand."""
+    """A proxy that holds a Fetch after its arrival, and answers when the test says so."""
 
     rule: Any = None
 
@@ -100,7 +100,7 @@ LONG_S = 10 * SoonMissed().silent_s
 
 
 def test_silent_instance_is_restarted_and_takes_over_from_a_paused_instance() -> None:
-    """A crashed consumer in a live process (kafkajs) would take over no work of a paused one."""
+    """A crashed consumer in a live process (kafkajs) would not take over partitions."""
     application = NoticingApplication("paused", "crashed", "waits", "starts")
     application.awake_s = dict.fromkeys(("paused", "crashed", "waits"), LONG_S)
     observed = SimpleNamespace(
@@ -117,7 +117,7 @@ def test_silent_instance_is_restarted_and_takes_over_from_a_paused_instance() ->
 
 @pytest.mark.parametrize("name", ["slow@Produce", "error@Produce"])
 def test_produce_without_an_answer_is_never_delayed_or_refused_by_a_fault(name: str) -> None:
-    """The fault would be counted as made and effective."""
+    """Such a fault would count as injected, but it has no effect."""
     striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
 
     def produce(acks: int) -> Any:
@@ -142,9 +142,9 @@ def test_heartbeats_without_partitions_are_never_delayed_by_a_fault() -> None:
 
 
 def test_fault_after_a_refusal_waits_until_its_instance_has_continued() -> None:
-    """An application skips a refused record a moment later.
+    """A wrong application skips a refused record a moment later.
 
-    A paused leader would hide the skipped record.
+    A leader paused at that moment would hide this.
     """
     looks: list[str] = []
 
@@ -177,7 +177,7 @@ def test_rebalance_of_a_single_process_is_provoked_by_its_restart() -> None:
 
 
 def paused_once(monkeypatch: pytest.MonkeyPatch, instances_max: int) -> tuple[list[str], str, bool]:
-    """Pause the only instance for a session of no length."""
+    """Pause the only instance for a session timeout of 0, and return what the run did."""
     monkeypatch.setattr(striking, "SETTLE_S", 0.0)
     application = NoticingApplication()
     observed = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Test that the faults of a test undo only themselves, not the test's own actions."""
+"""Test that scheduled faults undo only themselves, and no action of the test."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from oncelog.replication.peer.link_gate import LinkGate
 
 
 class GatedCluster(Cluster):
-    """Three nodes without processes, with their gates for links."""
+    """A cluster of three nodes without processes, but with blocked and slow links."""
 
     def __init__(self) -> None:
         super().__init__(3)
@@ -48,7 +48,7 @@ class GatedCluster(Cluster):
         return door._answer(json.dumps(request).encode())
 
     def cuts(self) -> set[tuple[int, int]]:
-        """Return the blocked links as (node, peer)."""
+        """Return each blocked link as (node, peer)."""
         found = set()
         for node, gate in self.gates.items():
             for peer in set(self.gates) - {node}:
@@ -76,7 +76,7 @@ def make_and_undo(cluster: Cluster, kind: str) -> None:
 
 
 def undone(node_id: int, state: str) -> tuple[GatedCluster, ScheduledFaults]:
-    """Isolate node 1, and end the isolation while another node is in this state."""
+    """End an isolation of node 1 while a node is in this state. Return cluster and faults."""
     cluster = GatedCluster()
     context = scheduled(cluster)
     cluster.partition([1], [2, 3])
@@ -149,7 +149,7 @@ def test_plugin_run_interrupted_does_not_wait_for_a_silent_cluster():
 
 
 def test_plugin_fault_without_an_effect_is_not_counted():
-    """The test kills a node before the fault's turn, and ends before the restart of the node."""
+    """The test kills a node before the fault, and ends before it restarts the node."""
 
     class KilledMeanwhile(GatedCluster):
         checks = 0

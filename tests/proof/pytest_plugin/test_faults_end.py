@@ -1,4 +1,4 @@
-"""Test that the faults of a test end with it, before its report, in every case."""
+"""Test that the faults of a test end with the test, however it ends, and before its report."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test passes, failures and their output with the pytest plugin in separate projects."""
+"""Test runs of pytest with the plugin, in projects of their own."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ SESSION = """
 
 @pytest.fixture(autouse=True)
 def own_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -> Iterator[Path]:
-    """Set the directory of the inner runs' clusters, in which leftovers are then searched."""
+    """Use a new directory for the clusters of the inner runs, so that leftovers can be found."""
     short = Path(tempfile.mkdtemp(prefix="olp"))  # sockets want short paths
     monkeypatch.setenv("TMPDIR", str(short))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -44,7 +44,7 @@ def own_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -
 
 
 def left_behind(directory: Path) -> list[str]:
-    """Return the files in the directory, and the processes that were started with it."""
+    """Return the files in the directory, and the running processes started with its path."""
     found = [str(p) for p in directory.iterdir() if not p.name.startswith("pytest-")]
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or [])
@@ -82,7 +82,7 @@ def test_plugin_marker_arguments_are_validated():
         read_marker(("kill",) * 6, {})
 
 
-def test_plugin_in_a_project_without_its_use_takes_little_time():
+def test_plugin_module_imports_no_other_module_of_oncelog_at_first():
     code = """
 import sys
 import pytest

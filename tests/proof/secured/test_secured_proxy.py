@@ -1,4 +1,4 @@
-"""Test the protocol proxy and `prove` on a secured cluster with TLS on both sides."""
+"""Test the protocol proxy and `prove` on a secured cluster, with TLS on both sides."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""Test the parts of a load that need no cluster."""
+"""Test the parts of the chaos loads that need no cluster."""
 
 import json
 from dataclasses import asdict, replace

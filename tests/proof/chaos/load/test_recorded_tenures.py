@@ -1,4 +1,7 @@
-"""Test the recorded partitions and epochs of a consumer group's member."""
+"""Test the recorded ownerships ("tenures") and epochs of a consumer group member.
+
+A tenure is the time in which a member owns a partition, as its heartbeats show.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test batches of rough clients with a false header under a right checksum, or a wrong checksum."""
+"""Test the bad batches of the chaos load, with a false header or a wrong checksum."""
 
 import random
 

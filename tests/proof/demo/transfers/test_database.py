@@ -1,4 +1,4 @@
-"""Test the demo in a database that others use, too."""
+"""Test that the demo leaves other sessions of its database alone."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Test that the judge of transfers finds every kind of planted violation, and no other."""
+"""Test that the judge of transfers finds each kind of planted violation, and nothing else."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -107,7 +107,7 @@ def test_transfers_judge_names_each_planted_violation(
     assert names(run) == named <= {each.name for each in TRANSFER_ANOMALIES}
 
 
-def test_transfers_judge_excludes_outages_from_the_waiting_time() -> None:
+def test_transfers_judge_excludes_outages_from_the_time_that_readers_wait() -> None:
     run = Run(waits=[ReaderWait(0, 10.0, 20.0)], away=[(5.0, 12.0), (11.0, 13.0), (15.0, 19.0)])
     assert run.judge().longest_wait_s == pytest.approx(3.0) and names(run) == set()
     run.away = [(21.0, 30.0), (1.0, 9.0)]
@@ -131,7 +131,7 @@ def test_transfers_judge_reports_readers_blocked_below_the_high_watermark() -> N
     assert watch.waits == [ReaderWait(0, 1.0, 4.0), ReaderWait(0, 5.5, 9.5)]
 
 
-def test_transfers_watch_of_the_last_stable_offset_ends_at_an_error(
+def test_transfers_watch_of_the_last_stable_offset_stops_at_an_error_and_raises_it_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Test the reports of the demo's services."""
+"""Test the transactions and numbers of the transfer demo's service processes."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +9,7 @@ from oncelog.proof.demo.transfers.transfer import PER_INCARNATION
 
 
 class Sleepers(TransferServices):
-    """Services that only sleep."""
+    """Services whose processes only sleep."""
 
     def argv(self, name: str, incarnation: int) -> list[str]:
         self.command(name, incarnation)

@@ -1,4 +1,4 @@
-"""Test J3, in which the log decides the outcome of a transaction without a known outcome."""
+"""Test check J3, in which the log decides a transaction with an unknown outcome."""
 
 import pytest
 
@@ -8,7 +8,10 @@ from ..small_history import INFO, SmallHistory
 
 
 def _story(marker: Marker, *, other_replica: Marker | None = None) -> set[str]:
-    """Judge two records that were read after a commit timeout, with this marker in the log."""
+    """Return the violations in a history with two records read after a commit timeout.
+
+    The log has this marker of their transaction.
+    """
     story = SmallHistory()
     transaction = story.recorder.begin(1, "payments", 7, 0)
     for at in (0, 1):

@@ -4,7 +4,7 @@ from ..small_history import SmallHistory
 
 
 def _story(*, is_compacted: bool) -> set[str]:
-    """Judge four records of a transaction and a copy of the first. The first two were cleaned."""
+    """Return the violations in a history of four records, two of which are removed at the end."""
     story = SmallHistory()
     transaction = story.recorder.begin(1, "payments", 7, 0)
     for at in range(4):

@@ -1,4 +1,7 @@
-"""Test G1 to G3, in which group members own partitions, epochs and commits in sequence."""
+"""Test checks G1 to G3.
+
+A partition has one owner at a time, epochs do not decrease, and commits come from owners.
+"""
 
 import pytest
 
@@ -8,7 +11,7 @@ from ..small_history import FAIL, OK, OpOutcome, SmallHistory
 
 
 class Members:
-    """Members 7 and 8 of a group, and one partition."""
+    """A history of members 7 and 8 of a group with one partition."""
 
     def __init__(self) -> None:
         self.story = SmallHistory()
@@ -26,7 +29,7 @@ class Members:
         return recorder.tenure_begun(process, "g", "in/0", f"m{process}", epoch, given)
 
     def is_heard(self, tenure: Handle) -> None:
-        """Record a heartbeat with a successful answer."""
+        """Record an answered heartbeat that confirms the ownership."""
         self.story.recorder.tenure_confirmed(tenure, self.story.recorder.now_ns())
 
     def is_told(self, process: int, epoch: int, said: int) -> None:
@@ -42,7 +45,9 @@ class Members:
         return self.story.names()
 
 
-def test_partition_assigned_while_its_owner_still_heartbeats_is_held_twice() -> None:
+def test_partition_assigned_while_its_owner_still_sends_heartbeats_is_reported_as_held_twice() -> (
+    None
+):
     members = Members()
     first = members.takes(7)
     members.is_heard(first)
@@ -52,7 +57,7 @@ def test_partition_assigned_while_its_owner_still_heartbeats_is_held_twice() -> 
     assert members.names() == {"held-twice"}
 
 
-def test_partition_passed_around_the_group_is_held_once_at_a_time() -> None:
+def test_partition_passed_between_members_has_one_owner_at_a_time() -> None:
     members = Members()
     for process in (7, 8, 7):
         tenure = members.takes(process)
@@ -62,7 +67,7 @@ def test_partition_passed_around_the_group_is_held_once_at_a_time() -> None:
 
 
 def test_late_poll_of_a_stopped_member_is_no_second_owner() -> None:
-    """The session ended while the member was stopped, as the answer to its poll shows."""
+    """The answer to the poll shows that the member's session ended while it was stopped."""
     members = Members()
     given_ns = members.story.recorder.now_ns()
     second = members.takes(7, epoch=2)
@@ -84,7 +89,7 @@ def test_late_answer_to_a_stopped_member_is_no_second_owner() -> None:
     assert members.names() == set()
 
 
-def test_partition_owned_by_two_heartbeating_members_is_held_twice() -> None:
+def test_partition_owned_by_two_members_with_heartbeats_is_reported_as_held_twice() -> None:
     members = Members()
     asked_ns = members.story.recorder.now_ns()
     first = members.takes(7)

@@ -1,4 +1,7 @@
-"""Test A6, which requires lasting commits of members, and one owner of a partition at a time."""
+"""Test check A6.
+
+Acknowledged commits of members last, and a partition has one owner in a generation.
+"""
 
 import pytest
 
@@ -8,7 +11,7 @@ from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
 
 
 class Readers:
-    """Commits of a group for one partition."""
+    """A history of a group's commits for one partition."""
 
     def __init__(self) -> None:
         self.story = SmallHistory()
@@ -43,7 +46,7 @@ def test_group_offset_of_the_last_acknowledged_commit_is_accepted(
     assert readers.names(stands) == found
 
 
-def test_missing_group_offset_is_reported_as_undone() -> None:
+def test_group_offset_without_the_acknowledged_commit_is_reported_as_commit_undone() -> None:
     readers = Readers()
     readers.commit(5)
     assert readers.names(-1) == {"commit-undone"}

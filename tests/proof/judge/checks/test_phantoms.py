@@ -1,4 +1,4 @@
-"""Test J3, by which a record never sent is visible to no reader at any isolation level."""
+"""Test check J3, by which no reader at any isolation level sees a record never sent."""
 
 from oncelog.proof.judge.history.schema import Isolation
 

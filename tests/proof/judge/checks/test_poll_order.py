@@ -1,4 +1,4 @@
-"""Test J6, by which a session begins at its assigned offset, and skips no record there."""
+"""Test check J6, by which a consumer begins at its assigned offset and skips no record."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ..small_history import OK, SmallHistory
 
 
 def _story(*, start: int, first: int, log_start: int = 0) -> set[str]:
-    """Judge a consumer of five records that is assigned to `start`, and gets `first` first."""
+    """Return the violations of a consumer assigned to `start` that first gets record `first`."""
     story = SmallHistory()
     for number in range(5):
         story.sent(number, "t/0", number * 2)

@@ -1,4 +1,4 @@
-"""Test A5, by which a group has the offsets that its transactions committed."""
+"""Test check A5, by which a group has the offsets that its transactions committed."""
 
 import pytest
 
@@ -6,9 +6,9 @@ from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
 
 
 class Job:
-    """Six inputs, each at its own offset.
+    """A history of a read-process-write job with six inputs, at offsets 0 to 5.
 
-    A transaction commits a range [low, high) of the inputs.
+    Each transaction processes the inputs [low, high).
     """
 
     def __init__(self, *, inputs: int = 6, start: int = 0) -> None:
@@ -21,7 +21,7 @@ class Job:
         self.story.end("in/0", inputs, start=start)
 
     def did(self, low: int, high: int, outcome: OpOutcome = OK, *, is_shown: bool = True) -> None:
-        """Add a transaction that wrote an output of each input."""
+        """Add a transaction that writes an output for each input and commits the offset `high`."""
         story, add = self.story, self.story.recorder.add
         transaction = story.recorder.begin(3, "job")
         for at in range(low, high) if outcome is not INFO else ():
@@ -55,7 +55,7 @@ def test_read_process_write_job_with_vanished_offsets_is_reported() -> None:
     assert job.names(**{"in": -1}) == {"offset-gap"}
 
 
-def test_read_process_write_offset_falls_only_to_one_of_an_unknown_commit() -> None:
+def test_read_process_write_offset_below_those_of_unknown_commits_is_reported() -> None:
     job = Job(inputs=8)
     job.did(0, 6)
     job.did(4, 8, INFO)  # it may have moved the position to 8, and not to 2

@@ -1,10 +1,10 @@
-"""Test W2, by which a replica that lost its whole log differs from an unaffected replica."""
+"""Test check W2, by which a replica that lost its log differs from the other replicas."""
 
 from ..small_history import SmallHistory
 
 
 def _three_replicas(story: SmallHistory, *ends: int, in_sync: int = 3, high: int = 4) -> None:
-    """Record a partition of four records of which each replica has the first few."""
+    """Record a partition of four records, and replicas that have the first `ends` records."""
     story.end("t/0", 4, high_watermark=high, in_sync=in_sync)
     for replica, end in enumerate(ends, 1):
         story.end("t/0", end, replica=replica, high_watermark=min(end, high))

@@ -1,4 +1,4 @@
-"""Test J5, by which acknowledged records exist at the end, even if the whole log is lost."""
+"""Test check J5, by which acknowledged records are in the log at the end of a run."""
 
 from ..small_history import SmallHistory
 

@@ -1,4 +1,4 @@
-"""Test A4, by which an acknowledged fence is final for all reported producer ids."""
+"""Test check A4, by which a producer commits nothing after an acknowledged fence."""
 
 from ..small_history import OK, SmallHistory
 

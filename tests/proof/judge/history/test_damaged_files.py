@@ -1,4 +1,4 @@
-"""Test that a recording damaged after its seal is named, and not judged."""
+"""Test that a recording damaged after it was sealed is reported by its file, and not judged."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Test that recordings are read back, sealed or not, after a kill and from several processes."""
+"""Test that recordings are read back, sealed or not, also after a kill."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def columns(history: History) -> dict[str, list[object]]:
 
 
 def into_files(run: Path, source: Recorder) -> Recorder:
-    """Write the same rows by a recorder with files."""
+    """Write the rows of a recorder in memory with a recorder on files, and return the latter."""
     made = Recorder.open(run)
     for name, rows in columns(History.of(source)).items():
         for row in rows:
@@ -150,7 +150,7 @@ def test_history_file_of_a_foreign_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_history_recorder_row_takes_few_function_calls(tmp_path: Path) -> None:
-    """The calls of Python and C are counted. The rows of a chunk share the cost of its write."""
+    """The test counts Python and C calls. The rows of a chunk share the calls of its write."""
     recorder, rows = Recorder.open(tmp_path), 1_000
     process = recorder.new_process()
 

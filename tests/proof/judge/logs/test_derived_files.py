@@ -1,4 +1,4 @@
-"""Test that a file beside a log is compared only with the remaining records."""
+"""Test that a producer snapshot is compared only with records that are still in the log."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PRODUCER, EPOCH, END = 1002, 9, 129
 
 
 def write(folder: Path, base_offset: int, *, last_offset: int) -> None:
-    """Write a log of a single marker, and a snapshot that includes the data before the marker."""
+    """Write a log with one marker, and a producer snapshot that also covers data before it."""
     marker = encode_marker(
         ControlType.COMMIT, producer_id=PRODUCER, producer_epoch=EPOCH, coordinator_epoch=3,
         timestamp_ms=7, base_offset=END - 1, leader_epoch=0,
@@ -22,15 +22,15 @@ def write(folder: Path, base_offset: int, *, last_offset: int) -> None:
 
 
 def test_log_scan_of_a_transaction_removed_by_compaction_reports_no_loss(tmp_path: Path) -> None:
-    """Offset commits of the marker's epoch were cleaned away (chaos, seed 51)."""
+    """Compaction has removed the offset commits of the marker's transaction (chaos, seed 51)."""
     write(tmp_path, 0, last_offset=97)
     assert list(check_partition(tmp_path, is_compacted=True)) == []
 
 
-def test_log_scan_of_a_snapshot_with_a_compacted_record_reports_no_difference(
+def test_log_scan_accepts_a_producer_snapshot_of_a_record_removed_by_compaction(
     tmp_path: Path,
 ) -> None:
-    """After the snapshot, a later record of the key replaced that record (found by simulation)."""
+    """A later record replaced the snapshot's last one (found by simulation)."""
     kept = encode_batch(
         [Record(0, 7, b"key", b"value")], producer_id=PRODUCER, producer_epoch=0, base_sequence=0
     )

@@ -1,4 +1,4 @@
-"""Test that files of real nodes pass when undamaged, and a falsified one is named."""
+"""Test that the scan accepts files of real nodes, and names a falsified file."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def write(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return the directory of three nodes that were stopped in order, once killed in between."""
+    """Yield the directory of three cleanly stopped nodes, one of which was killed before."""
     data = tmp_path_factory.mktemp("cluster") / "data"
     with Cluster(3, data=data) as cluster:
         cluster.ask(

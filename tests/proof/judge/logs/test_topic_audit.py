@@ -1,4 +1,4 @@
-"""Test the audit of a live topic by the protocol alone, in memory and on real nodes."""
+"""Test the audit of a topic through the protocol, on made-up batches and on real nodes."""
 
 import asyncio
 import json
@@ -109,7 +109,7 @@ def test_topic_audit_of_a_truncated_log_accepts_any_first_sequence() -> None:
 
 
 def test_topic_audit_of_a_truncated_log_accepts_a_marker_without_data() -> None:
-    """The marker of a V1 transaction is left without data, and its producer continues."""
+    """Only the marker of a V1 transaction remains, and its producer continues."""
     cut = (marker(9, COMMIT, epoch=0), data(10, 17, open_=False))
     assert audited(*cut, hidden=(), start=9)[1] == set()
     higher = (marker(9, COMMIT, epoch=0), data(10, 17, epoch=1, open_=False))

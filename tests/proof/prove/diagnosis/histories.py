@@ -1,7 +1,7 @@
-"""The protocol of an application, and its changes by each mistake.
+"""The requests of an application as a proxy sees them, correct or with chosen mistakes.
 
-`Application` plays a correct consumer-transform-producer in transactions, unless a field requests a
-mistake. Its sightings are the sightings of a proxy.
+`Application` is a correct consume-transform-produce loop with transactions, unless a field requests
+a mistake. It yields sightings, as the proxy does.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -17,7 +17,7 @@ IDS = count(1000)
 
 @dataclass
 class Application:
-    """One instance of an application. Its time advances by `step_s` with each request."""
+    """One instance of an application. Each request adds `step_s` to its time."""
 
     instance: str = "instance-1"
     name: str = "billing-1"  # transactional id; empty: no transactions
@@ -65,7 +65,7 @@ class Application:
         )  # fmt: skip
 
     def join(self, waits_s: float = 0.0) -> Iterator[s.Sighting]:
-        """Join the group, and wait `waits_s` until the others have joined."""
+        """Join the group, and wait `waits_s` for the other members."""
         yield self.sign("JoinGroup")
         self.at_s += waits_s
         yield s.SeenJoin(**self.at(self.reader), group=GROUP)
@@ -118,7 +118,7 @@ class Application:
         )
 
     def copy(self, commit_s: float, records: int = 3) -> Iterator[s.Sighting]:
-        """Run one cycle without a transaction, with its offsets committed at that time."""
+        """Run one cycle without a transaction, and commit its offsets at `commit_s`."""
         yield from self.fetch(records)
         for offset in range(self.offset, self.offset + records):
             yield self.produce(offset)
@@ -147,7 +147,10 @@ class Application:
     def transaction(
         self, records: int = 3, *, is_commit: bool = True, with_offsets: bool = True
     ) -> Iterator[s.Sighting]:
-        """Run one cycle of fetch, write, offsets and end. After an abort the offset stays."""
+        """Run one transaction with fetch, produce, offsets and end.
+
+        An abort does not change the offset.
+        """
         first = self.offset
         yield from self.fetch(records)
         for offset in range(first, first + records):
@@ -171,7 +174,7 @@ def started(**fields: Any) -> Generator[s.Sighting, None, Application]:
 
 
 def numbered(app: Application, *offsets: int, sequence: int = 0) -> s.SeenProduce:
-    """Return a Produce with a sequence number, and a CRC of its own."""
+    """Return a Produce with this base sequence, and a CRC that depends on its content."""
     sent = app.produce(*offsets)
     crc = hash((offsets, sequence))
     batch = replace(sent.batches[0], epoch=0, base_sequence=sequence, crc=crc)

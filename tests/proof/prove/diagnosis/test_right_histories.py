@@ -1,4 +1,4 @@
-"""Test that right applications, in calm and under faults, give no finding."""
+"""Test that correct applications, with and without faults, get no finding."""
 
 import random
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def aborts_then_seeks_back() -> History:
 
 
 def hears_that_its_offsets_are_refused() -> History:
-    """Abort and seek back, or send the offsets again where the coordinator has moved."""
+    """An application aborts and seeks back, or repeats its offsets at a new coordinator."""
     app = yield from started()
     for error, is_commit in (("STALE_MEMBER_EPOCH", False), ("NOT_COORDINATOR", True)):
         yield from app.run(2)
@@ -66,7 +66,7 @@ def aborts_then_tries_again_from_memory() -> History:
 
 
 def aborts_then_tries_again_with_other_values() -> History:
-    """Outputs without keys are known by their values, which contain the time."""
+    """Outputs without keys are identified by their values, which contain the time."""
     yield from tries_again_from_memory(output_key=lambda _: next(IDS))
 
 
@@ -85,7 +85,7 @@ def rebalances_then_aborts() -> History:
 
 
 def aborts_then_reads_again_under_load() -> History:
-    """The application reads from the last Fetch's position.
+    """The application continues at the position of its last Fetch.
 
     Not all records are decoded under load.
     """
@@ -121,7 +121,7 @@ def seeks_back_under_load_then_aborts() -> History:
 
 
 def goes_on_in_one_partition(*, with_offsets: bool) -> History:
-    """Abort, seek back, and first write records of another partition.
+    """An application aborts, seeks back, and first writes records of another partition.
 
     The Fetch of the aborted inputs waits behind a Fetch in flight.
     """
@@ -149,7 +149,10 @@ def aborts_early_and_goes_on_in_one_partition() -> History:
 
 
 def another_broker_brings_more(**fields: Any) -> History:
-    """The Fetch of the aborted inputs waits in a long poll. Both partitions' offsets are sent."""
+    """The Fetch of the aborted inputs waits in a long poll.
+
+    The transaction has the offsets of both partitions.
+    """
     app = yield from started(**fields)
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
@@ -176,9 +179,9 @@ def aborts_other_keys_while_another_broker_brings_more() -> History:
 
 
 def aborts_what_came_in_a_rush() -> History:
-    """Repeat keys.
+    """The keys of earlier records, which repeat, were decoded.
 
-    The keys of earlier records were decoded, and the keys of the aborted input were not.
+    The keys of the aborted input were not decoded under load.
     """
     app = yield from started()
     other = replace(app, partition=1, offset=40)
@@ -209,7 +212,10 @@ def aborts_then_rebalances() -> History:
 
 
 def ids_by_input_partition_before_kip_447() -> History:
-    """InitProducerId of the partition's id fences in place of generation and require_stable."""
+    """Each input partition has a transactional id.
+
+    Its InitProducerId fences instead of the generation and require_stable.
+    """
     one = Application(name="copy-orders-0", is_fenced=False, is_stable=False, version=1)
     two = replace(
         one, instance="instance-2", name="copy-orders-1", partition=1,
@@ -244,7 +250,10 @@ def killed_and_restarted() -> History:
 
 
 def random_ids_with_group_metadata() -> History:
-    """Kafka Streams has a new process id at each start, and generations fence."""
+    """An application has new transactional ids at each start, as Kafka Streams does.
+
+    The group generation fences.
+    """
     offset = 0
     for life in range(4):
         name = f"billing-{UUID[:-1]}{life}-1"
@@ -265,7 +274,7 @@ def two_threads_two_ids() -> History:
 
 
 def zombie_that_wakes_once() -> History:
-    """The id was initialized by another producer, which the zombie learns by its first request."""
+    """Another producer has initialized the id, which the zombie learns from its first request."""
     one = yield from started(name="billing")
     yield from one.run(3)
     yield from one.fetch()
@@ -280,7 +289,7 @@ def zombie_that_wakes_once() -> History:
 
 
 def zombies_that_wake_again_and_again() -> History:
-    """The producer is paused each time just before another one initializes the id."""
+    """The producer is paused repeatedly, just before another producer initializes the id."""
     one = Application(name="billing")
     yield from one.start()
     for number in range(3):
@@ -311,7 +320,7 @@ def paused_in_its_transactions() -> History:
 
 
 def commits_now_and_then() -> History:
-    """Commit some hundred records each, into a table where double rows do no harm."""
+    """The application commits every few hundred records to a table where doubles do no harm."""
     for life in range(3):
         begun_s = 100.0 + 30 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
@@ -321,7 +330,7 @@ def commits_now_and_then() -> History:
 
 
 def commits_what_came_in_a_rush() -> History:
-    """Keys repeat, and inputs and outputs are decoded only in turns."""
+    """Keys repeat, and either the inputs or the outputs of a cycle are decoded."""
     app = yield from started(name="", step_s=0.001, output_key=lambda key: key % 3)
     for after_s, is_input_known in ((2.3, True), (5.9, False), (9.1, True), (13.4, False)):
         for each in app.copy(100.0 + after_s):
@@ -334,7 +343,7 @@ def commits_what_came_in_a_rush() -> History:
 
 
 def commits_when_it_is_revoked() -> History:
-    """Some commits happen to be 5 s apart. A rebalance is LeaveGroup and JoinGroup here."""
+    """Some commits are 5 s apart by chance. A rebalance is LeaveGroup and JoinGroup here."""
     chance = random.Random(3)
     app = yield from started(name="", step_s=0.001)
     for _ in range(60):
@@ -344,7 +353,7 @@ def commits_when_it_is_revoked() -> History:
 
 
 def upserting_sink() -> History:
-    """The application writes to a database and commits by hand at a steady pace."""
+    """The application writes to a database and commits its offsets itself, at a steady pace."""
     app = Application(name="", producer_id=-1)
     for connection in app.connections:
         yield s.SeenOpened(**app.at(connection))
@@ -369,7 +378,7 @@ def input_without_transactions_read_uncommitted() -> History:
 
 
 def lost_answers_of_an_idempotent_producer() -> History:
-    """The producer sends again with the same producer id."""
+    """The producer repeats its records with the same producer id."""
     app = yield from started()
     for offset in range(5):
         yield app.produce(offset, name="", topic="audit")
@@ -379,7 +388,7 @@ def lost_answers_of_an_idempotent_producer() -> History:
 
 
 def restarted_with_a_plain_producer() -> History:
-    """The successor is another process and sends the unanswered records of the dead one."""
+    """Another process succeeds the dead one and repeats its unanswered records."""
     for producer_id in (7, 8, 9):
         app = yield from started(producer_id=producer_id, name="", at_s=100.0 * producer_id)
         yield app.produce(1)
@@ -414,7 +423,7 @@ def state_that_is_rebuilt() -> History:
 
 
 def commits_each_batch_after_a_slow_start() -> History:
-    """The first batch arrives about five seconds after the start, and is committed immediately."""
+    """The first batch arrives about 5 s after the start, and its offsets are committed at once."""
     for life in range(5):
         app = yield from started(name="", at_s=100.0 + 20 * life, step_s=0.01, offset=9 * life)
         app.at_s += 4.9
@@ -424,7 +433,7 @@ def commits_each_batch_after_a_slow_start() -> History:
 
 
 def works_on_while_its_coordinator_is_gone() -> History:
-    """No heartbeat reaches the coordinator for longer than a session. Each transaction is short."""
+    """No heartbeat reaches the coordinator for longer than a session, with short transactions."""
     app = yield from started()
     for _ in range(60):
         for each in app.transaction():
@@ -434,7 +443,7 @@ def works_on_while_its_coordinator_is_gone() -> History:
 
 
 def waits_for_another_leader() -> History:
-    """The broker dies in a transaction, and the next leader is elected after its timeout."""
+    """The broker dies in a transaction, and a new leader comes after the transaction timeout."""
     app = yield from started(timeout_ms=3_000)
     for _ in range(3):
         yield from app.fetch()
@@ -448,7 +457,7 @@ def waits_for_another_leader() -> History:
 
 
 def filters_most_of_its_input() -> History:
-    """Commits move without any output. A later output is another input's."""
+    """Most commits have no output. A later output belongs to another input."""
     app = yield from started()
     for cycle in range(40):
         yield from app.fetch()

@@ -1,4 +1,4 @@
-"""Test that batches that are sent again, in order, give no finding."""
+"""Test that batches that are repeated in order get no finding."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ History = Iterator[s.Sighting]
 
 
 def sent_again_while_the_first_connection_is_open() -> History:
-    """A proxy learns that a client has closed a slow connection only after its frame is through."""
+    """The proxy sees the close of a slow connection only after it has forwarded the frame."""
     app = yield from started()
     yield from app.fetch(3)
     first, another = numbered(app, 0, 1, 2), next(IDS)
@@ -27,7 +27,7 @@ def sent_again_while_the_first_connection_is_open() -> History:
 
 
 def other_records_after_a_refusal() -> History:
-    """Give the sequence number of a refused batch to the next batch, as Java's producer does."""
+    """Java's producer gives the sequence number of a refused batch to the next batch."""
     app = yield from started(name="")
     yield from app.fetch(6)
     for is_refused in (True, False):
@@ -103,7 +103,7 @@ def new_id_after_a_commit_that_was_refused() -> History:
 
 
 def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
-    """Each input partition has a transactional id, and outputs are equal except in `seen`."""
+    """Each input partition has a transactional id. Outputs are equal except in `seen`."""
     one = yield from started(name="billing-0")
     two = replace(one, name="billing-1", producer_id=8)
     yield two.init()
@@ -117,7 +117,7 @@ def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
 
 
 def random_id_after_a_restart_that_reads_its_own_output() -> History:
-    """The application is in no group. Its output contains its positions and shows the commit."""
+    """The application has no group. It finds its positions in its own output."""
     app = yield from started()
     yield app.produce(0)
     yield app.produced()
@@ -131,7 +131,7 @@ def random_id_after_a_restart_that_reads_its_own_output() -> History:
 
 
 def transactions_that_wait_for_brokers() -> History:
-    """A slow answer precedes a paused leader. The timeout of Kafka Streams is 10 s."""
+    """A slow answer precedes a paused leader. The transaction timeout is 10 s, as in Streams."""
     app = yield from started(timeout_ms=10_000)
     for _ in range(3):
         yield from app.fetch(3)
@@ -162,7 +162,7 @@ def transactions_that_wait_for_brokers_many_times() -> History:
 
 
 def transactions_whose_waits_overlap() -> History:
-    """Report a long wait after a short wait that began within the long wait."""
+    """A long wait is reported after a shorter one that began within it."""
     app = yield from started(timeout_ms=10_000)
     for _ in range(3):
         yield from app.fetch(3)
@@ -177,7 +177,7 @@ def transactions_whose_waits_overlap() -> History:
 
 
 def id_that_is_taken_over_when_the_coordinator_stood_still() -> History:
-    """Each input partition has an id. Waiting members are removed when the coordinator resumes."""
+    """Each input partition has an id. A resumed coordinator removes waiting members."""
     one = yield from started(name="billing-0")
     two = replace(one, instance="instance-2", connections=(next(IDS), next(IDS)))
     yield from two.start()
@@ -224,7 +224,7 @@ def test_diagnosis_of_a_correct_resend_gives_no_finding(history) -> None:
 
 
 def test_diagnosis_findings_are_in_the_order_of_the_catalogue() -> None:
-    """The offsets come first. Idempotence alone would not repair the application."""
+    """The finding about offsets is first. Idempotence alone would not be a remedy."""
     diagnosis, app = Diagnosis(), Application(name="", producer_id=-1)
     for seen in app.start():
         diagnosis.see(seen)

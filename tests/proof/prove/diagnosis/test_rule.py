@@ -1,4 +1,4 @@
-"""Test rule memories with a bound."""
+"""Test the bounded memory of the diagnosis rules."""
 
 from oncelog.proof.prove.diagnosis.rule import Recent
 

@@ -1,4 +1,4 @@
-"""Test that frames of clients, in the versions that differ, become sightings."""
+"""Test that client frames of different versions are translated to equal sightings."""
 
 import pytest
 
@@ -179,7 +179,7 @@ def test_diagnosis_connections_are_translated_to_sightings():
 
 @pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
 def test_diagnosis_wait_for_an_answer_other_than_a_fetch_is_reported(after_s, waited):
-    """The broker answers immediately, and the slow answer is reported when it is released."""
+    """The broker answers at once. The proxy delays the answer and then reports the wait."""
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)
     answer, _ = answer_of(request, {})

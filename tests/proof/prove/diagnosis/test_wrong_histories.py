@@ -1,4 +1,4 @@
-"""Test each mistake in an otherwise correct history. Only its own finding is named."""
+"""Test that each mistake in an otherwise correct application gets only its own finding."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -70,7 +70,7 @@ def refused_offsets() -> History:
 
 
 def no_generation_though_the_id_ends_in_a_number() -> History:
-    """The number belongs to the instance. After a rebalance the partition has another id."""
+    """The number in the id is that of the instance, so after a rebalance another id writes."""
     one = Application(name="billing-0", is_fenced=False)
     two = replace(one, instance="instance-2", name="billing-1", connections=(next(IDS), next(IDS)))
     yield from one.start()
@@ -101,7 +101,7 @@ def shared_id() -> History:
 
 
 def shared_id_of_version_1() -> History:
-    """A fenced client learns it from AddPartitionsToTxn, and has no Produce to send."""
+    """A fenced client learns of it from AddPartitionsToTxn, so it sends no Produce."""
     one = Application(name="billing")
     two = replace(one, instance="instance-2", partition=1, connections=(next(IDS), next(IDS)))
     yield from one.start()
@@ -258,7 +258,7 @@ def abort_without_seek_of_one_partition() -> History:
 
 
 def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
-    """Return a transaction of three records."""
+    """Run a transaction of three records without a Fetch, and commit or abort it."""
     for offset in range(first, first + 3):
         yield app.produce(offset)
     if is_commit:
@@ -325,7 +325,7 @@ def _left_out(app: Application) -> History:
 
 
 def chunk_that_commits_the_whole_poll() -> History:
-    """The application has aborted once, and the next chunks are written behind the commit."""
+    """The application has aborted once, and writes the next chunks after the commit."""
     app = Application()
     yield from app.start()
     yield from app.run(2)
@@ -380,7 +380,7 @@ def new_id_after_a_slow_commit() -> History:
 
 
 def offsets_outside_in_a_short_run() -> History:
-    """Too few commits for a habit, but one of two instances was killed before its commit."""
+    """Few offsets are committed outside transactions. One instance was killed before a commit."""
     app = yield from started()
     other = replace(
         app, instance="instance-2", name="billing-2", connections=(next(IDS), next(IDS))
@@ -433,9 +433,9 @@ def abort_without_seek_and_an_answer_thrown_away() -> History:
 
 
 def auto_commit_between_restarts() -> History:
-    """Begin a timer with its client.
+    """The client's commit timer begins when the client starts.
 
-    Commits of a rebalance are not ticks of the timer.
+    The timer does not cause the commits in a rebalance.
     """
     for life in range(3):
         begun_s = 100.0 + 30 * life
@@ -448,9 +448,9 @@ def auto_commit_between_restarts() -> History:
 
 
 def auto_commit_beside_members_that_die() -> History:
-    """Begin a timer as before.
+    """The client's commit timer begins when the client starts.
 
-    A commit at the begin of a rebalance is not a tick of the timer.
+    The timer does not cause the commit at the beginning of a rebalance.
     """
     app = yield from started(name="", at_s=100.0, step_s=0.001)
     for number in range(1, 5):
@@ -460,7 +460,7 @@ def auto_commit_beside_members_that_die() -> History:
 
 
 def auto_commit_of_a_busy_client() -> History:
-    """The timer begins some time after the connections, and a rebalance brings several commits."""
+    """The commit timer begins some time after the connections. A rebalance has several commits."""
     for life in range(3):
         begun_s = 100.0 + 40 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
@@ -565,8 +565,8 @@ def test_diagnosis_of_each_mistake_names_exactly_that_mistake(history, names) ->
         assert any(found.kind.section in line for line in found.lines())
 
 
-def test_diagnosis_of_doubled_output_with_offsets_in_transactions_names_no_plain_commit() -> None:
-    """A group of another purpose commits, and the doubled records have another cause."""
+def test_diagnosis_of_doubled_output_ignores_commits_of_a_group_of_another_purpose() -> None:
+    """Another group commits outside transactions, and the doubled records have another cause."""
     diagnosis, app = Diagnosis(), Application()
     for seen in (*app.start(), *app.run(3)):
         diagnosis.see(seen)
@@ -576,8 +576,10 @@ def test_diagnosis_of_doubled_output_with_offsets_in_transactions_names_no_plain
 
 
 @pytest.mark.parametrize("is_beside", [False, True], ids=["of another topic", "by a reader"])
-def test_diagnosis_of_a_commit_of_another_purpose_is_no_commit_outside(is_beside: bool) -> None:
-    """The positions are in the transactions, and the lost record has another cause."""
+def test_diagnosis_ignores_commits_of_another_topic_or_of_an_instance_that_only_reads(
+    is_beside: bool,
+) -> None:
+    """The offsets are in the transactions, and the lost record has another cause."""
     diagnosis, app = Diagnosis(), Application()
     for seen in app.start():
         diagnosis.see(seen)
@@ -593,8 +595,8 @@ def test_diagnosis_of_a_commit_of_another_purpose_is_no_commit_outside(is_beside
     assert diagnosis.names == set()
 
 
-def test_diagnosis_of_a_commit_by_a_writer_of_another_topic_is_no_commit_outside() -> None:
-    """An instance that counts the inputs commits their offsets, and writes no output."""
+def test_diagnosis_ignores_commits_outside_transactions_of_an_instance_without_output() -> None:
+    """An instance that only counts the inputs commits their offsets, and writes no output."""
     diagnosis, app = Diagnosis(), Application()
     for seen in app.start():
         diagnosis.see(seen)
@@ -617,7 +619,7 @@ def test_diagnosis_of_a_commit_by_a_writer_of_another_topic_is_no_commit_outside
     ],
 )
 def test_diagnosis_of_plain_commits_weighs_less_when_outputs_are_right(wrong, weight) -> None:
-    """The positions of a checkpoint are not in the group, whose commits are for monitoring."""
+    """The positions are in a checkpoint. The group's commits are for monitoring only."""
     diagnosis = Diagnosis()
     for seen in offsets_outside():
         diagnosis.see(seen)

@@ -1,4 +1,4 @@
-"""Test a table in place of a topic of outputs."""
+"""Test `prove` with a database table as output instead of a topic."""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""Test that records that are not visible yet are not lost."""
+"""Test that a run waits for records that are not visible yet, before it counts them as lost."""
 
 import re
 import sqlite3
@@ -22,7 +22,7 @@ IN, OUT = ("in", 0), ("out", 0)
 
 
 class Offsets:
-    """The offsets and transactions of a cluster."""
+    """A cluster with a group's committed offset, ongoing transactions, and end offsets."""
 
     def __init__(self, committed: int, *ongoing: str) -> None:
         self.groups, self._committed = self, committed
@@ -40,7 +40,7 @@ class Offsets:
 
 
 class Instances:
-    """Two instances. `exits` is the time when the second one ends by itself."""
+    """Two instances, the second of which exits every `every_s` seconds."""
 
     instances = ("instance-1", "instance-2")
 
@@ -106,7 +106,7 @@ def test_drain_with_an_open_transaction_names_its_instance(tmp_path: Path, quick
 def test_drain_with_advancing_offsets_reports_no_open_transaction(
     tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An application that writes in transactions has one open at any moment."""
+    """An application that writes in transactions nearly always has an open one."""
     admin = Offsets(0, "app-1")
     admin.end = 1
     drained = drain(tmp_path, admin, ["a", "b"])

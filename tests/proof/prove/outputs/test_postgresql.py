@@ -1,4 +1,4 @@
-"""Test a table of PostgreSQL, judged in a real run."""
+"""Test that a real run judges a table of PostgreSQL."""
 
 import sys
 import threading
@@ -28,10 +28,10 @@ def test_postgresql_table_is_judged_as_output(oncelog_cluster: oncelog.Cluster) 
     assert [found.kind.name for found in outcome.findings] == ["sink-not-atomic"]
 
 
-def test_postgresql_table_that_is_locked_is_waited_for_only_a_limited_time(
+def test_postgresql_table_that_stays_locked_is_waited_for_only_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A paused instance's transaction holds such a lock."""
+    """The open transaction of a paused instance may hold such a lock."""
     monkeypatch.setattr(database, "QUERY_TIMEOUT_S", 0.3)
     with postgresql() as server:
         with psycopg.connect(server.url) as connection:

@@ -1,6 +1,6 @@
-"""A wrong application that commits offsets after it has flushed outputs.
+"""A wrong application that flushes its outputs and then commits the offsets.
 
-The outputs of a crash in between are written again.
+If it crashes between the two, the outputs are written again.
 """
 
 import os

@@ -25,7 +25,7 @@ class Writer(WRITERS[BROKEN]):
         return super().transaction()
 
     def meet(self, moment: str) -> None:
-        """Spend time between the decision and the next step."""
+        """Wait between the decision and the next step, so that a fault can come in between."""
         time.sleep(0.5 if moment == DECIDED else 0.0)
 
 

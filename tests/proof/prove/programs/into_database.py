@@ -1,7 +1,7 @@
-"""Rows of a table in place of a topic.
+"""An application that writes rows to a table instead of records to a topic.
 
-The program is correct with a unique key (KEYED=1), and wrong without one. DATABASE is a file of
-sqlite, or a URL of PostgreSQL.
+The program is correct with a unique key (KEYED=1), and wrong without one. DATABASE is the path of a
+SQLite database, or a URL of PostgreSQL.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The inputs of the sums, and their expected totals."""
+"""The inputs of the routing application and of the sums, and their expected outputs."""
 
 import json
 from collections import Counter
@@ -16,13 +16,13 @@ def totals(inputs):
 
 
 def pairs(number, each):
-    """Return an order and its payment, in two topics. Some orders are free of charge."""
+    """Return an order and its payment, each in its own topic. Some have the amount 0."""
     body = json.dumps({"id": each, "amount": number % 97})
     return [("orders", f"{each}-order", body), ("payments", f"{each}-payment", body)]
 
 
 def routed(inputs):
-    """Yield the ids of the outputs and their topics."""
+    """Yield (topic, id) of the expected output of each input, except those with amount 0."""
     for record in inputs:
         amount = json.loads(record.value)["amount"]
         if amount:

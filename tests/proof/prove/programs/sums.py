@@ -1,7 +1,7 @@
-"""An aggregation with running sums by customer, in a transaction with the offsets.
+"""An application that writes running sums by customer, in a transaction with the offsets.
 
-Its state is read back from its own output when partitions come to it (REBUILDS=1), or not, as a
-mistake.
+With REBUILDS=1 it reads its state back from its own output when it gets partitions. Without that it
+is wrong.
 """
 
 import json
@@ -39,7 +39,7 @@ def insist(call, *arguments):
 
 
 def rebuild():
-    """Read the last sums, from the first record of the output to its last stable one."""
+    """Return the last sums in the output, from the first record to the last stable offset."""
     sums.clear()
     if not os.environ.get("REBUILDS"):
         return

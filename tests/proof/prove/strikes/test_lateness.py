@@ -1,4 +1,4 @@
-"""Test that slow requests keep only their sender busy, and a paused leader resumes."""
+"""Test that a slow request keeps only its sender busy, and that a paused leader resumes."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ PRODUCE = Match(apis={"Produce"})
 
 
 class OfferingProxy:
-    """A proxy that offers the requests of these instances singly when a rule is added."""
+    """A proxy that, when a rule is added, applies it to one request of each instance."""
 
     def __init__(self, *instances: str) -> None:
         self.instances = list(instances)
@@ -86,7 +86,7 @@ def test_slow_request_fault_keeps_its_instance_busy_and_chooses_another_next() -
 
 
 def test_fault_after_a_slow_request_waits_until_its_sender_committed() -> None:
-    """Otherwise a kill would revert the late reaction to the slow request."""
+    """Without the wait a kill would undo the effect of the slow request."""
     looks: list[tuple[str, float]] = []
 
     def has_gone_through(instance: str, since_s: float) -> bool:
@@ -116,7 +116,7 @@ def test_stalled_broker_fault_resumes_the_broker_at_its_end() -> None:
 
 
 def test_stalled_broker_fault_is_waited_for_without_a_slow_request() -> None:
-    """Otherwise the next fault could end the only replica in sync."""
+    """Without the wait the next fault could stop the only replica in sync."""
     cluster = PausableCluster()
     made = late(OfferingProxy(), cluster)
     made.stall(replace(FAULTS["stall@leader"], seconds=0.02), request_of("one"))
