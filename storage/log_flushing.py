@@ -17,7 +17,7 @@ from .topic_configs import LONG_MAX
 
 
 class LogFlushing:
-    """The flushes of one log."""
+    """The methods of a log that flush it to the disk."""
 
     __slots__ = ("_durability", "_log")
 
@@ -49,7 +49,7 @@ class LogFlushing:
 
     @property
     def own_end_offset(self) -> int:
-        """Return the end of the records that this replica acknowledges.
+        """Return the end offset up to which this replica may acknowledge records.
 
         It is the recovery point if a flush is owed, else the log end offset.
         """

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogRetention:
-    """The retention of one log."""
+    """The methods of a log that remove its oldest segments."""
 
     __slots__ = ("_log",)
 

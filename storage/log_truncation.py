@@ -24,7 +24,7 @@ CUT_BYTES_A_STEP = 2 << 20  # of one file; the kernel frees about 3 MB in a mill
 
 
 class LogTruncation:
-    """The truncation of one log."""
+    """The methods of a log that truncate it."""
 
     __slots__ = ("_log",)
 

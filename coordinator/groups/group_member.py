@@ -21,17 +21,17 @@ class HeldMetadata:
 
 
 def text_bytes(*texts: str | None) -> int:
-    """Return the bytes of memory that the strings take."""
+    """Return the number of bytes of memory that the strings take."""
     return sum(len(text) if text.isascii() else 4 * len(text) for text in texts if text)
 
 
 def metadata_bytes(protocols: Protocols) -> int:
-    """Return the bytes of memory that a member's protocol names and metadata take."""
+    """Return the number of bytes of memory that a member's protocol names and metadata take."""
     return sum(PROTOCOL_BYTES + text_bytes(name) + len(metadata) for name, metadata in protocols)
 
 
 def pending_member_bytes(member_id: str) -> int:
-    """Return the bytes of memory of a pending member, which got an id and has not joined yet."""
+    """Return the memory in bytes of a pending member, which has an id but has not joined yet."""
     return PENDING_MEMBER_BYTES + text_bytes(member_id)
 
 
@@ -57,7 +57,7 @@ class Member:
 
     @property
     def held_bytes(self) -> int:
-        """Return the bytes of memory that the member takes."""
+        """Return the number of bytes of memory that the member takes."""
         texts = text_bytes(self.member_id, self.group_instance_id, self.client_id)
         return MEMBER_BYTES + texts + metadata_bytes(self.protocols)
 

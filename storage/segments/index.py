@@ -28,7 +28,7 @@ class CorruptIndex(CorruptFile):
 
 
 class KeptEntries(NamedTuple):
-    """The entries that remain after a truncation of an index, with their number and the last."""
+    """The number of index entries that remain after a truncation, and the last of them."""
 
     entry_count: int
     last_entry: tuple[int, int]

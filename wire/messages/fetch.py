@@ -259,7 +259,7 @@ def _classic_layout(version: int) -> struct.Struct:
 
 
 def partition_row_bytes(version: int) -> int:
-    """Return the bytes of a partition in a request, if it has no tagged fields."""
+    """Return the size in bytes of a partition without tagged fields in a Fetch request."""
     return (_partition_v12 if version >= FLEXIBLE_FROM else _classic_layout(version)).size
 
 

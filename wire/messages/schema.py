@@ -32,7 +32,7 @@ FIXED = {
 
 
 class Kind:
-    """The type of a field, from its annotation and metadata."""
+    """The type of a message field, as the annotation and metadata of kio's class describe it."""
 
     __slots__ = (
         "default",

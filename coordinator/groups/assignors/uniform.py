@@ -24,7 +24,7 @@ _NO_OWNER = -1
 
 
 def assign_uniform(spec: AssignmentSpec) -> Steps[Assignment]:
-    """Return an even assignment that keeps partitions of the members' targets."""
+    """Return an even assignment that moves few partitions away from the members' targets."""
     counter = StepCounter(ITEMS_A_STEP)
     if not spec.members:
         return {}

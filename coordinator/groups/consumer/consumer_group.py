@@ -319,7 +319,7 @@ def held_partitions(assignment: CurrentAssignment) -> Iterable[tuple[bytes, int]
 
 
 def member_bytes(member_id: str, member: ConsumerMember) -> int:
-    """Return the bytes of memory that a member's metadata takes."""
+    """Return the number of bytes of memory that a member's metadata takes."""
     names = member.topic_names
     texts = member.instance_id, member.rack_id, member.client_id, member.topic_pattern
     brought = 0 if member.classic is None else metadata_bytes(member.classic.protocols)
