@@ -82,7 +82,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class LogDirEntry:
-    """The bytes that a broker holds of one partition."""
+    """The size of one replica in bytes, on one broker."""
 
     node_id: int
     directory: str
@@ -127,7 +127,10 @@ class Admin:
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Create one topic. -1 stands for the broker's default."""
+        """Create one topic.
+
+        For `partitions` and `replication_factor`, -1 stands for the broker's default.
+        """
         topic = {
             "name": name,
             "num_partitions": partitions,
@@ -193,7 +196,7 @@ class Admin:
     async def create_partitions(
         self, topic: str, count: int, *, validate_only: bool = False
     ) -> None:
-        """Extend a topic to `count` partitions."""
+        """Increase the number of partitions of a topic to `count`."""
         entry = {"name": topic, "count": count, "assignments": None}
         request = {"topics": [entry], "timeout": self.timeout_ms, "validate_only": validate_only}
         await self._call(CREATE_PARTITIONS, request, lambda answer: answer.results, "Alter")
@@ -295,7 +298,7 @@ class Admin:
         await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def find_coordinator(self, key: str, key_type: int = GROUP) -> int:
-        """Return the node that coordinates a group (key type 0) or a transactional id (1)."""
+        """Return the node id of the coordinator of a group (key type 0) or transactional id (1)."""
         return await self.view.retrying(
             lambda: find_coordinator(self.view, key, key_type), timeout_ms=self.timeout_ms
         )
@@ -353,7 +356,7 @@ class Admin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
 
     async def elect_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Move leadership of these partitions to their preferred replicas."""
+        """Make the preferred replicas of these partitions their leaders."""
         wanted = entries_by_topic(partitions, named="topic")
         request = {"election_type": 0, "topic_partitions": wanted, "timeout": self.timeout_ms}
         answer = await self._ask(ELECT_LEADERS, request)

@@ -128,7 +128,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are assigned now."""
+        """The partitions that are currently assigned."""
         return self._client.assignment
 
     def position(self, topic: str, partition: int) -> int:
@@ -153,7 +153,7 @@ def _in_a_thread(callback: Callback | None) -> Callable[[list[TopicPartition]], 
 
 
 class _BlockingCalls:
-    """The coroutine methods of an object, each of which waits for its result."""
+    """A wrapper of an object. Each coroutine method becomes a method that waits for its result."""
 
     def __init__(self, thing: Any, thread: LoopThread) -> None:
         self._thing, self._thread = thing, thread

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class HandedDelivery:
-    """The delivery of a record that `send` accepted, safe for any thread."""
+    """The delivery of a record that `BlockingProducer.send` accepted. Any thread may use it."""
 
     __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes", "within")
 
@@ -87,7 +87,7 @@ class HandedDelivery:
         self._delivery, self.record = delivery, TAKEN
 
     def refused(self, problem: Exception) -> None:
-        """Fail the record because the event loop refused the record."""
+        """Mark the record as failed, because the event loop refused it."""
         self._problem, self.record = problem, TAKEN
 
     async def until_decided(self) -> None:
@@ -125,12 +125,12 @@ class BlockingProducer(BlockingClient[Producer]):
 
     @property
     def state(self) -> ProducerState:
-        """The state of the producer."""
+        """The state of the producer, as in `Producer.state`."""
         return self._client.state
 
     @property
     def transaction(self) -> object:
-        """The open transaction, as in `Producer.transaction`."""
+        """The token of the open transaction, as in `Producer.transaction`."""
         return self._client.transaction
 
     def send(
@@ -251,7 +251,7 @@ class BlockingProducer(BlockingClient[Producer]):
         self._thread.run(decided(), timeout_s)
 
     def run(self, work: Callable[[Producer], Awaitable[T]]) -> T:
-        """Run `work(producer)` to its end, after all earlier records."""
+        """Run `work(producer)` after all records that were sent before, and return its result."""
         if self._is_closed:
             raise self._why_closed()
 

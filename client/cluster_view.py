@@ -183,7 +183,7 @@ class ClusterView:
             return made
 
     def _refuse(self) -> None:
-        """Raise ClientClosed if the view may not connect any more."""
+        """Raise ClientClosed if the view is closed or belongs to the parent process."""
         if self.is_forked:
             raise ClientClosed(FORKED)
         if self._is_closed:
@@ -315,7 +315,7 @@ class ClusterView:
         current_leader: Identity | None,
         endpoints: Iterable[tuple[int, str, int, str | None]],
     ) -> None:
-        """Take the current leader from an answer (KIP-951) if its epoch is newer."""
+        """Store the current leader that an answer names (KIP-951), if its leader epoch is newer."""
         known = self.snapshot.partitions.get((topic, partition))
         leader, leader_epoch = current_leader or (-1, -1)
         if known is None or leader_epoch <= known.leader_epoch:

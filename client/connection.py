@@ -94,7 +94,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
 
 
 class _Stream(asyncio.BufferedProtocol):
-    """The transport's protocol, which passes whole frames to the connection."""
+    """The asyncio protocol of a connection, which assembles frames from received bytes."""
 
     def __init__(self, connection: "BrokerConnection") -> None:
         self._connection = connection
@@ -193,7 +193,7 @@ class BrokerConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent."""
+        """Whether the connection is open, so that requests can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     def version_for(self, api_key: int, *, newest: int = NEWEST) -> int:
@@ -267,7 +267,7 @@ class BrokerConnection:
         return RequestTimedOut(f"{self.host}:{self.port} did not answer {name} in {limit_ms} ms")
 
     def answer(self, frame: memoryview) -> None:
-        """Complete the request that this frame answers."""
+        """Complete the future of the request that this frame answers."""
         waiting = self._waiting.get(int.from_bytes(frame[:4], "big", signed=True))
         if waiting is None:
             return  # the request was cancelled
@@ -318,7 +318,7 @@ class BrokerConnection:
         return kind(f"{self.host}:{self.port}: {reason}")
 
     def close(self) -> None:
-        """Close without waiting. Repeated calls are allowed."""
+        """Close the connection without waiting. Repeated calls are allowed."""
         self.writable.set()
         if self._transport is not None:
             self._transport.abort()

@@ -77,7 +77,7 @@ class Consumer:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Stop reading in a forked child, if the parent may have read."""
+        """Make later calls fail in a forked child, if the parent may have read."""
         if self._view.has_connected:
             self._is_closed = True
             self._positions.close(FORKED)
@@ -130,32 +130,35 @@ class Consumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read now."""
+        """The partitions that the consumer currently reads."""
         return sorted(self._positions.states)
 
     def position(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record, or -1 while the position is unknown."""
+        """Return the offset of the next record of a partition, or -1 while it is unknown."""
         return self._positions.of(topic, partition).position
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Continue from another offset."""
+        """Set the position of a partition to this offset."""
         self._positions.of(topic, partition).seek(offset)
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue from the first available offset."""
+        """Continue from the first available offset in these partitions, or in all if None."""
         await self._positions.seek_to(partitions, EARLIEST)
 
     async def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue from the end, or from the last stable offset under read_committed."""
+        """Continue from the end of these partitions, or of all if None.
+
+        Under read_committed the end is the last stable offset.
+        """
         await self._positions.seek_to(partitions, LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until `resume`."""
+        """Keep these partitions assigned, but return no records of them until `resume`."""
         for key in partitions:
             self._positions.of(*key).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again."""
+        """Return records of these paused partitions again."""
         for key in partitions:
             self._positions.of(*key).is_paused = False
 
@@ -187,7 +190,7 @@ class Consumer:
     async def poll_batches(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[RawBatch]:
-        """Return whole batches as they are in the log, with control batches."""
+        """Return whole batches unchanged as they are in the log, also control batches."""
         return await self._poll_by_batches(
             timeout_ms, max_records, FetchState.take_raw, lambda batch: batch.header.record_count
         )
@@ -203,7 +206,7 @@ class Consumer:
         return await self._poll(timeout_ms, lambda: self._taking.batches(limit, take, count))
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
-        """Wait until `take` returns something, at most until the deadline."""
+        """Call `take` until it returns something, or until the deadline. Return its result."""
         deadline_ms = now_ms() + timeout_ms
         while True:
             self._require_polls()
@@ -235,7 +238,7 @@ class Consumer:
             raise ClientClosed(self._positions.why_closed or CLOSED)
 
     async def _prepare(self, deadline_ms: int) -> None:
-        """Do the work that must precede the next records, and raise errors."""
+        """Rebalance, reset and find positions, and raise errors, before a poll takes records."""
         self._positions.settle()
         if self._member is not None and self._member.is_subscribed:
             await self._member.poll(deadline_ms)
@@ -263,7 +266,7 @@ class Consumer:
             await self._view.refresh(self._topics())
 
     async def _wait(self, deadline_ms: int) -> bool:
-        """Wait for an answer. Return False after the deadline."""
+        """Wait for the next answer to a fetch, at most 100 ms. Return False after the deadline."""
         self._fetcher.arrived.clear()
         self._fetcher.start(self._positions.states.values())
         left_ms = deadline_ms - now_ms()
@@ -282,17 +285,20 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the first available offsets."""
+        """Return the first available offset of each partition."""
         return await self._positions.offsets(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the high watermarks, or the last stable offsets under read_committed."""
+        """Return the high watermark of each partition, or its LSO under read_committed."""
         return await self._positions.offsets(dict.fromkeys(partitions, LATEST))
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, tuple[int, int] | None]:
-        """Return (offset, timestamp) of the first record since a wall time in ms, or None."""
+        """Return (offset, timestamp) of the first record since the given time of each partition.
+
+        Times are wall clock in ms. The result is None for a partition without such a record.
+        """
         self._positions.require_open()
         return await offsets_for_times(
             self._view,

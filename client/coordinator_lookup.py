@@ -32,6 +32,6 @@ def raise_code(
 
 
 def raise_error_of(result: Any, name: str = "", operation: str = "") -> None:
-    """Raise the error in a part of an answer, as `raise_code` does."""
+    """Raise the error of one entry of an answer, as `raise_code` does."""
     message = getattr(result, "error_message", None)
     raise_code(result.error_code, message, name=name, operation=operation)

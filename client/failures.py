@@ -25,7 +25,7 @@ from ..wire.errors import (
 
 
 class IllegalProducerState(KafkaError):
-    """A mistake of the application, a call that the producer's state does not allow."""
+    """The application made a call that the producer's state does not allow."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
@@ -48,7 +48,7 @@ class ClientClosed(KafkaError):
 
 
 class NoOffsetForPartition(KafkaError):
-    """No position is known and auto.offset.reset is none."""
+    """The consumer has no position in a partition, and auto.offset.reset is none."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -60,7 +60,7 @@ class LogTruncated(KafkaError):
 
 
 class PartitionNotAssigned(KafkaError):
-    """A call about a partition that this consumer does not read."""
+    """The application named a partition that this consumer does not read."""
 
     code = ErrorCode.INVALID_REQUEST
 
@@ -109,7 +109,7 @@ FORKED = (
 
 
 class Forked(Protocol):
-    """A client, or a part of a client, that is notified of forks."""
+    """An object that is notified of forks."""
 
     def forked(self) -> None:
         """Stop using the parent's connections, in a forked child."""

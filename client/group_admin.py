@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 
 class GroupAdmin:
-    """The administration of groups, through a view of the cluster."""
+    """An administration client for groups, with a view of the cluster."""
 
     def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
         self.view, self.timeout_ms = view, timeout_ms
 
     async def list_groups(self) -> list[GroupListing]:
-        """List all groups, by name."""
+        """List all groups of the cluster, sorted by name."""
 
         async def attempt() -> list[GroupListing]:
             answers = await self.view.ask_all(LIST_GROUPS, {"states_filter": []})

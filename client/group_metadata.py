@@ -35,7 +35,7 @@ class GroupMetadata:
 def with_metadata(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets with metadata, which is empty for plain offsets."""
+    """Return offsets as OffsetAndMetadata. A plain offset gets empty metadata."""
     return {
         key: OffsetAndMetadata(each) if isinstance(each, int) else each
         for key, each in offsets.items()

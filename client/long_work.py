@@ -8,7 +8,7 @@ from .retries import now_ms
 
 
 class LongWork:
-    """One piece of work at a time."""
+    """Runs one coroutine at a time. Several calls in turn may wait for it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -23,7 +23,10 @@ class LongWork:
         return self._task is None or self._task.done()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin work unless the last work still runs. Drop errors of the last work."""
+        """Start `work` unless the earlier work still runs.
+
+        An error of the earlier work is dropped.
+        """
         if self.is_idle:
             self._task = asyncio.create_task(work())
 
@@ -55,7 +58,7 @@ class LongWork:
                 task.exception()
 
     def drop(self) -> None:
-        """Cancel the work."""
+        """Cancel the work without waiting for its end."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -32,7 +32,7 @@ C = TypeVar("C", bound=Closing)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the fastest event loop that is installed."""
+    """Return a uvloop event loop if uvloop is installed, else an asyncio one."""
     try:
         import uvloop
     except ImportError:
@@ -65,12 +65,12 @@ class _Call(Generic[T]):
         self._is_running.acquire()
 
     def begin(self) -> None:
-        """Begin the coroutine, on the loop."""
+        """Start the coroutine. This is called on the event loop."""
         self._task = asyncio.ensure_future(self._work)
         self._task.add_done_callback(lambda _: self._is_running.release())
 
     def cancel(self) -> None:
-        """Cancel the coroutine, on the loop, after `begin`."""
+        """Cancel the coroutine after `begin`. This is called on the event loop."""
         if self._task is not None:
             self._task.cancel()
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -86,7 +86,7 @@ class _Call(Generic[T]):
 
 
 class LoopThread:
-    """Runs coroutines for callers in other threads."""
+    """An event loop in a thread, which runs coroutines for callers in other threads."""
 
     def __init__(self, name: str) -> None:
         self.loop = new_event_loop()
@@ -99,7 +99,7 @@ class LoopThread:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Leave the thread to the parent, in a forked child."""
+        """Make later calls fail in a forked child, since the thread belongs to the parent."""
         self.is_forked = True
         _unclosed.discard(self)
 
@@ -136,7 +136,10 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel all work on the loop, and end loop and thread. Later calls have no effect."""
+        """Cancel all work on the loop, and end the loop and its thread.
+
+        Later calls have no effect.
+        """
         self.refuse_own_thread()
         if self.is_forked:
             return
@@ -179,7 +182,7 @@ class LoopThread:
 
 
 class BlockingClient(Generic[C]):
-    """A client of coroutines for a program without an event loop."""
+    """The base class of synchronous clients. Each runs an asynchronous client on an event loop."""
 
     def __init__(self, client: C, name: str) -> None:
         self._client = client
@@ -197,7 +200,7 @@ class BlockingClient(Generic[C]):
                 self.close()
 
     def run(self, work: Callable[[C], Awaitable[T]]) -> T:
-        """Run `work(client)` to its end."""
+        """Run `work(client)` on the loop, and return its result."""
 
         async def call() -> T:
             return await work(self._client)
@@ -227,7 +230,7 @@ class BlockingClient(Generic[C]):
 def waiting(
     method: Callable[Concatenate[C, P], Awaitable[T]],
 ) -> Callable[Concatenate[BlockingClient[C], P], T]:
-    """Return a method of a blocking client that runs a method of its client to the end."""
+    """Return the synchronous form of a coroutine method, for a blocking client."""
 
     @wraps(method)
     def call(blocking: BlockingClient[C], /, *arguments: P.args, **keywords: P.kwargs) -> T:
@@ -239,7 +242,7 @@ def waiting(
 def on_loop(
     method: Callable[Concatenate[C, P], T],
 ) -> Callable[Concatenate[BlockingClient[C], P], T]:
-    """Return a method that runs a plain function on the loop and waits for its result."""
+    """Return the synchronous form of a plain method that must run on the loop's thread."""
 
     @wraps(method)
     async def called(client: C, /, *arguments: P.args, **keywords: P.kwargs) -> T:

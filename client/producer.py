@@ -108,7 +108,7 @@ class Producer:
 
     @property
     def state(self) -> ProducerState:
-        """The state of the producer."""
+        """The state of the producer, such as READY or IN_TRANSACTION."""
         return self.identity.state
 
     @property
@@ -375,7 +375,7 @@ class Producer:
         return await self._transactional.init(keep_prepared=keep_prepared_transaction)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction. The state must be READY."""
         await self._transactional.begin()
         self._sender.unseen.take()  # of the last transaction, whose end has reported them
 
@@ -394,11 +394,11 @@ class Producer:
         await self._transactional.send_offsets(with_metadata(offsets), group)
 
     async def commit_transaction(self) -> None:
-        """Flush and commit, or raise the error for which the transaction is not committed."""
+        """Flush and commit the transaction, or raise the error that prevents the commit."""
         await self._transactional.commit(self._sender)
 
     async def abort_transaction(self) -> None:
-        """Abort, so that no record of the transaction counts."""
+        """Abort the transaction, so that none of its records becomes visible."""
         await self._transactional.abort(self._sender)
 
     async def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:

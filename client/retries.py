@@ -22,14 +22,14 @@ def now_ms() -> int:
 
 
 class Backoff:
-    """The pauses of one operation, within its deadline."""
+    """The pauses between the attempts of one operation, up to its deadline."""
 
     def __init__(self, first_ms: int, last_ms: int, deadline_ms: int) -> None:
         self._next_ms, self._last_ms, self.deadline_ms = first_ms, last_ms, deadline_ms
 
     @property
     def left_ms(self) -> int:
-        """The time until the deadline, not below 0."""
+        """The ms until the deadline, at least 0."""
         return max(0, self.deadline_ms - now_ms())
 
     @property

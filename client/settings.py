@@ -37,7 +37,7 @@ class Setting:
 
     @property
     def keyword(self) -> str:
-        """The name as a Python keyword."""
+        """The name with underscores, as a Python keyword."""
         return self.name.replace(".", "_")
 
     def read(self, value: Any) -> Any:
@@ -251,7 +251,7 @@ _SECRETS = frozenset(
 
 
 class Settings(SimpleNamespace):
-    """Values by keyword name, as attributes."""
+    """The values of settings, as attributes by keyword name."""
 
     def but(self, **values: Any) -> "Settings":
         """Return a copy in which these values are replaced."""
@@ -261,7 +261,10 @@ class Settings(SimpleNamespace):
 def read_settings(
     rows: Sequence[Setting], config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> Settings:
-    """Read defaults, then the dotted names of `config`, then keywords, or raise ValueError."""
+    """Return settings from defaults, `config` and keywords. A later source wins.
+
+    Raises ValueError for an unknown name or an invalid value.
+    """
     by_name = {name: row for row in rows for name in (row.name, *row.aliases)}
     by_keyword = {name.replace(".", "_"): row for name, row in by_name.items()}
     values = {row.keyword: row.default for row in rows}
@@ -279,7 +282,7 @@ def read_settings(
 
 
 def imported(name: str, place: str) -> Any:
-    """Import `package.module:function`, for files and options, which are text."""
+    """Import and return the function of a setting that is the text `package.module:function`."""
     module, separator, attribute = place.partition(":")
     if not separator or not module or not attribute:
         raise ValueError(f"{name} is a function, or as text package.module:function")
@@ -290,7 +293,7 @@ def imported(name: str, place: str) -> Any:
 
 
 def hidden_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by dotted names or keywords, with secrets as `Secret`."""
+    """Return a copy of settings in which each secret is a `Secret`, which is not shown."""
     return {
         name: Secret(value) if name in _SECRETS and isinstance(value, str) else value
         for name, value in config.items()
@@ -303,7 +306,7 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 
 def producer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Settings:
-    """Return a producer's settings, with idempotence decided and checked, or raise ValueError."""
+    """Return a producer's settings, with checks of idempotence, or raise ValueError."""
     s = read_settings(PRODUCER, config, keywords)
     s = s.but(acks={"all": -1, "-1": -1, "1": 1, "0": 0}[s.acks])
     asked = s.enable_idempotence
@@ -349,7 +352,7 @@ OF_CLASSIC = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignme
 
 
 def _check_protocol(s: Settings) -> None:
-    """Refuse settings without effect under the group's protocol, as Java's clients do."""
+    """Raise ValueError for a setting without effect under group.protocol, as Java's clients do."""
     if s.group_protocol == "classic":
         if s.group_remote_assignor is not None:
             raise ValueError("group.remote.assignor needs group.protocol=consumer")

@@ -190,7 +190,10 @@ class TransactionAdmin:
         return found
 
     async def end(self, transactional_id: str) -> Identity:
-        """Abort the open transaction and fence its owner. Return the new (producer id, epoch)."""
+        """Abort the open transaction of an id, and fence its producer.
+
+        Return the new (id, epoch).
+        """
         values = {
             "transactional_id": transactional_id,
             "transaction_timeout": TAKEOVER_TIMEOUT_MS,

@@ -11,7 +11,7 @@ Source = ClusterView | str | Iterable[str] | Mapping[str, Any]
 
 
 def split_source(source: Source | None, keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return the dotted configuration in `source`, with a bootstrap list among the keywords."""
+    """Return the settings in `source` by dotted name. A bootstrap list is put among `keywords`."""
     if isinstance(source, Mapping):
         return dict(cast(Mapping[str, Any], source))
     if source is not None and not isinstance(source, ClusterView):
@@ -20,7 +20,7 @@ def split_source(source: Source | None, keywords: dict[str, Any]) -> dict[str, A
 
 
 def open_view(source: Source | None, settings: Any) -> tuple[ClusterView, bool]:
-    """Return the view, and whether this client closes it, or raise ValueError without addresses."""
+    """Return a view, and whether this client must close it. Raises ValueError without addresses."""
     if isinstance(source, ClusterView):
         return source, False
     if not settings.bootstrap_servers:

@@ -93,7 +93,7 @@ class AsyncpgConnection:
             self._set_outermost(None)
 
     def _set_outermost(self, transaction: Any) -> None:
-        """Make `raw.transaction()` a savepoint of this transaction."""
+        """Let `raw.transaction()` create a savepoint in this transaction."""
         self.raw.transaction()._connection._top_xact = transaction
 
     async def close(self) -> None:

@@ -32,7 +32,7 @@ class Writer(Protocol[Work_co]):
     """A dual writer, an outbox writer or a pool of writers, as `transaction` uses it."""
 
     def transaction(self) -> AbstractContextManager[Work_co]:
-        """Open a block."""
+        """Open a block, which commits at its end, or rolls back after an exception."""
         ...
 
 

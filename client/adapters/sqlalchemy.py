@@ -45,7 +45,10 @@ def session(work: BlockingDatabaseWork, **options: Any) -> Generator[Any]:
 
 @contextlib.contextmanager
 def connection(work: BlockingDatabaseWork) -> Generator[Any]:
-    """Yield a `sqlalchemy.Connection` of the block, only one at a time."""
+    """Yield a `sqlalchemy.Connection` that uses the block's connection.
+
+    Only one may be open at a time.
+    """
     engine = work.kept("sqlalchemy", _engine)
     with work.alone(ALONE), engine.connect() as bound, bound.begin():
         yield bound
@@ -65,7 +68,10 @@ async def async_session(work: DatabaseWork, **options: Any) -> AsyncGenerator[An
 
 @contextlib.asynccontextmanager
 async def async_connection(work: DatabaseWork) -> AsyncGenerator[Any]:
-    """Yield a `sqlalchemy.ext.asyncio.AsyncConnection` of the block, only one at a time."""
+    """Yield a `sqlalchemy.ext.asyncio.AsyncConnection` that uses the block's connection.
+
+    Only one may be open at a time.
+    """
     engine = work.kept("sqlalchemy", _async_engine)
     with work.alone(ALONE):
         async with engine.connect() as bound, bound.begin():

@@ -24,7 +24,7 @@ from .writer_flow import WriterFlow
 
 
 class BlockingDualWork(BlockingDatabaseWork):
-    """The work of one block of a blocking writer."""
+    """One block of a blocking writer, in which the application writes rows and sends records."""
 
     def __init__(self, writer: "BlockingDualWriter", producer: BlockingProducer) -> None:
         super().__init__(writer)
@@ -59,7 +59,7 @@ class BlockingDualWriter(WriterFlow):
         self.close()
 
     def start(self) -> None:
-        """Start as `DualWriter.start` does."""
+        """Fence older writers and end their transactions, as `DualWriter.start` does."""
         try:
             drive(self._start())
         except BaseException:

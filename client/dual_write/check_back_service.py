@@ -47,7 +47,7 @@ class Checked:
     reason: str = ""
 
     def in_words(self) -> str:
-        """Return the result as a line of text."""
+        """Return a sentence about this result."""
         age = f"{self.key}, open for {self.age_ms / 1000:.1f} s"
         if self.outcome is None:
             return f"{age}: not known yet: {self.reason}"
@@ -56,7 +56,7 @@ class Checked:
 
 @dataclass(slots=True)
 class _Postponed:
-    """A transaction with an unknown outcome, and when to ask again."""
+    """The time at which a transaction with an unknown outcome is checked again."""
 
     until: float
     pause_ms: int = ASK_AGAIN_FIRST_MS
@@ -74,7 +74,7 @@ class CheckBack:
         writer: str | None = None,
         resolve_timeout_s: float = RESOLVE_TIMEOUT_S,
     ) -> None:
-        """Create a check-back. `writer` is the only writer to check, by default all writers."""
+        """Create a check-back. With `writer` only that writer's transactions are checked."""
         self._view, self._resolver, self._writer = view, resolver, writer
         self._prefix = PREFIX if writer is None else f"{PREFIX}{checked_name(writer)}."
         self._older_than_ms, self._resolve_timeout_s = older_than_ms, resolve_timeout_s
@@ -109,7 +109,10 @@ class CheckBack:
     async def run(
         self, *, every_ms: int = EVERY_MS, report: Callable[[Checked], object] | None = None
     ) -> None:
-        """Sweep until cancelled. Log failures and try again."""
+        """Call `sweep` every `every_ms` until cancelled.
+
+        Failures are logged, and the next sweep follows.
+        """
         while True:
             try:
                 for each in await self.sweep():
@@ -121,7 +124,10 @@ class CheckBack:
             await asyncio.sleep(every_ms / 1000)
 
     async def sweep(self) -> list[Checked]:
-        """Check all open transactions that are old enough and not postponed."""
+        """Check all transactions that are open for long enough and not postponed.
+
+        Return the results.
+        """
         listed = await self._admin.list_transactions(
             prefix=self._prefix, states=["Ongoing"], needs_all_brokers=False
         )

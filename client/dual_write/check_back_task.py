@@ -39,7 +39,7 @@ class CheckBackTask:
         every_ms: int = EVERY_MS,
         writer: str | None = None,
     ) -> None:
-        """Create the task. Closing it also closes the resolver."""
+        """Create a check-back, which `start` starts. Closing it also closes the resolver."""
         self._view, self._resolver, self._every_ms = view_of(source), resolver, every_ms
         self._owns_view = self._view is not source
         self._check_back = CheckBack(

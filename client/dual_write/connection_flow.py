@@ -26,7 +26,7 @@ class ConnectionFlow:
     """The name of a writer, and its current database connection."""
 
     def __init__(self, name: str, connection: Any) -> None:
-        """Take a connection of the DB-API, or a function or coroutine function that opens one."""
+        """Take an open DB-API connection, or a function or coroutine function that opens one."""
         self.name = checked_name(name)
         self._connect: Callable[[], Any] | None = None
         self.connection: Any = None
@@ -53,7 +53,7 @@ class ConnectionFlow:
         return found
 
     def forked(self) -> None:
-        """Leave the connection to the parent process, in a forked child."""
+        """Use the connection no more in a forked child, since it belongs to the parent."""
         self._is_forked = True
 
     def refuse_forked(self) -> None:
@@ -66,7 +66,7 @@ class ConnectionFlow:
 
     @contextlib.contextmanager
     def _taken(self) -> Generator[None]:
-        """Reserve the connection for the caller's block until the context ends."""
+        """Reserve the connection for one block until the context ends."""
         if self._is_taken:
             raise IllegalProducerState("the writer has a block open: one block at a time")
         try:
@@ -143,7 +143,7 @@ class ConnectionFlow:
             yield from self._run(Dialect(self.connection).begin(self.connection))
 
     def _lost_for_good(self) -> stop_words.DualWriteError | None:
-        """Return the error of a lost connection that the writer cannot reopen."""
+        """Return an error if the connection is lost and the writer cannot reopen it, else None."""
         is_over = self._is_lost and self._connect is None
         return stop_words.connection_lost(self.name) if is_over else None
 
@@ -178,7 +178,7 @@ class ConnectionFlow:
             raise
 
     def write_position(self, topic: str, partition: int, next_offset: int) -> Flow[None]:
-        """Write the position of a partition, within a block."""
+        """Store the next offset of a partition in the database, as a part of the block."""
         self.refuse_forked()
         yield from self._run(
             decision_table.write_position(self.name, topic, partition, next_offset)

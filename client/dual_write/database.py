@@ -22,7 +22,7 @@ OF_SQLITE = ("in_transaction", "isolation_level", "create_collation")
 
 
 class Dialect:
-    """The differences between databases and their modules, for one connection."""
+    """The peculiarities of one connection's database and DB-API module."""
 
     def __init__(self, connection: Any) -> None:
         module, style = _module_of(connection)
@@ -34,7 +34,7 @@ class Dialect:
         self._mark = PARAMETER_STYLES.get(style, "")
 
     def text_of(self, statement: Statement) -> str:
-        """Return the statement with the module's own parameter marks."""
+        """Return the SQL text of a statement, with the parameter marks of this DB-API module."""
         if self._number_mark is None:
             return statement.text.replace("?", self._mark)
         parts = statement.text.split("?")

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL with ? for each parameter."""
+    """An SQL statement with its parameters. Each `?` in the text stands for one parameter."""
 
     text: str
     parameters: tuple[Any, ...] = ()
@@ -64,7 +64,7 @@ COLUMNS = {
 
 
 def is_integrity_error(problem: BaseException) -> bool:
-    """Return whether an error is a violated constraint, by the names of DB-API and asyncpg."""
+    """Return whether an error means a violated constraint, by the name of its class."""
     return any(each.__name__ in INTEGRITY_ERRORS for each in type(problem).__mro__)
 
 
@@ -139,7 +139,10 @@ def database_id(drawn: str) -> Script[str]:
 
 
 def claim(asked: steps.Claim) -> Script[steps.Claimed]:
-    """Increment the generation and register the session."""
+    """Increment the writer's generation, and insert the row of the new session.
+
+    Returns the generation and the ids of older sessions.
+    """
     name, session = asked.name, TransactionKey(asked.transactional_id, SESSION, 0)
     generation = yield from _raise_generation(name)
     answer = yield Statement(
@@ -154,14 +157,17 @@ def claim(asked: steps.Claim) -> Script[steps.Claimed]:
 
 
 def raise_generation(name: str) -> Script[int]:
-    """Increment the generation, so that older writers of this name can no longer commit."""
+    """Increment and return the writer's generation. Older writers can then no longer commit."""
     generation = yield from _raise_generation(name)
     yield SqlEnding.COMMIT
     return generation
 
 
 def _raise_generation(name: str) -> Script[int]:
-    """Increment the generation. Wait for a decision that is being committed."""
+    """Increment and return the writer's generation, without a COMMIT.
+
+    The statement waits for a decision that is being committed.
+    """
     for attempt in range(CLAIMS_MAX):
         answer = yield Statement(
             f"UPDATE {TABLE} SET generation = generation + 1 WHERE {KEY}", (name, WRITER, 0)
@@ -200,7 +206,10 @@ def read_decisions(transactional_id: str) -> Script[tuple[TransactionKey, ...]]:
 
 
 def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
-    """Return the decision. Decide `aborted` if there is none. The script may be run again."""
+    """Return the decision on a transaction. If there is none, insert `aborted` and return it.
+
+    The script may be run again.
+    """
     own_id = yield from _find_database_id()
     found = yield from read_outcome(key)
     if found is not None:
@@ -229,7 +238,7 @@ def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
 
 
 def decide(asked: steps.Decide) -> Script[None]:
-    """Write a decision without its COMMIT, or raise WriterSuperseded or CheckedBackError."""
+    """Insert a decision without a COMMIT, or raise WriterSuperseded or CheckedBackError."""
     yield from check_generation(asked.name, asked.generation)
     for key in asked.finished:
         yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", _parameters(key))
@@ -302,7 +311,7 @@ def read_generation(name: str) -> Script[int]:
 
 
 def script_of(effect: steps.Effect) -> Script[steps.Event]:
-    """Return the script of an effect that is a transaction of its own, outside of blocks."""
+    """Return the script that executes an effect in a database transaction of its own."""
     match effect:
         case steps.Claim():
             return (yield from claim(effect))
@@ -323,7 +332,7 @@ def script_of(effect: steps.Effect) -> Script[steps.Event]:
 
 
 def write_position(name: str, topic: str, partition: int, next_offset: int) -> Script[None]:
-    """Write a position as a part of the block, valid when the transaction commits."""
+    """Store the next offset of a partition in the open database transaction."""
     where = (name, topic, partition)
     answer = yield Statement(
         f"UPDATE {POSITIONS} SET next_offset = ? "

@@ -13,7 +13,7 @@ Flow = Generator[Callable[[], Any], Any, T]
 
 
 def drive(flow: Flow[T]) -> T:
-    """Run a flow to its end in this thread."""
+    """Run a flow to its end in this thread, and return its result."""
     value: Any = None
     problem: BaseException | None = None
     while True:

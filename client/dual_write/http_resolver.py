@@ -52,7 +52,10 @@ class HttpResolver:
         return await asyncio.to_thread(self._ask, key)
 
     async def check(self) -> str:
-        """Ask about an unknown transaction, or raise InvalidConfig without a valid answer."""
+        """Ask about a transaction that does not exist.
+
+        Raise InvalidConfig without a valid answer.
+        """
         try:
             await self.resolve(NOBODYS)
         except (OSError, ValueError) as problem:

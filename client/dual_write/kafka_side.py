@@ -83,7 +83,10 @@ def _prepared(token: PreparedTransaction) -> steps.Event:
 
 
 def event_after_error(effect: steps.Effect, problem: KafkaError) -> steps.Event:
-    """Return the event of a failed call, or raise the error of a failed start."""
+    """Return the event of a failed call of the session's own producer.
+
+    An error of InitProducerId is raised.
+    """
     match effect:
         case steps.BeginBoth() | steps.Prepare():
             return steps.BlockFailed(problem)
@@ -122,7 +125,7 @@ async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
 async def end(
     view: ClusterView, key: TransactionKey, *, is_commit: bool, timeout_ms: int
 ) -> steps.Event:
-    """End a transaction by its key. Repeated and late calls are harmless."""
+    """Commit or abort a transaction by its key. Repeated and late calls are harmless."""
     token = PreparedTransaction(
         key.transactional_id, key.producer_id, key.producer_epoch, is_v2=True
     )

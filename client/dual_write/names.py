@@ -12,7 +12,7 @@ WRITER, SESSION, DATABASE = -2, -3, -4  # kinds of rows, in place of a producer 
 
 
 def checked_name(name: str) -> str:
-    """Return a valid writer's name, or raise InvalidRequest for an invalid one."""
+    """Return the name of a writer unchanged, or raise InvalidRequest if it is invalid."""
     if NAME.fullmatch(name) is None:
         raise InvalidRequest(
             f"{name!r} is no name of a writer: 1 to 150 letters, digits, dots, dashes, underscores"
@@ -21,17 +21,20 @@ def checked_name(name: str) -> str:
 
 
 def session_id(name: str, database_id: str, nonce: bytes) -> str:
-    """Return the transactional id of a session. A nonce is drawn once and never used again."""
+    """Return the transactional id of a session, made from the writer, the database and a nonce.
+
+    A nonce is drawn once and never used again.
+    """
     return f"{PREFIX}{name}.{database_id}{nonce.hex()}"
 
 
 def writer_of(transactional_id: str) -> str | None:
-    """Return the writer of a session's transactional id, or None for other ids."""
+    """Return the name of the writer that a session's transactional id contains, else None."""
     found = ID.fullmatch(transactional_id)
     return found[1] if found else None
 
 
 def database_of(transactional_id: str) -> str | None:
-    """Return the id of the database in which a session decides, or None for other ids."""
+    """Return the id of the database that a session's transactional id contains, else None."""
     found = ID.fullmatch(transactional_id)
     return found[2] if found else None

@@ -49,7 +49,7 @@ AMID = frozenset(
 
 
 class WriterProtocol:
-    """The protocol of one start of a writer, which may stay stopped after an error."""
+    """The state machine of one writer, from its start to its end. An error may stop it for ever."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -79,12 +79,12 @@ class WriterProtocol:
 
     @property
     def stopped_by(self) -> BaseException | None:
-        """The error that stopped the writer."""
+        """The error that stopped the writer, or None while it works."""
         return self._stopped
 
     @property
     def is_amid(self) -> bool:
-        """Return whether a block has begun and not ended. `resume` ends an interrupted block."""
+        """Return whether a block has begun and not ended. `resume` ends such a block."""
         return self.phase in AMID
 
     def resume(self, reason: BaseException) -> steps.Effect:

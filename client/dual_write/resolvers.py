@@ -127,7 +127,10 @@ class DatabaseResolver:
 
 
 def resolver_of(url: str) -> Resolver:
-    """Return the resolver of postgresql://, sqlite:///FILE, http:// or https://, else raise."""
+    """Return the resolver for a URL of postgresql://, sqlite:///FILE, http:// or https://.
+
+    Raises InvalidConfig for another URL.
+    """
     scheme = url.partition(":")[0]
     if scheme in ("http", "https"):
         return HttpResolver(url)
@@ -159,7 +162,7 @@ def _postgresql(url: str) -> Callable[[], Any]:
 
 
 def without_password(text: str, url: str) -> str:
-    """Mask the password in a message about an address, which may repeat parts of it."""
+    """Return `text` with the password of `url` masked, because messages may repeat the URL."""
     secret = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
     for each in sorted({secret, unquote(secret)} - {""}, key=len, reverse=True):
         text = text.replace(each, "***")

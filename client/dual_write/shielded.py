@@ -17,7 +17,10 @@ CUTS = 2
 
 
 class ShieldedWork:
-    """The running work of one writer, one piece at a time."""
+    """The work of one writer that continues if its caller is cancelled.
+
+    Only one flow runs at a time.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -54,7 +57,7 @@ class ShieldedWork:
         task.result()
 
     async def ended(self) -> None:
-        """Return when no work of a cancelled caller is running, or raise none of its errors."""
+        """Wait for the work that a cancelled caller has left running. Its errors are not raised."""
         while (task := self._left) is not None:
             await asyncio.wait([task])
             if self._left is task:

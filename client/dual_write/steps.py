@@ -28,7 +28,10 @@ class TransactionKey:
 
 
 class DecidedOutcome(Enum):
-    """The outcome in the table, of which the first counts and never changes."""
+    """The outcome of a transaction in the decision table.
+
+    The first one counts and never changes.
+    """
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -92,7 +95,7 @@ class ReadOrAbort:
 
 @dataclass(frozen=True, slots=True)
 class EndAsDecided:
-    """End, in Kafka, this transaction as the table has decided."""
+    """Commit or abort this transaction in Kafka, as the table has decided."""
 
     key: TransactionKey
     is_commit: bool
@@ -167,7 +170,7 @@ class ReadGeneration:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """Roll back in the database."""
+    """Roll the transaction back in the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,7 @@ class AbortOwn:
 
 @dataclass(frozen=True, slots=True)
 class EndBlock:
-    """End the block. `reason` explains why the block was undone."""
+    """End the block of the application. `reason` is why it was undone, or None for a commit."""
 
     is_committed: bool
     reason: BaseException | None = None
@@ -185,7 +188,10 @@ class EndBlock:
 
 @dataclass(frozen=True, slots=True)
 class WaitAndAsk:
-    """Wait, then ask again, because a check-back's resolver did not know the outcome."""
+    """End a check-back without a result, because the resolver does not know the outcome yet.
+
+    The transaction is checked again after a pause.
+    """
 
     key: TransactionKey
 
@@ -240,7 +246,7 @@ class OutcomeRead:
 
 @dataclass(frozen=True, slots=True)
 class EndedAsDecided:
-    """The transaction has ended as requested, by this call or another one."""
+    """The transaction was committed or aborted as requested, now or by an earlier EndTxn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +262,7 @@ class EndRefused:
 
 @dataclass(frozen=True, slots=True)
 class EndUnanswered:
-    """The coordinator did not answer in time."""
+    """The coordinator did not answer EndTxn in time."""
 
     reason: Exception | None = None
 
@@ -283,7 +289,7 @@ class Initialized:
 
 @dataclass(frozen=True, slots=True)
 class BlockBegun:
-    """The application has requested a transaction."""
+    """The application has begun a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +309,7 @@ class BlockFailed:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The transaction was prepared. `key` is None without records."""
+    """The transaction was prepared in Kafka. `key` is None if it has no records."""
 
     key: TransactionKey | None
 
@@ -315,7 +321,7 @@ class DatabaseCommitted:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRefused:
-    """The commit has certainly failed, at a statement or at COMMIT."""
+    """The database certainly committed nothing, because a statement or COMMIT failed."""
 
     reason: BaseException | None = None
 

@@ -5,7 +5,7 @@ from .steps import TransactionKey
 
 
 class DualWriteError(KafkaError):
-    """No part of this transaction counts, neither in the database nor in Kafka."""
+    """The transaction does not count, neither in the database nor in Kafka."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE
 
@@ -17,7 +17,7 @@ class WriterSuperseded(DualWriteError):
 
 
 class CheckedBackError(DualWriteError):
-    """A check-back had aborted the transaction before it was decided."""
+    """A check-back aborted the transaction before the writer decided it."""
 
 
 class BlockNotWhole(DualWriteError):
@@ -27,7 +27,7 @@ class BlockNotWhole(DualWriteError):
 
 
 class UnsafeDatabase(KafkaError):
-    """A setting of the database or connection that could lose a decision."""
+    """The database or connection has a setting that could lose a decision."""
 
     code = ErrorCode.INVALID_CONFIG
 

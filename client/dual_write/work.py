@@ -11,7 +11,7 @@ from .flow import drive, drive_async
 
 
 class RecordFields(TypedDict, total=False):
-    """The fields of a record that `send` takes by name."""
+    """The keyword arguments of `send` for one record."""
 
     key: bytes | None
     partition: int | None
@@ -20,7 +20,10 @@ class RecordFields(TypedDict, total=False):
 
 
 class WorkOfWriter:
-    """The work of one block, which refuses later uses, because they would join the next block."""
+    """One block of a writer.
+
+    A use after its end is refused, because it would join the next block.
+    """
 
     def __init__(self, writer: ConnectionFlow) -> None:
         self._writer, self._connection = writer, writer.connection
@@ -29,7 +32,7 @@ class WorkOfWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Generator[Self]:
-        """Mark the block as over when the context ends, while the writer is still reserved."""
+        """Yield this block. At the end of the context the block is over and refuses further use."""
         try:
             yield self
         finally:
@@ -43,7 +46,10 @@ class WorkOfWriter:
         return self._connection
 
     def _used(self) -> None:
-        """Refuse uses after the block (IllegalProducerState) or in a fork (ClientClosed)."""
+        """Raise IllegalProducerState after the end of the block.
+
+        Raise ClientClosed in a forked child.
+        """
         self._writer.refuse_forked()
         if self._is_over:
             raise IllegalProducerState("the block is over: this came after its end")
@@ -73,7 +79,7 @@ class WorkOfWriter:
 
 
 class BlockingDatabaseWork(WorkOfWriter):
-    """The work of a block without an event loop."""
+    """The database side of one block, for programs without an event loop."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a statement on the connection. Return its cursor."""
@@ -82,13 +88,13 @@ class BlockingDatabaseWork(WorkOfWriter):
         return cursor
 
     def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Store a position, below which records count as processed if the block commits."""
+        """Store the next offset of a partition in the database. It counts if the block commits."""
         self._used()
         drive(self._writer.write_position(topic, partition, next_offset))
 
 
 class DatabaseWork(WorkOfWriter):
-    """The work of a block with an event loop."""
+    """The database side of one block, for programs with an event loop."""
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a statement on the connection. Return its cursor."""
@@ -99,6 +105,6 @@ class DatabaseWork(WorkOfWriter):
         return cursor
 
     async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Store a position, below which records count as processed if the block commits."""
+        """Store the next offset of a partition in the database. It counts if the block commits."""
         flow = self._writer.write_position(topic, partition, next_offset)
         await drive_async(flow, self._used)

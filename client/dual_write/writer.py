@@ -33,7 +33,7 @@ from .writer_flow import WriterFlow
 
 
 class DualWork(DatabaseWork):
-    """The work of one block of a writer."""
+    """One block of a writer, in which the application writes rows and sends records."""
 
     def __init__(self, writer: "DualWriter", producer: Producer) -> None:
         super().__init__(writer)
@@ -58,7 +58,7 @@ class DualWriter(WriterFlow):
     _producer: Producer | None = None
 
     def __init__(self, source: Source, name: str, connection: Any, /, **options: Any) -> None:
-        """Create a writer. `WriterFlow` has the options."""
+        """Create a writer. Further keywords are the options of `WriterFlow`."""
         super().__init__(source, name, connection, **options)
         self._shielded = ShieldedWork(name)
 
@@ -120,7 +120,7 @@ class DualWriter(WriterFlow):
             await self._shielded.run(self._block_done())
 
     async def positions(self) -> dict[TopicPartition, int]:
-        """Return the next offset of each partition from which blocks have `consumed`."""
+        """Return the next offsets by partition, as committed blocks stored them with `consumed`."""
         await self._shielded.ended()
         with self._taken():
             return await drive_async(self._positions())

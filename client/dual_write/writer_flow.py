@@ -1,7 +1,7 @@
-"""The work of a writer, with and without an event loop.
+"""The common part of the two dual writers, as flows that run with or without an event loop.
 
-The work consists of the protocol, the connection and the start. The two writers supply the calls
-that wait, which are requests to Kafka, pauses, and calls of their own producer.
+It executes the protocol, opens the connection, and starts the writer. The two writers supply the
+calls that wait, which are requests to Kafka, pauses, and calls of their own producer.
 """
 
 import logging
@@ -39,7 +39,7 @@ RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the application
 
 
 class WriterFlow(ConnectionFlow):
-    """A writer, with its name, its protocol and its connection."""
+    """The common part of the two writers, with the name, the protocol and the connection."""
 
     _producer: Any = None
 
@@ -72,7 +72,7 @@ class WriterFlow(ConnectionFlow):
         raise NotImplementedError
 
     def _for_others(self, effect: steps.Effect, producer: Any) -> Any:
-        """Execute an effect on transactions of other sessions."""
+        """Execute an effect on a transaction of another session. The subclasses implement this."""
         raise NotImplementedError
 
     def _lost_answers(self, producer: Any) -> Any:
@@ -93,7 +93,7 @@ class WriterFlow(ConnectionFlow):
 
     @property
     def stopped_by(self) -> BaseException | None:
-        """The error for which the writer begins no more blocks, or None."""
+        """The error that stopped the writer, so that it begins no more blocks, or None."""
         if self._is_closed:
             return ClientClosed(CLOSED)
         return self._protocol.stopped_by or self._lost_for_good()
@@ -134,7 +134,7 @@ class WriterFlow(ConnectionFlow):
             raise ClientClosed(CLOSED)
 
     def _settle(self) -> Flow[None]:
-        """End the last block if an interruption has left the block open."""
+        """End the previous block, if an interruption has left it open."""
         if not self._protocol.is_amid:
             return
         reason = stop_words.DualWriteError("the last block was interrupted")
@@ -173,7 +173,7 @@ class WriterFlow(ConnectionFlow):
     # --- carrying out
 
     def _advance(self, event: steps.Event) -> Flow[steps.Effect]:
-        """Take an event, and execute effects until the application has to act."""
+        """Pass an event to the protocol, and execute effects until the application has to act."""
         self._refuse_closed()  # the close ends open transactions
         return (yield from self._carry_out(self._protocol.step(event)))
 
@@ -216,7 +216,7 @@ class WriterFlow(ConnectionFlow):
         return effect
 
     def _is_final(self, effect: steps.Effect, problem: BaseException) -> bool:
-        """Return whether only the next start can resolve a failure, not a retry."""
+        """Return whether a failure stops the writer, because no retry can resolve it."""
         is_of_database = isinstance(effect, steps.ReadOrAbort | steps.ReadGeneration)
         return not self._protocol.is_amid or (is_of_database and isinstance(problem, Exception))
 

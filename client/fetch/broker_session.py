@@ -60,7 +60,7 @@ class BrokerSession:
         self._is_open = False  # until the answer
 
     def answered(self, response: FetchResponse) -> None:
-        """Continue the session with the epoch after this answer."""
+        """Store the session id and epoch that follow from this answer."""
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = 0
@@ -73,7 +73,7 @@ class BrokerSession:
 def by_topic(
     wanted: Mapping[TopicPartition, FetchPartition], topic_ids: Mapping[str, bytes] | None
 ) -> list[FetchTopic]:
-    """List partitions by topic, as a request does."""
+    """Group partitions by topic, in the form of a Fetch request."""
     topics: dict[str, FetchTopic] = {}
     for (name, _), partition in wanted.items():
         topic = topics.get(name)

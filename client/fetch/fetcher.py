@@ -43,7 +43,7 @@ SESSION_ERRORS = frozenset(
 
 
 class Fetcher:
-    """A fetcher for `states`, which the caller owns and may change at any time."""
+    """Fetches the partitions in `states`, which the caller owns and may change at any time."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Fetcher:
         self._looking = LongWork()
 
     def start(self, states: Iterable[FetchState]) -> None:
-        """Fetch all wanted partitions that are not being fetched."""
+        """Start requests for all wanted partitions that are not being fetched."""
         by_leader: dict[int, list[FetchState]] = {}
         moved: dict[int, list[FetchState]] = {}
         unknown: set[str] = set()
@@ -123,7 +123,7 @@ class Fetcher:
         task.add_done_callback(over)
 
     async def _look(self, topics: set[str]) -> None:
-        """Refresh the leaders of topics after a pause."""
+        """Wait for a moment, then request the leaders of topics."""
         try:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
             await self._view.refresh(topics)
@@ -255,7 +255,7 @@ class Fetcher:
 
 
 async def wait_for(event: asyncio.Event, timeout_ms: float) -> None:
-    """Return when the event is set, or at the deadline."""
+    """Return when the event is set, or after the timeout."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_ms / 1000):
             await event.wait()

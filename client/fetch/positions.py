@@ -25,7 +25,10 @@ Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, Offs
 
 
 class Positions:
-    """The partitions that are read, by topic and number. `committed` asks the group, if any."""
+    """The partitions that are read, by (topic, number).
+
+    `committed` returns the group's committed offsets. It is None without a group.
+    """
 
     def __init__(self, view: ClusterView, settings: Settings, committed: Committed | None) -> None:
         self._view, self._settings, self._committed = view, settings, committed
@@ -34,12 +37,15 @@ class Positions:
         self.why_closed = ""
 
     def require_open(self) -> None:
-        """Raise ClientClosed unless the consumer is open."""
+        """Raise ClientClosed with the reason for the close, if the consumer is closed."""
         if self.why_closed:
             raise ClientClosed(self.why_closed)
 
     def close(self, why: str) -> None:
-        """Forget all partitions. Later calls raise this reason, or an earlier one."""
+        """Forget all partitions.
+
+        Later calls raise ClientClosed with the reason of the first close.
+        """
         self.states.clear()
         self.why_closed = self.why_closed or why
 
@@ -92,7 +98,7 @@ class Positions:
         }
 
     def given_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions, with the leader epochs of the records before them."""
+        """Return the positions by partition, each with the leader epoch of the record before it."""
         return {
             key: OffsetAndMetadata(s.position, leader_epoch=s.position_epoch)
             for key, s in self.states.items()
@@ -104,7 +110,10 @@ class Positions:
         return [key for key, s in self.states.items() if s.position < 0]
 
     async def find(self) -> None:
-        """Find missing positions. Keep positions that the application sets meanwhile."""
+        """Find the positions that are unknown.
+
+        A position that the application sets meanwhile is kept.
+        """
         wanted = {key: self.states[key] for key in self.unknown}
 
         def set_position(key: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
@@ -129,7 +138,7 @@ class Positions:
             set_position(key, offset)
 
     def _is_at(self, state: FetchState, offset: int) -> bool:
-        """Return whether the partition is still read at that offset, without a seek since."""
+        """Return whether the partition is still read, and its next fetch begins at `offset`."""
         is_read = self.states.get((state.topic, state.partition)) is state
         return is_read and state.fetch_offset == offset
 
@@ -192,7 +201,7 @@ class Positions:
                 self.states[key].seek(offset)
 
     async def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return offsets as `list_offsets` does, for this reader's isolation level."""
+        """Return offsets as `list_offsets` does, under the consumer's isolation level."""
         self.require_open()
         return await list_offsets(
             self._view,

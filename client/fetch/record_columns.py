@@ -38,7 +38,7 @@ class RecordColumns(NamedTuple):
     headers: list[Headers] | None
 
     def between(self, from_offset: int, until_offset: int | None = None) -> "RecordColumns":
-        """Return the records from the first offset up to the second offset, which is excluded."""
+        """Return the records from `from_offset` up to before `until_offset`."""
         offsets = self.offsets
         first = bisect_left(offsets, from_offset)
         last = len(offsets) if until_offset is None else bisect_left(offsets, until_offset)
@@ -179,7 +179,7 @@ def _read_thinned(data: bytes, columns: RecordColumns) -> RecordColumns:
 
 
 def _long(data: bytes, at: int, number: int) -> tuple[int, int]:
-    """Return the value of a varint that begins with `number`, and the place after it."""
+    """Decode a varint whose first byte is `number`. Return its value and the index after it."""
     byte = data[at]
     at += 1
     number = number & 0x7F | (byte & 0x7F) << 7

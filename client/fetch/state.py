@@ -58,7 +58,7 @@ class RawBatch(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The state of a partition before a poll read from it."""
+    """A saved state of a partition, from before a poll."""
 
     position: int
     position_epoch: int
@@ -71,7 +71,7 @@ class Mark(NamedTuple):
 
 
 class FetchState:
-    """A partition, with the offset of the next record and the data of fetched answers."""
+    """A partition that is fetched, with its position and the data that was not returned yet."""
 
     def __init__(self, topic: str, partition: int, position: int) -> None:
         self.topic, self.partition, self.position = topic, partition, position
@@ -93,7 +93,7 @@ class FetchState:
 
     @property
     def answers_waiting(self) -> int:
-        """The number of unread answers."""
+        """The number of fetched answers that were not read yet."""
         return len(self._answers)
 
     @property
@@ -109,7 +109,7 @@ class FetchState:
 
     @property
     def is_read(self) -> bool:
-        """Return whether the partition is fetched, and polls return its records."""
+        """Return whether the partition is read, so neither paused nor about to be revoked."""
         return not (self.is_paused or self.is_frozen)
 
     def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
@@ -137,7 +137,7 @@ class FetchState:
         )
 
     def back_to(self, mark: Mark) -> None:
-        """Return to a mark, and reread from memory, or by a fetch if the data was dropped."""
+        """Restore a state that `mark` returned. Dropped data is fetched again."""
         if mark.drops != self._drops:
             self.seek(mark.position, mark.position_epoch)
             return
@@ -149,7 +149,7 @@ class FetchState:
         self.position, self.position_epoch = mark.position, mark.position_epoch
 
     def drop_fetched(self) -> None:
-        """Drop fetched data, and fetch from the position again."""
+        """Drop all fetched data, so that the next fetch begins at the position."""
         self._drops += 1
         self.fetch_offset = self._next_offset = self.position
         self.fetch_epoch = self.position_epoch
@@ -185,7 +185,10 @@ class FetchState:
         aborted: Sequence[tuple[int, int]] | None,
         leader_epoch: int = NO_EPOCH,
     ) -> None:
-        """Add the answer to a fetch from `fetch_offset`. `leader_epoch` is its leader's epoch."""
+        """Add the answer to a fetch from `fetch_offset`.
+
+        `leader_epoch` is the epoch of its sender.
+        """
         view = memoryview(data)
         last = None
         for _, header in iterate_batches(view):
@@ -246,7 +249,7 @@ class FetchState:
         return None
 
     def take_raw(self) -> RawBatch | None:
-        """Return the next batch of any kind unchanged, or None when all answers are used up."""
+        """Return the next batch of any kind unchanged, or None when all fetched data is used up."""
         self._rewind()
         raw = self._next_batch()
         if raw is None:
@@ -271,13 +274,13 @@ class FetchState:
             raise
 
     def _rewind(self) -> None:
-        """Return to the start of a batch that `take` has begun."""
+        """Return to the start of a batch of which `take` has returned some records."""
         if self._ready:
             self._ready.clear()
             self._at = self._batch_at
 
     def _next_batch(self) -> tuple[int, BatchHeader, bool] | None:
-        """Return (place, header, whether its transaction was aborted) of the next unread batch."""
+        """Return the next unread batch as (place, header, whether its transaction was aborted)."""
         while self._data is not None or self._begin_answer():
             data, at = self._data, self._at
             assert data is not None

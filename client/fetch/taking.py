@@ -30,7 +30,7 @@ class Taking:
         self._turn = 0
 
     def records(self, limit: int) -> list[ConsumerRecord]:
-        """Return at most `limit` records."""
+        """Return at most `limit` records, partition by partition."""
         found: list[ConsumerRecord] = []
         with _raised_by_the_next_poll(found):
             for state in self._in_turn(found):
@@ -55,7 +55,10 @@ class Taking:
         return found
 
     def _in_turn(self, found: list[Any]) -> Iterator[FetchState]:
-        """Yield each partition while data remains, until the time of a poll is over."""
+        """Yield a partition again and again while it has data, then the next one.
+
+        After TAKE_MS no more are yielded, if `found` has records.
+        """
         states = [s for s in self._positions.states.values() if s.has_data and s.is_read]
         self._turn += 1
         first, until_ms = self._turn % max(len(states), 1), now_ms() + TAKE_MS

@@ -30,7 +30,10 @@ def assign(name: str, members: Mapping[str, Subscription], counts: Mapping[str, 
 
 
 def _in_order(members: Mapping[str, Subscription], topic: str | None = None) -> list[str]:
-    """Return all members or a topic's subscribers: static ones by instance id, then the others."""
+    """Return a topic's subscribers in order, or all members without a topic.
+
+    Static members come first, sorted by instance id, and then the others.
+    """
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
@@ -133,7 +136,10 @@ def _balanced(
 
 
 def _move_one(members: Mapping[str, Subscription], given: Assignment) -> bool:
-    """Move a partition to a member with at least two fewer. Return False without such a member."""
+    """Move a partition from a member to one that has at least two fewer.
+
+    Return False if there is none.
+    """
     by_size = sorted(given, key=lambda m: len(given[m]))
     for fullest in reversed(by_size):
         for emptiest in by_size:

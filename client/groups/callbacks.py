@@ -13,7 +13,7 @@ from ...wire.identifiers import TopicPartition
 
 
 class Callbacks:
-    """The callbacks of one member."""
+    """The calls of one member's rebalance callbacks."""
 
     def __init__(self) -> None:
         self._problem: Exception | None = None
@@ -46,13 +46,16 @@ class Callbacks:
             self._problem = self._problem or problem
 
     def raise_problem(self) -> None:
-        """Raise the first exception of callbacks, once."""
+        """Raise the first exception that a callback has raised.
+
+        Each exception is raised only once.
+        """
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
 
     def refuse_one(self) -> None:
-        """Raise RuntimeError in a callback, since the caller would wait for its own end."""
+        """Raise RuntimeError if the caller is a callback, since it would wait for its own end."""
         if self._calling is not None and self._calling is asyncio.current_task():
             raise RuntimeError("a callback may not wait for its own client")
 

@@ -55,7 +55,10 @@ class HeartbeatWatcher(Protocol):
 
 
 class ConsumerGroupMember(PolledMember[MembershipRequests]):
-    """A member of a consumer group. `changed` and `before_revoking` are as for `Holding`."""
+    """A member of a consumer group (KIP-848).
+
+    `changed` and `before_revoking` have the same meaning as for `Holding`.
+    """
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether polls have work for the member."""
+        """Whether the member is subscribed, so that polls have to drive its membership."""
         return self._membership.wants or self._membership.state is not _S.OUTSIDE
 
     def subscribe(
@@ -125,7 +128,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         return bool(self.holding.partitions) and self._membership.state is not _S.FENCED
 
     def refused(self, code: int) -> None:
-        """React to a refused commit with a heartbeat, since its answer has the reason."""
+        """Send a heartbeat after a commit was refused, since its answer has the reason."""
         self._due.set()
 
     async def close(self) -> None:
@@ -157,7 +160,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
     # --- changes inside polls
 
     async def _settle(self) -> None:
-        """Change assignments and membership until nothing is left to do."""
+        """Revoke and take partitions and rejoin, until nothing is left to do."""
         member = self._membership
         while True:
             match member.state:
@@ -181,12 +184,18 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
                     return
 
     def _due_target(self) -> Places | None:
-        """Return the target of the poll, or the newest target if no records were returned since."""
+        """Return the target that the poll saw at its beginning.
+
+        Return the newest target if the member owns no partitions.
+        """
         seen, self._seen = self._seen, None
         return seen if self.holding.partitions else self._membership.target
 
     async def _reconcile(self, target: Places) -> None:
-        """Move from the owned partitions to the target, as far as topic names are known."""
+        """Revoke owned partitions that `target` lacks, and take the partitions that it adds.
+
+        A partition is taken only when the name of its topic is known.
+        """
         member = self._membership
         gone = member.owned - target
         names = await self._names_of(target)
@@ -204,7 +213,10 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
             self._due.set()
 
     async def _give_up(self, places: Places) -> None:
-        """Commit and revoke partitions, or lose the partitions of a recreated topic."""
+        """Commit and revoke partitions.
+
+        Partitions of a recreated topic are lost without a commit.
+        """
         ids = self._view.snapshot.topic_ids
         going = {self._names[place]: place[0] for place in places}
         anew = {key for key, topic_id in going.items() if ids.get(key[0], topic_id) != topic_id}
@@ -304,7 +316,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._answered = asyncio.Event()
 
     async def _next_answer(self) -> None:
-        """Send a heartbeat now, and return when it or an earlier heartbeat was answered."""
+        """Send a heartbeat soon, and return after the next answer or a timeout."""
         if self._membership.is_within:
             self._due.set()
             await wait_for(self._answered, ANSWER_MS_MIN)

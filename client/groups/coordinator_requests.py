@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 
 class CoordinatorRequests:
-    """The coordinator of one group, which is looked up again after it has moved."""
+    """Requests to the coordinator of one group.
+
+    The coordinator is looked up again after it has moved.
+    """
 
     def __init__(self, view: ClusterView, settings: Settings) -> None:
         self._view, self._settings = view, settings

@@ -80,7 +80,7 @@ class GroupDescription:
 
     @property
     def is_known(self) -> bool:
-        """Whether the members of the group are described."""
+        """Whether the group has a known type, so that its members are described."""
         return self.type in (CLASSIC, CONSUMER)
 
 
@@ -91,7 +91,7 @@ async def listed_groups(connection: BrokerConnection, node_id: int) -> list[Grou
 
 
 def listings(answer: Any, node_id: int) -> list[GroupListing]:
-    """Return the groups in an answer to ListGroups, or raise its error."""
+    """Return the groups in an answer to ListGroups, or raise the answer's error."""
     raise_error_of(answer, operation="Describe")
     return [
         GroupListing(

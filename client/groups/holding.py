@@ -55,7 +55,7 @@ class Holding:
         return [self._taken.get(each) for each in partitions]
 
     async def take(self, added: Partitions) -> None:
-        """Take partitions, and call the callback."""
+        """Add partitions to the assignment, and call `on_assigned`."""
         self.partitions = self.partitions | added
         self._taken |= dict.fromkeys(added, next(self._takes))
         self._changed(set(), added)
@@ -68,7 +68,7 @@ class Holding:
             self._changed(set(), set())
 
     async def revoke(self, partitions: Partitions) -> None:
-        """Revoke partitions with a commit and the callback, while no other member has them."""
+        """Commit, call `on_revoked`, and remove partitions, before another member can have them."""
         if not partitions:
             return
         logger.info("%s: the member revokes %s", self._member, named(partitions))
@@ -84,7 +84,7 @@ class Holding:
             self._drop(partitions)
 
     async def lose(self) -> None:
-        """Lose all partitions without a commit, because other members may have them already."""
+        """Remove all partitions without a commit, because other members may have them already."""
         lost = self.partitions
         if lost:
             logger.warning(
@@ -144,6 +144,6 @@ class Holding:
 
 
 def named(partitions: Partitions) -> str:
-    """Return a text for the log: the number of partitions, and the first ones."""
+    """Return a text for the log, with the number of partitions and the names of the first ones."""
     first = ", ".join(f"{topic}/{index}" for topic, index in sorted(partitions)[:NAMED_MAX])
     return f"{len(partitions)} partitions ({first}{', ...' * (len(partitions) > NAMED_MAX)})"

@@ -28,7 +28,10 @@ GROUPS_A_REQUEST = 500
 async def described_groups(
     coordinator: BrokerConnection, node_id: int, listed: Sequence[GroupListing]
 ) -> dict[str, GroupDescription]:
-    """Describe groups of one coordinator. Groups of an unknown type have only their state."""
+    """Describe the listed groups of one coordinator.
+
+    A group of an unknown type has only its state.
+    """
     found: dict[str, GroupDescription] = {}
     of_consumers = [g.group_id for g in listed if g.type == CONSUMER]
     classic = [g.group_id for g in listed if g.type in ("", "classic")]

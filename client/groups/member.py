@@ -43,7 +43,10 @@ _R = GroupReaction
 
 
 class GroupMember(PolledMember[GroupRequests]):
-    """A member of a classic group. `changed` and `before_revoking` are as for `Holding`."""
+    """A member of a classic group.
+
+    `changed` and `before_revoking` have the same meaning as for `Holding`.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class GroupMember(PolledMember[GroupRequests]):
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether polls have work for the member."""
+        """Whether the member is subscribed, so that polls have to drive its membership."""
         return bool(self.topics)
 
     def subscribe(
@@ -96,7 +99,7 @@ class GroupMember(PolledMember[GroupRequests]):
         return self._is_cooperative and bool(self.owned)
 
     def refused(self, code: int) -> None:
-        """React to a refused commit, which means a rebalance or the removal of the member."""
+        """Rejoin after a refused commit, because the group rebalances or has removed the member."""
         is_lost = group_reaction_to(GroupRequest.COMMIT, code) is _R.RESET
         is_lost = is_lost and not self._settling.is_running  # a join finds that out itself
         if is_lost:
@@ -204,7 +207,10 @@ class GroupMember(PolledMember[GroupRequests]):
         return {member_id: encode_assignment(given[member_id]) for member_id in given}
 
     async def _accept(self, request: GroupRequest, code: int) -> bool:
-        """Return True for success, False to join again, or raise other errors."""
+        """Return whether a request succeeded. Return False if the member must join again.
+
+        Raises errors that a new join does not resolve.
+        """
         reaction = group_reaction_to(request, code)
         if reaction is _R.DONE:
             return True

@@ -55,7 +55,10 @@ SPEAKING = WITHIN | {_S.JOINING, _S.RELEASING}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberHeartbeat:
-    """A heartbeat, with kio's names. `topic_partitions` are places, None if unreported."""
+    """The fields of a ConsumerGroupHeartbeat request, with kio's names.
+
+    `topic_partitions` are the owned (topic id, partition), or None if they are not reported.
+    """
 
     member_epoch: int
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -98,12 +101,12 @@ class Membership:
 
     @property
     def is_within(self) -> bool:
-        """Whether the group has the member, as far as the member knows."""
+        """Whether the member is in the group, as far as it knows."""
         return self.state in WITHIN
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the next heartbeat does not wait for the interval."""
+        """Whether the next heartbeat is sent immediately, without waiting for the interval."""
         if self.is_within and self._told and self._told[:2] != (self.names, self.pattern):
             return True
         return self.state in (_S.JOINING, _S.RELEASING, _S.ACKNOWLEDGING)
@@ -111,7 +114,10 @@ class Membership:
     # -- calls of the application
 
     def subscribe(self, names: tuple[str, ...], pattern: str | None) -> None:
-        """Subscribe to names, or to topics that match a pattern. Without both, leave the group."""
+        """Subscribe to topics by name, by a pattern, or both.
+
+        Without a name or pattern, leave the group.
+        """
         self.names, self.pattern = names, pattern
         self._had_pattern |= pattern is not None
         if self.wants and self.state is _S.OUTSIDE:
@@ -140,7 +146,7 @@ class Membership:
                 self.left()
 
     def leave(self) -> MemberHeartbeat | None:
-        """Leave the group. Return the heartbeat that reports it, or None for a non-member."""
+        """Leave the group. Return the heartbeat that reports this, or None outside of the group."""
         was = self.state
         self._forget()
         self.owned = self.target = NOWHERE
@@ -158,7 +164,10 @@ class Membership:
                 self.state = _S.JOINING
 
     def too_slow(self) -> MemberHeartbeat | None:
-        """Leave, since the application has not polled for too long. Return the heartbeat."""
+        """Leave the group after max.poll.interval.ms without a poll.
+
+        Return the heartbeat that reports it.
+        """
         if not self.is_within:
             return None
         self._fence(may_have_place=True)
@@ -201,11 +210,14 @@ class Membership:
 
     @property
     def _said_pattern(self) -> str | None:
-        """The pattern to report. An empty one removes an earlier pattern."""
+        """The pattern for the next heartbeat. An empty pattern removes an earlier one."""
         return "" if self.pattern is None and self._had_pattern else self.pattern
 
     def _going_on(self) -> MemberHeartbeat:
-        """Report the changes since the last answer, or everything if an answer was lost."""
+        """Return a heartbeat with the changes since the last answer.
+
+        After a lost answer it has everything.
+        """
         told = self._told
         if told is None:
             return MemberHeartbeat(self.epoch, self._everything(), self.owned)
@@ -222,7 +234,10 @@ class Membership:
     def answered(
         self, heartbeat: MemberHeartbeat, epoch: int, interval_ms: int, assignment: Places | None
     ) -> None:
-        """Process the answer to a heartbeat. An `assignment` of None is unchanged."""
+        """Process the answer to a heartbeat.
+
+        With an `assignment` of None the target is unchanged.
+        """
         if heartbeat is self._on_its_way and self.state is _S.LEAVING:
             self.epoch = max(self.epoch, epoch)  # the member has yet to commit
         if heartbeat is not self._on_its_way or self.state not in SPEAKING:
@@ -248,7 +263,7 @@ class Membership:
             self._may_have_place |= heartbeat.member_epoch == JOINS
 
     def refused(self, heartbeat: MemberHeartbeat, code: int, *, is_retriable: bool) -> None:
-        """Process an error in place of an answer."""
+        """Process an answer to a heartbeat that has an error code."""
         if heartbeat is not self._on_its_way or self.state not in SPEAKING:
             return
         if self.state in WITHIN and code in _FENCED:

@@ -54,7 +54,7 @@ class MembershipRequests(CoordinatorRequests):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The membership for offsets in transactions, with the newest known epoch."""
+        """The group metadata for offsets in transactions, with the newest epoch."""
         member_id, epoch = self._membership.identity
         instance_id = self._settings.group_instance_id
         return GroupMetadata(self.group_id, epoch, member_id, instance_id, self._topic_ids())
@@ -130,7 +130,10 @@ class MembershipRequests(CoordinatorRequests):
         return await self._committed(partitions, self._asking, refused)
 
     def _asking(self) -> tuple[str, int]:
-        """Return the identity for OffsetFetch, which is empty outside of the group."""
+        """Return the member id and epoch for OffsetFetch.
+
+        Outside of the group they are empty and -1.
+        """
         membership = self._membership
         return membership.identity if membership.is_within else ("", -1)
 

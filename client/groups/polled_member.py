@@ -20,7 +20,7 @@ Requests = TypeVar("Requests", bound=CoordinatorRequests)
 
 
 class PolledMember(Generic[Requests]):
-    """A member. Each protocol implements which work is due, and how the work is done."""
+    """A group member that polls drive. The subclass for each protocol does the work."""
 
     holding: Holding
     requests: Requests
@@ -57,17 +57,17 @@ class PolledMember(Generic[Requests]):
         return self.requests.metadata
 
     def stop(self) -> None:
-        """Stop without leaving the group."""
+        """Cancel the heartbeats and the running work, but do not leave the group."""
         self._settling.drop()
         self._heartbeats.drop()
 
     def _is_due(self) -> bool:
-        """Return whether there is work to do."""
+        """Return whether there is work to do, such as a join or a revocation."""
         raise NotImplementedError
 
     @property
     def _reads_on(self) -> bool:
-        """Return whether partitions can be read during this work."""
+        """Return whether the member's partitions can be read while the work is being done."""
         raise NotImplementedError
 
     async def _settle(self) -> None:

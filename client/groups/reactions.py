@@ -12,7 +12,7 @@ _E = ErrorCode
 
 
 class GroupRequest(Enum):
-    """The requests of a member."""
+    """The requests of a group member for which errors have reactions."""
 
     COMMIT = 8
     FETCH_OFFSETS = 9
@@ -65,6 +65,6 @@ GROUP_REACTIONS: Mapping[GroupRequest, Mapping[int, GroupReaction]] = {
 
 
 def group_reaction_to(request: GroupRequest, code: int) -> GroupReaction:
-    """Return the reaction to an error code (0: done)."""
+    """Return the reaction of a member to an error code. The code 0 means success."""
     unnamed = _R.RETRY if error_for(code).retriable else _R.FAIL
     return GROUP_REACTIONS[request].get(code, unnamed)

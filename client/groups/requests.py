@@ -23,7 +23,7 @@ GONE_ON = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class GroupRequests(CoordinatorRequests):
-    """The requests of a classic member, with its id and generation."""
+    """The requests of one member of a classic group, with its member id and generation."""
 
     def __init__(self, view: ClusterView, settings: Settings) -> None:
         super().__init__(view, settings)
@@ -42,17 +42,23 @@ class GroupRequests(CoordinatorRequests):
         return GroupMetadata(self.group_id, generation, member_id, instance_id)
 
     def joined(self) -> None:
-        """Remember this generation, which has the member's assignment from now on."""
+        """Store the current member id and generation as those of the assigned partitions."""
         self._joined = self.member_id, self.generation
 
     def reset_generation(self, code: int = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Forget the generation, and after all errors but ILLEGAL_GENERATION the member id."""
+        """Forget the generation.
+
+        After any error but ILLEGAL_GENERATION also forget the member id.
+        """
         self.generation = NO_GENERATION
         if code != ErrorCode.ILLEGAL_GENERATION:
             self.member_id = ""
 
     async def join(self, protocols: list[tuple[str, bytes]]) -> Any:
-        """Send JoinGroup. Return the answer, even an error, when all members have joined."""
+        """Send JoinGroup, and return the answer when all members have joined.
+
+        Errors are returned, too.
+        """
         values = {
             "group_id": self.group_id,
             "session_timeout": self._settings.session_timeout_ms,
@@ -66,7 +72,7 @@ class GroupRequests(CoordinatorRequests):
         return await self._call(GroupRequest.JOIN.value, values, self._join_limit_ms)
 
     async def sync(self, protocol: str, assignments: Mapping[str, bytes]) -> Any:
-        """Send SyncGroup. Return the answer when the leader has sent the assignments."""
+        """Send SyncGroup, and return the answer when the leader has sent the assignments."""
         values = {
             **self._now,
             "protocol_type": PROTOCOL_TYPE,

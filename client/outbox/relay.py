@@ -37,7 +37,7 @@ TAIL_OFFSETS = 1_000  # the first range of offsets that a start reads
 
 
 class OutboxRelay(ConnectionFlow):
-    """A relay. Of two relays with one name, only the later one works."""
+    """A relay of one outbox. If two relays have one name, only the one that started later works."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class OutboxRelay(ConnectionFlow):
         return len(rows)
 
     async def close(self) -> None:
-        """Close producer and connection."""
+        """Close the producer and the database connection."""
         producer, self._producer = self._producer, None
         try:
             if producer is not None:

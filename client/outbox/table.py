@@ -52,7 +52,7 @@ class RelaySuperseded(KafkaError):
 
 
 class ClaimInDoubt(Exception):
-    """The database has not answered the COMMIT, so the generation may be claimed or not."""
+    """The answer to COMMIT was lost, so it is unknown whether the generation was claimed."""
 
 
 def superseded(outbox: str) -> RelaySuperseded:
@@ -73,7 +73,10 @@ def create_tables() -> Script[None]:
 
 
 def insert(outbox: str, row: Row) -> Script[None]:
-    """Insert a record as a part of the block, to be sent if the transaction commits."""
+    """Insert a record as a row in the block's transaction.
+
+    It is sent if the transaction commits.
+    """
     yield Statement(
         f"INSERT INTO {TABLE} (outbox, writer_session, number, created_ms, topic, record) "
         "VALUES (?, ?, ?, ?, ?, ?)",
@@ -116,7 +119,7 @@ def claim(outbox: str, latest: int | None = None) -> Script[tuple[int, str]]:
 
 
 def read_generation(outbox: str) -> Script[int]:
-    """Return the generation of the newest relay."""
+    """Return the current generation of an outbox's relays."""
     generation, _ = yield from _office(outbox)
     yield SqlEnding.ROLLBACK
     return generation
@@ -139,7 +142,7 @@ def delete_sent(outbox: str, batch: int) -> Script[None]:
 
 
 def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
-    """Delete the rows of a sent batch, by their range in the table's key."""
+    """Delete the rows of a batch that was sent, by a range of the table's key."""
     created_ms = [row.created_ms for row in rows]
     yield Statement(
         f"DELETE FROM {TABLE} WHERE outbox = ? AND created_ms BETWEEN ? AND ? AND batch = ?",
@@ -162,7 +165,10 @@ def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
 
 
 def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
-    """Lock the relay's row against claims, in the transaction that numbers rows."""
+    """Check that this relay has the current generation, and lock its row until the COMMIT.
+
+    Raises RelaySuperseded.
+    """
     answer = yield Statement(
         f"UPDATE {RELAYS} SET batch = ? WHERE outbox = ? AND generation = ?",
         (batch, outbox, generation),

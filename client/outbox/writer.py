@@ -24,7 +24,7 @@ CLOSE_S = 30.0
 
 
 class BlockingOutboxWork(BlockingDatabaseWork):
-    """The work of one block of a blocking writer."""
+    """One block of a blocking writer, in which the application writes rows and sends records."""
 
     _writer: "BlockingOutboxWriter"
 
@@ -45,7 +45,7 @@ class BlockingOutboxWriter(OutboxFlow):
         self.close()
 
     def start(self) -> None:
-        """Take the name over, after which older writers can no longer commit."""
+        """Take over the writer's name, after which older writers can no longer commit."""
         drive(self._start())
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class BlockingOutboxWriter(OutboxFlow):
 
 
 class OutboxWork(DatabaseWork):
-    """The work of one block of a writer."""
+    """One block of an outbox writer, in which the application writes rows and sends records."""
 
     _writer: "OutboxWriter"
 

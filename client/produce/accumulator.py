@@ -48,7 +48,7 @@ class ProducerBatch:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the records of the batch take."""
+        """The memory that the records of the batch take, in bytes."""
         return self.builder.size_bytes
 
 
@@ -156,7 +156,7 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> int | None:
-        """Return ms until a batch may be sent (0 for now), or None if no batch waits."""
+        """Return the ms until a batch may be sent (0 for now), or None if no batch waits."""
         times = [
             max(0, self._ready_at(where, queue, is_flushing) - now_ms)
             for where, queue in self._candidates(may_leave)
@@ -212,13 +212,13 @@ class Accumulator:
             self.unfinished_bytes -= batch.size_bytes
 
     def retry(self, batch: ProducerBatch, now_ms: int, backoff_ms: int) -> None:
-        """Return a batch to its place for a retry."""
+        """Put a batch back to its place in the queue, to be sent again after the backoff."""
         self._queues[(batch.topic, batch.partition)].in_flight.remove(batch)
         batch.not_before_ms = now_ms + backoff_ms
         self._put_back([batch])
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
-        """Replace a batch that was too large by its parts, which count as tried."""
+        """Replace a batch that was too large by its parts, which count as sent once."""
         self.finish(batch)
         for number, part in enumerate(parts):
             part.place = (*batch.place, number)

@@ -111,7 +111,7 @@ def _those(column: Any, places: list[int]) -> Any:
 
 
 def _sizes(values: Column, keys: Column | None, headers: Sequence[Headers] | None) -> list[int]:
-    """Return the size of each record, counted as `send` does."""
+    """Return the size of each record in bytes, counted as in `send`."""
     sizes = [
         [max(length, 0) for length in measure(column)[1]]
         for column in (values, keys)

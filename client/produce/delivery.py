@@ -18,7 +18,7 @@ UNSEEN_MAX = 64
 class RecordMetadata(NamedTuple):
     """The place of a written record. The offset is NO_OFFSET if unknown (acks=0).
 
-    timestamp: the broker's for a topic with LogAppendTime, else NO_TIMESTAMP.
+    timestamp: the broker's time for a topic with LogAppendTime, else NO_TIMESTAMP.
     """
 
     topic: str
@@ -70,7 +70,10 @@ class Outcome:
         return outcome, index
 
     def leaves(self, index: int, count: int) -> Iterator[tuple["Outcome", int, int]]:
-        """Yield (outcome, first index, count) for `count` records from this index on."""
+        """Yield (outcome, first index, count) for the `count` records from `index` on.
+
+        A split batch yields several.
+        """
         last = index + count
         for at, (start, part) in enumerate(self._parts):
             following = self._parts[at + 1][0] if at + 1 < len(self._parts) else last
@@ -95,7 +98,7 @@ class Outcome:
             self._notify()
 
     def failed(self, problem: Exception) -> None:
-        """Record that the batch will not be sent (again)."""
+        """Record that the records of the batch have failed."""
         if not self.is_decided:
             self.problem = problem
             self._notify()
@@ -180,7 +183,10 @@ class Delivery:
 
 
 class UnseenFailures:
-    """Failures that the application has not read, one of which `flush` and `close` raise."""
+    """The failed records whose error the application has not read.
+
+    `flush` and `close` raise one of them.
+    """
 
     def __init__(self) -> None:
         self._failed: deque[Outcome] = deque(maxlen=UNSEEN_MAX)
@@ -209,7 +215,7 @@ class Deliveries:
         self.count = 0  # records
 
     def add(self, outcome: Outcome, index: int, count: int) -> None:
-        """Add `count` records of a batch, from this index on."""
+        """Add `count` records of a batch, from `index` in its outcome on."""
         self._parts.append((outcome, index, count))
         self.count += count
 

@@ -24,7 +24,10 @@ SIZE_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)  # sizes from which a varint ta
 
 
 def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
-    """Return whether these are arrays, and whether a batch has enough of their rows."""
+    """Return whether `JoinedRows` can encode these columns, and is worth it.
+
+    Both columns must be arrays, and a batch must hold enough rows.
+    """
     arrow = sys.modules.get("pyarrow")
     if arrow is None or "pyarrow.compute" not in sys.modules or vector_library() is None:
         return False
@@ -49,7 +52,7 @@ def as_wall_ms(timestamps: Any) -> Any:
 
 
 class _Varints:
-    """Varints as columns, with a table for small numbers."""
+    """Encodes columns of numbers as columns of varints, with a table for small numbers."""
 
     def __init__(self) -> None:
         self._arrow: Any = sys.modules["pyarrow"]
@@ -59,7 +62,7 @@ class _Varints:
         self.places, self.place_bytes = self.of(places), self.sizes(places)
 
     def of(self, numbers: Any) -> Any:
-        """Return the varint of each number, from a table for small numbers."""
+        """Return a column with the varint of each number."""
         smallest, largest = int(numbers.min()), int(numbers.max())
         if smallest < NULL or largest >= TABLE_MAX:
             distinct, indices = self._numpy.unique(numbers, return_inverse=True)
@@ -67,7 +70,7 @@ class _Varints:
         return self._table.take(self._arrow.array(numbers + 1))
 
     def sizes(self, numbers: Any) -> Any:
-        """Return the length of the varint of each number from -1 on."""
+        """Return the length of each number's varint. The numbers are -1 or larger."""
         found = self._numpy.ones(len(numbers), dtype=self._numpy.int64)
         for step in SIZE_STEPS:
             found += numbers >= step
@@ -122,7 +125,10 @@ class JoinedRows(SizedRows):
         self._edges = numpy.concatenate(([0], bound.cumsum())).tolist()
 
     def _measured(self, column: Any) -> tuple[Any, Any]:
-        """Return the column with empty values for nulls, and lengths that are NULL for nulls."""
+        """Return the column and the lengths of its values.
+
+        A null value becomes empty, and its length becomes NULL (-1).
+        """
         lengths = self._arrow.compute.binary_length(column)
         column = column.cast(self._arrow.binary())
         if column.null_count:
@@ -130,11 +136,11 @@ class JoinedRows(SizedRows):
         return column, lengths.to_numpy(zero_copy_only=False).astype("int64")
 
     def _costs(self, lengths: Any) -> Any:
-        """Return the encoded size of fields of these lengths, including the length prefix."""
+        """Return the encoded size of a value of each length, including its length prefix."""
         return lengths.clip(0) + self._known.sizes(lengths)
 
     def largest_bytes(self) -> int:
-        """Return the largest size of key, value and headers of a row."""
+        """Return the size of the largest record, as key, value and headers together."""
         return int(self._sizes.max())
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
@@ -166,7 +172,7 @@ class JoinedRows(SizedRows):
         return memoryview(data)[:end], newest
 
     def _field(self, column: tuple[Any, Any] | None, at: int, last: int) -> tuple[Any, ...]:
-        """Return lengths and contents of a column from `at` on, before `last`."""
+        """Return the length varints and the contents of a column from row `at` to before `last`."""
         if column is None:
             return (self._arrow.scalar(encode_varint(NULL)),)
         contents, lengths = column

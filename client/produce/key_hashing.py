@@ -19,12 +19,15 @@ def vector_library() -> Any:
 
 
 def table_of_keys(numpy: Any, keys: Sequence[bytes]) -> Any:
-    """Return keys of one length as rows of bytes."""
+    """Return keys of equal length as a numpy array with one row of bytes for each key."""
     return numpy.frombuffer(b"".join(keys), dtype=numpy.uint8).reshape(len(keys), len(keys[0]))
 
 
 def table_of_array(numpy: Any, keys: Any, length: int) -> Any:
-    """Return an Arrow array of binary or text without nulls as rows of bytes."""
+    """Return an Arrow array as a numpy array with one row of bytes for each key.
+
+    The keys are binary or text without nulls, all of this length.
+    """
     _, offsets, data = keys.buffers()
     first = int(numpy.frombuffer(offsets, numpy.int32)[keys.offset])
     table = numpy.frombuffer(data, numpy.uint8, len(keys) * length, first)
@@ -32,7 +35,7 @@ def table_of_array(numpy: Any, keys: Any, length: int) -> Any:
 
 
 def partitions_of_table(numpy: Any, table: Any, partitions: int) -> Any:
-    """Return the partition of each row of bytes."""
+    """Return the partition of each key in a table of `table_of_keys` or `table_of_array`."""
     count, length = table.shape
     factor = numpy.uint32(MULTIPLIER)
     value = numpy.full(count, (SEED ^ length) & 0xFFFFFFFF, dtype=numpy.uint32)

@@ -30,7 +30,7 @@ KEY_BYTES_KEPT = 64
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit hash of Kafka's Java client, unsigned."""
+    """Return the 32-bit murmur2 hash of Kafka's Java client, as an unsigned number."""
     length = len(data)
     value = (SEED ^ length) & MASK
     words = length >> 2
@@ -51,7 +51,7 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 class KeyPartitions(dict[bytes, int]):
-    """A cache of partitions by key, for one number of partitions."""
+    """A cache of the partitions of keys in a topic with one number of partitions."""
 
     def __init__(self, partitions: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class KeyPartitions(dict[bytes, int]):
         return partition
 
     def of_many(self, keys: Sequence[bytes | None]) -> list[int]:
-        """Return the partition of each key, which is ANYWHERE for null."""
+        """Return the partition of each key. A key of None has ANYWHERE."""
         numpy = vector_library()
         if numpy is None or len(keys) < WORTH_IT:
             return [ANYWHERE if key is None else self[bytes(key)] for key in keys]
@@ -106,7 +106,10 @@ class KeyPartitions(dict[bytes, int]):
 
 
 class StickyPartitioner:
-    """Chooses partitions for one topic's records without keys, each for `bytes_max` bytes."""
+    """Chooses partitions for one topic's records without keys.
+
+    It changes after `bytes_max` bytes.
+    """
 
     def __init__(self, start: int = 0, *, bytes_max: int = STICKY_BYTES) -> None:
         self._current, self._bytes, self._bytes_max = start, 0, bytes_max
@@ -137,5 +140,5 @@ class StickyPartitioner:
             at = until
 
     def took(self, size_bytes: int) -> None:
-        """Count bytes of records that go to the last chosen partition."""
+        """Add the size of records that went to the current partition."""
         self._bytes += size_bytes

@@ -61,7 +61,7 @@ async def produce_batches(
 
 
 def halves(batch: ProducerBatch) -> list[ProducerBatch]:
-    """Split a batch that was refused as too large into two, with its records and numbers."""
+    """Split a batch that was refused as too large into two batches. Sequence numbers are kept."""
     assert batch.encoded is not None
     records = decode_batch(batch.encoded)
     middle = len(records) // 2
@@ -80,7 +80,7 @@ def halves(batch: ProducerBatch) -> list[ProducerBatch]:
 
 
 async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> Identity:
-    """Return (id, epoch) for a producer without transactions, from any broker."""
+    """Call InitProducerId without a transactional id on any broker. Return (id, epoch)."""
     request = {"transactional_id": None, "transaction_timeout": 60_000}
     request |= {"producer_id": -1, "producer_epoch": -1}
 
@@ -98,7 +98,7 @@ async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> Identity:
 def problem_of(
     batch: ProducerBatch, code: int, answer: produce.ProducedPartition | None, settings: Settings
 ) -> KafkaError:
-    """Return a batch's error, with the message for the batch or its first bad record (KIP-467)."""
+    """Return the error of a batch, with the broker's message about it or a bad record (KIP-467)."""
     is_of_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     name = settings.transactional_id if is_of_id else batch.topic
     words = None

@@ -100,7 +100,7 @@ class Sender:
             waiter.cancel()
 
     async def abandon(self, problem: KafkaError) -> bool:
-        """Fail all batches immediately. Return whether some of them had been sent."""
+        """Fail all batches immediately. Return whether one of them had been sent."""
         were_on_their_way = self._batches.has_in_flight
         for batch in self._batches.take_all():
             were_on_their_way |= batch.attempts > 1
@@ -203,7 +203,10 @@ class Sender:
         return True
 
     def _requests_of(self, batches: list[ProducerBatch]) -> list[tuple[int, list[ProducerBatch]]]:
-        """Return (leader, batches) of each request, within max.request.size or with one batch."""
+        """Return (leader, batches) of each request.
+
+        A request has at most max.request.size or one batch.
+        """
         requests: list[tuple[int, list[ProducerBatch]]] = []
         last: dict[int, tuple[list[ProducerBatch], int]] = {}
         group: list[ProducerBatch]
@@ -347,7 +350,7 @@ class Sender:
         self.decided.set()
 
     def _fail_doomed(self) -> None:
-        """Fail waiting batches when the transaction can no longer be committed."""
+        """Fail the waiting batches if their transaction can no longer be committed."""
         problem = self._identity.problem
         if self._session is None or not isinstance(problem, KafkaError):
             return

@@ -21,7 +21,7 @@ UNKNOWN = int(UnknownTopicOrPartition.code)
 
 
 class KnownTopic:
-    """The data for choosing a partition of a topic, from one snapshot of the view."""
+    """The data of one topic that the choice of a partition needs, from one snapshot of the view."""
 
     __slots__ = ("by_key", "count", "led", "snapshot", "sticky")
 
@@ -55,7 +55,7 @@ class TopicLookup:
         self._missing: dict[str, tuple[int, int]] = {}  # missing since, last refreshed
 
     def known(self, topic: str) -> KnownTopic | None:
-        """Return the topic from the current snapshot, or None."""
+        """Return the topic from the view's current snapshot, or None if it is unknown."""
         known = self.topics.get(topic)
         if known is None or known.snapshot is not self._view.snapshot:
             return self.look_up(topic)

@@ -29,7 +29,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclQuery:
-    """A filter for ACLs, where None and ANY match all."""
+    """A filter for ACLs. A field of None or ANY matches all values."""
 
     resource_type: ResourceType = ResourceType.ANY
     pattern_type: PatternType = PatternType.ANY
@@ -41,7 +41,7 @@ class AclQuery:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The filter in the terms of DescribeAcls and DeleteAcls."""
+        """The filter as fields of a DescribeAcls or DeleteAcls request."""
         return {
             "resource_type_filter": self.resource_type,
             "resource_name_filter": self.name,
@@ -60,13 +60,13 @@ class AclAdmin:
         self._view, self._timeout_ms = view, timeout_ms
 
     async def list(self, query: AclQuery | None = None) -> "list[Acl]":
-        """List the ACLs that match, or all, in order."""
+        """List the ACLs that match `query`, or all ACLs, in order."""
         answer = await self._call(DESCRIBE_ACLS, (query or AclQuery()).fields)
         raise_error_of(answer, operation="Describe")
         return sorted(_acl(resource, acl) for resource in answer.resources for acl in resource.acls)
 
     async def create(self, acls: "Iterable[Acl]") -> None:
-        """Create each ACL, and keep existing ACLs."""
+        """Create ACLs. An ACL that exists already is left as it is."""
         creations = [
             {
                 "resource_type": acl.resource_type,
@@ -84,7 +84,7 @@ class AclAdmin:
             raise_error_of(result, operation="Alter")
 
     async def delete(self, queries: "Iterable[AclQuery]") -> "list[Acl]":
-        """Delete the matching ACLs and return them, in order."""
+        """Delete the ACLs that match one of the queries, and return them in order."""
         request = {"filters": [query.fields for query in queries]}
         answer = await self._call(DELETE_ACLS, request)
         gone: set[Acl] = set()

@@ -48,7 +48,7 @@ KEYSTORE_HELP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """The sources of TLS certificates and keys, as files or texts in PEM."""
+    """The TLS certificates and key of a client, each as a file name or as text in PEM."""
 
     ca_file: str | None = None
     ca_pem: str | None = None
@@ -69,7 +69,7 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenConfig:
-    """The source of tokens, which is a function of the application or an endpoint."""
+    """The source of a client's OAUTHBEARER tokens, which is a function or an endpoint."""
 
     provider: Callable[[], Any] | None = None
     url: str = ""
@@ -84,7 +84,7 @@ class TokenConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslConfig:
-    """The identity of the client."""
+    """The SASL mechanism and the login of a client."""
 
     mechanism: str
     username: str = ""
@@ -101,7 +101,10 @@ class SecurityConfig:
 
 
 def security_config(settings: Any) -> SecurityConfig | None:
-    """Return the configuration, or None for PLAINTEXT. Raises ValueError without secrets in it."""
+    """Return the security configuration, or None for PLAINTEXT.
+
+    Raises ValueError, whose message contains no secrets.
+    """
     protocol = settings.security_protocol
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     for names, is_used, other in (
@@ -156,7 +159,7 @@ def _tls(s: Any) -> TlsConfig:
 
 
 def _refuse_stores(s: Any) -> None:
-    """Refuse Java's binary stores, which are recognised by their type or password."""
+    """Raise ValueError for a key store or trust store in one of Java's binary formats."""
     for kind, password, file, name, words in (
         (s.ssl_truststore_type, s.ssl_truststore_password, s.ssl_ca_location, "truststore",
          TRUSTSTORE_HELP),
@@ -270,7 +273,7 @@ def _oauthbearer(s: Any, jaas: dict[str, str]) -> SaslConfig:
 
 
 def _can_be_asked(url: str) -> bool:
-    """Return whether HTTP can request this address, which must not contain a login."""
+    """Return whether an HTTP client can request this URL. A login in the URL is not allowed."""
     try:
         parts = urlsplit(url)
         is_address = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc

@@ -24,19 +24,22 @@ ROUNDS_MAX = 8  # SCRAM takes two
 
 
 class Mechanism(Protocol):
-    """One conversation of one mechanism."""
+    """The client's side of one SASL authentication, for any mechanism."""
 
     name: str
 
     def start(self) -> bytes: ...
 
     def respond(self, challenge: bytes) -> bytes | Derive | None:
-        """Return the next message, or a value to derive first. Return None at the end."""
+        """Return the client's next message, or None at the end.
+
+        A `Derive` is a value that the caller must compute first.
+        """
         ...
 
 
 class PlainClient:
-    """PLAIN (RFC 4616), with name and password in one message, which only TLS keeps secret."""
+    """The client's side of PLAIN (RFC 4616). Only TLS keeps its password secret."""
 
     name = "PLAIN"
 
@@ -48,7 +51,7 @@ class PlainClient:
         return f"\0{self._username}\0{self._password.reveal()}".encode()
 
     def respond(self, challenge: bytes) -> None:
-        """Check that the broker answers without data."""
+        """Raise SaslAuthenticationFailed if the broker's answer has data."""
         if challenge:
             raise SaslAuthenticationFailed("PLAIN: the server answers what it should not")
 

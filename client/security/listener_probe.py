@@ -24,7 +24,10 @@ NO_MECHANISM = "-"  # no mechanism has this name: the answer lists the existing 
 
 
 async def refuse_other_protocol(host: str, port: int, security: "Security | None") -> None:
-    """Raise if a listener that did not answer uses TLS and the client does not, or vice versa."""
+    """Raise SecurityProtocolMismatch if exactly one of listener and client uses TLS.
+
+    The listener did not answer before.
+    """
     if security is None or security.config.tls is None:
         await _refuse_with_tls(host, port)
     else:
@@ -60,7 +63,7 @@ async def _refuse_with_tls(host: str, port: int) -> None:
 
 
 def _client_hello() -> bytes:
-    """Return the first message of a TLS handshake."""
+    """Return the bytes of the first message of a TLS handshake."""
     came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with contextlib.suppress(ssl.SSLWantReadError):

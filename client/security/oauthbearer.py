@@ -51,7 +51,7 @@ class Token:
 
 
 class OauthbearerClient:
-    """One conversation, in which extensions are sent beside the token."""
+    """The client's side of one authentication. Extensions are sent with the token."""
 
     def __init__(self, token: Token, extensions: tuple[tuple[str, str], ...] = ()) -> None:
         self.name, self.state = NAME, OAuthState.INITIAL

@@ -28,7 +28,7 @@ HARMLESS = (
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the pairs. The last value of a repeated name counts."""
+    """Return the names and values in the text. The last value of a repeated name counts."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         at = 0

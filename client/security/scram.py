@@ -67,7 +67,10 @@ class Derive:
 
 
 class ScramClient:
-    """One conversation. `nonce` is printable, without commas, and never used before."""
+    """The client's side of one authentication.
+
+    `nonce` is printable, has no commas, and was never used before.
+    """
 
     def __init__(
         self, mechanism: str, username: str, password: Secret, nonce: str, *, hash_name: str = ""

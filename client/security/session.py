@@ -40,7 +40,7 @@ class Asking(Protocol):
 
 
 class Security:
-    """The security of one client."""
+    """The TLS context, token and salted password of one client, for all its connections."""
 
     def __init__(self, config: SecurityConfig) -> None:
         self.config = config
@@ -52,7 +52,10 @@ class Security:
 
     @classmethod
     def of(cls, settings: Any) -> "Security | None":
-        """Return the security of a client's settings, or None for plain text. Raises ValueError."""
+        """Return the `Security` of a client's settings, or None for PLAINTEXT.
+
+        Raises ValueError.
+        """
         config = security_config(settings)
         return None if config is None else cls(config)
 
@@ -61,14 +64,17 @@ class Security:
 
     @property
     def who(self) -> str:
-        """The client's name for messages."""
+        """The name of the client's login, for messages."""
         sasl = self.config.sasl
         if sasl is None or not sasl.username:
             return "this client"
         return f"{'client id' if sasl.tokens else 'user'} {sasl.username}"
 
     async def tls_options(self, host: str) -> dict[str, Any]:
-        """Return options of `loop.create_connection`, or raise ValueError for an unusable file."""
+        """Return the TLS options of `loop.create_connection`.
+
+        Raise ValueError for an unusable file.
+        """
         if self.config.tls is None:
             return {}
         async with self._lock:
@@ -86,7 +92,10 @@ class Security:
         return session
 
     async def authenticate(self, connection: Asking) -> int:
-        """Run the exchange. Return the session's lifetime in ms (0 for unlimited)."""
+        """Authenticate a connection with SASL.
+
+        Return the session's lifetime in ms (0 for unlimited).
+        """
         sasl = self.config.sasl
         assert sasl is not None
         token: Token | None = None

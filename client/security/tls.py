@@ -39,7 +39,7 @@ OF_OUR_CERTIFICATE = (
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return a context for clients, or raise ValueError that names an unusable file or text."""
+    """Return a client's TLS context, or raise ValueError that names an unusable file or text."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     chosen = sorted(VERSIONS[version] for version in config.versions)
     context.minimum_version, context.maximum_version = chosen[0], chosen[-1]
@@ -53,7 +53,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def https_context(ca_file: str | None) -> ssl.SSLContext:
-    """Return a context for the token endpoint, or raise ValueError as `make_context` does."""
+    """Return the TLS context for the token endpoint, or raise ValueError as `make_context` does."""
     try:
         return make_context(TlsConfig(ca_file=ca_file))
     except ValueError as problem:
@@ -137,7 +137,7 @@ def _reason(problem: ssl.SSLError) -> str:
 
 
 def explain(problem: ssl.SSLError, host: str, port: int, config: TlsConfig) -> KafkaError:
-    """Return a failed handshake's error, which is not retriable unless the cause is unknown."""
+    """Return the error of a failed TLS handshake. It is retriable only if the cause is unknown."""
     broker, reason = f"{host}:{port}", _reason(problem)
     if isinstance(problem, ssl.SSLCertVerificationError):
         return SslAuthenticationFailed(_about_their_certificate(problem, broker, host, config))
@@ -208,5 +208,5 @@ def speaks_tls(broker: str) -> SecurityProtocolMismatch:
 
 
 def is_tls(start: bytes) -> bool:
-    """Return whether bytes begin like an answer in TLS, with a handshake or an alert."""
+    """Return whether these bytes begin like a TLS handshake message or alert."""
     return len(start) >= 2 and start[0] in (0x15, 0x16) and start[1] == 0x03

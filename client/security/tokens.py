@@ -36,7 +36,7 @@ UNKNOWN_LIFE_S = 60.0  # for a token without an expiry
 
 
 class TokenSource:
-    """The tokens of one client."""
+    """Fetches, keeps and renews the access token of one client."""
 
     def __init__(self, config: TokenConfig) -> None:
         self._config = config
@@ -177,14 +177,17 @@ def request_token(config: TokenConfig) -> Token:
 
 
 def _hang_up(connected: socket.socket, is_late: threading.Event) -> None:
-    """Shut the socket down to end a read, because TLS's own close could block during a read."""
+    """Shut the socket down, which ends a read in another thread.
+
+    TLS's own close could block during a read.
+    """
     is_late.set()
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 def token_form(config: TokenConfig) -> str:
-    """Return the body of the request."""
+    """Return the body of the request for a token."""
     form = {"grant_type": "client_credentials"}
     if config.scope:
         form["scope"] = config.scope

@@ -55,7 +55,7 @@ ALLOWED: Mapping[ProducerState, frozenset[ProducerState]] = {
 
 
 class Call(Enum):
-    """The calls of a transactional producer. The value is the method's name."""
+    """The calls of a transactional producer. The value of each is the method's name."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"
@@ -109,18 +109,18 @@ class ProducerIdentity:
         )
 
     def initialized(self, producer_id: int, producer_epoch: int) -> None:
-        """Take an id and epoch from the cluster, after which every partition counts from 0."""
+        """Store a new id and epoch. Sequence numbers of every partition begin at 0 again."""
         self.move_to(ProducerState.READY)
         self.renew(producer_id, producer_epoch)
 
     def renew(self, producer_id: int, producer_epoch: int) -> None:
-        """Take the id and epoch of the next transaction (V2), without a change of state."""
+        """Store the id and epoch of the next transaction (V2). The state is not changed."""
         if (producer_id, producer_epoch) != (self.producer_id, self.producer_epoch):
             self.producer_id, self.producer_epoch = producer_id, producer_epoch
             self._next.clear()
 
     def take_sequences(self, topic: str, partition: int, count: int) -> int:
-        """Return the first of `count` sequence numbers for a new batch."""
+        """Reserve `count` sequence numbers for a new batch, and return the first of them."""
         first = self._next.get((topic, partition), 0)
         self._next[(topic, partition)] = increment_sequence(first, count)
         return first

@@ -14,7 +14,7 @@ _E = ErrorCode
 
 
 class Request(Enum):
-    """The requests of a transactional producer, without Produce."""
+    """The requests of a transactional producer, except Produce."""
 
     INIT_PRODUCER_ID = 22
     ADD_PARTITIONS = 24
@@ -75,13 +75,13 @@ REACTIONS: Mapping[Request, Mapping[int, Reaction]] = {
 
 
 def reaction_to(request: Request, code: int) -> Reaction:
-    """Return the reaction to an error code (0 for success)."""
+    """Return the producer's reaction to an error code. The code 0 means success."""
     unnamed = Reaction.RETRY if error_for(code).retriable else Reaction.FATAL
     return REACTIONS[request].get(code, unnamed)
 
 
 class Fate(Enum):
-    """The next step for a batch after its answer."""
+    """The fate of a batch after its answer, such as success, a retry or failure."""
 
     DONE = auto()
     RETRY = auto()

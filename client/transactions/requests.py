@@ -48,7 +48,10 @@ KEEPING_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The answer to InitProducerId. `ongoing` is (id, epoch) of a kept prepared transaction."""
+    """The result of InitProducerId.
+
+    `ongoing` is (id, epoch) of a prepared transaction that was kept.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -132,7 +135,7 @@ class TransactionRequests:
     async def add_partitions(
         self, producer: Identity, partitions: tuple[TopicPartition, ...], deadline_ms: int
     ) -> None:
-        """Add partitions to the transaction (V1)."""
+        """Send AddPartitionsToTxn for these partitions (V1)."""
         values = {
             "v3_and_below_transactional_id": self.transactional_id,
             "v3_and_below_producer_id": producer[0],
@@ -151,7 +154,7 @@ class TransactionRequests:
         await self._until_decided(Request.ADD_PARTITIONS, values, deadline_ms, read)
 
     async def add_offsets(self, producer: Identity, group_id: str, deadline_ms: int) -> None:
-        """Add a group's offsets to the transaction (V1)."""
+        """Send AddOffsetsToTxn for a group (V1)."""
         values = {**self._producer(producer), "group_id": group_id}
         await self._until_decided(
             Request.ADD_OFFSETS, values, deadline_ms, lambda answer: (int(answer.error_code), None)
@@ -166,7 +169,7 @@ class TransactionRequests:
         *,
         is_v2: bool,
     ) -> None:
-        """Commit offsets that count when the transaction commits."""
+        """Send TxnOffsetCommit. The offsets count when the transaction commits."""
         topics = committed_by_topic(offsets)
         is_by_id = is_v2 and offsets.keys() <= group.topic_ids.keys()
         if is_by_id:  # beside the name, for brokers without ids in this request

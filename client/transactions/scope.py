@@ -17,7 +17,7 @@ from ...wire.identifiers import TopicPartition
 
 
 class Ending(Enum):
-    """The way in which a transaction is ended."""
+    """How a transaction is ended, such as by EndTxn or InitProducerId."""
 
     NOTHING = auto()  # the coordinator does not know it
     END_TRANSACTION = auto()
@@ -25,7 +25,7 @@ class Ending(Enum):
 
 
 class TransactionScope:
-    """One transaction, created by `begin`."""
+    """The partitions and groups of one transaction."""
 
     def __init__(self, *, is_v2: bool) -> None:
         self.is_v2 = is_v2
@@ -38,7 +38,10 @@ class TransactionScope:
         self._asked: tuple[TopicPartition, ...] = ()
 
     def want(self, partition: TopicPartition) -> bool:
-        """Note that a record for a partition is coming. Return True for the first record."""
+        """Note that a record for a partition will follow.
+
+        Return True for the partition's first record.
+        """
         if partition in self._added or partition in self._unadded or partition in self._asked:
             return False
         (self._added if self.is_v2 else self._unadded).add(partition)
@@ -54,7 +57,7 @@ class TransactionScope:
         return bool(self._unadded) and not self._asked
 
     def take_unadded(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions of the next request, which then count as requested."""
+        """Return the partitions for the next AddPartitionsToTxn, and mark them as requested."""
         assert not self._asked, "one addition at a time"
         self._asked = tuple(sorted(self._unadded))
         self._unadded.clear()

@@ -32,18 +32,18 @@ _S = ProducerState
 
 
 class Sending(Protocol):
-    """The part of a producer that sends batches, as a session uses it."""
+    """The interface of the producer's sender that a session uses."""
 
     async def flush(self) -> None:
-        """Return when every batch is decided."""
+        """Return when every batch was written or has failed."""
 
     async def abandon(self, problem: KafkaError) -> bool:
-        """Fail all batches. Return whether some of them had been sent."""
+        """Fail all batches immediately. Return whether one of them had been sent."""
         ...
 
 
 class TransactionSession:
-    """One transactional id in one producer."""
+    """The transactional side of one producer, with its transactional id."""
 
     def __init__(
         self, requests: TransactionRequests, identity: ProducerIdentity, settings: Settings
@@ -73,7 +73,10 @@ class TransactionSession:
         return state in (_S.ABORTABLE_ERROR, _S.ABORTING_TRANSACTION)
 
     async def init(self, *, keep_prepared: bool) -> PreparedTransaction | None:
-        """Take the transactional id over. Return a prepared transaction that was kept."""
+        """Call InitProducerId.
+
+        Return the token of a prepared transaction that was kept, or None.
+        """
         self.identity.require(Call.INIT)
         self.identity.move_to(_S.INITIALIZING)
         session = await self._new_epoch(otherwise=_S.UNINITIALIZED, keeps_prepared=keep_prepared)
@@ -98,7 +101,10 @@ class TransactionSession:
         self.scope = TransactionScope(is_v2=self.requests.is_v2)
 
     def require_same(self, scope: object) -> None:
-        """Raise IllegalProducerState if `scope` is over, because its record waited too long."""
+        """Raise IllegalProducerState if `scope` is no longer the open transaction.
+
+        The record that belongs to it has waited for too long.
+        """
         if self.scope is not scope:
             raise IllegalProducerState(
                 "the transaction ended while this waited to be sent: it is not in the next one"
@@ -119,7 +125,10 @@ class TransactionSession:
         return self.scope
 
     async def add_wanted(self) -> None:
-        """Add the partitions of `want` to the transaction, under V1. A failure sets the state."""
+        """Send AddPartitionsToTxn for the partitions of `want` (V1).
+
+        A failure changes the state.
+        """
         scope = self.scope
         if scope is None or not scope.has_unadded:
             return  # the transaction was over before this began
@@ -137,7 +146,7 @@ class TransactionSession:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Send offsets that count when the transaction commits."""
+        """Add offsets to the transaction. They count when it commits."""
         self._open_scope(Call.SEND_OFFSETS)
         if not group.group_id:
             raise InvalidRequest("offsets in a transaction need a group id")
@@ -260,7 +269,7 @@ class TransactionSession:
         self._over()
 
     async def close(self) -> None:
-        """Cancel the sending of offsets of interrupted calls."""
+        """Cancel the sending of offsets that interrupted calls have left running."""
         await self._offsets.stop()
 
     def uncertain(self) -> None:
@@ -303,7 +312,7 @@ class TransactionSession:
         self.identity.renew(*following)
 
     async def _tracked(self, request: Awaitable[T]) -> T:
-        """Await a request. A lost answer makes the transaction uncertain."""
+        """Await a request and return its result. A lost answer makes the transaction uncertain."""
         before = self.requests.lost_answers
         try:
             return await request

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Thread:
-    """A thread that holds a writer, identified by the entering thread and the last user."""
+    """The holder of a writer: the thread that entered, and the thread that used the writer last."""
 
     def __init__(self) -> None:
         self.entered = threading.current_thread()
@@ -46,7 +46,10 @@ class _Thread:
 
 
 class BlockingWriterPool(PoolOfWriters):
-    """A pool for any thread. The arguments are the same as for `WriterPool`."""
+    """A pool of writers for any number of threads.
+
+    The arguments are the same as for `WriterPool`.
+    """
 
     def __enter__(self) -> Self:
         self.start()
@@ -125,7 +128,7 @@ class BlockingWriterPool(PoolOfWriters):
                     self._names.leave(ticket)
 
     def _renew(self, slot: Slot) -> BlockingDualWriter:
-        """Start a new writer of a name, as `WriterPool` does."""
+        """Start a new writer of a name, as `WriterPool._renew` does."""
         old, slot.writer = slot.writer, None
         if old is not None:
             self._close_writer(slot, old)

@@ -40,7 +40,7 @@ ONE_LOCK = (
 
 
 class _Task:
-    """A task that holds a writer, identified by the entering task and the last user."""
+    """The holder of a writer: the task that entered, and the task that used the writer last."""
 
     def __init__(self) -> None:
         self.entered = asyncio.current_task()
@@ -61,7 +61,7 @@ class _Task:
 
 
 class PoolOfWriters:
-    """The common part of the pools for tasks and for threads."""
+    """The base class of the pools for tasks and for threads."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class PoolOfWriters:
 
 
 class WriterPool(PoolOfWriters):
-    """A pool of writers for tasks."""
+    """A pool of writers for any number of tasks."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -127,7 +127,7 @@ class WriterPool(PoolOfWriters):
 
     @contextlib.asynccontextmanager
     async def transaction(self, *, timeout_ms: int | None = None) -> AsyncGenerator[DualWork]:
-        """Open a block of `DualWriter.transaction` with any free writer."""
+        """Open a block with a free writer, as `DualWriter.transaction` does."""
         async with self.acquire(timeout_ms=timeout_ms) as writer, writer.transaction() as work:
             yield work
 

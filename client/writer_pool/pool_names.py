@@ -43,7 +43,7 @@ class WriterHolder(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A name of the pool. `writer` is None if the writer has to be started."""
+    """One name of the pool with its writer, which is None until it is started."""
 
     name: str
     writer: Any = None
@@ -55,14 +55,14 @@ class Slot:
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """A request for a writer. `wake` is called when the request may be next."""
+    """The request of one task for a writer. `wake` is called when its turn may have come."""
 
     holder: WriterHolder
     wake: Callable[[], object] = field(default=lambda: None)
 
 
 class PoolNames:
-    """The names of a pool. The caller serializes the calls."""
+    """The names, free writers and waiting tasks of a pool. The caller serializes the calls."""
 
     def __init__(self, prefix: str, size: int) -> None:
         if not 1 <= size <= SIZE_MAX:
@@ -74,13 +74,13 @@ class PoolNames:
         self._waiting: OrderedDict[Ticket, None] = OrderedDict()
 
     def wait(self, ticket: Ticket) -> None:
-        """Join the end of the queue."""
+        """Add a ticket to the end of the queue."""
         if len(self._waiting) >= WAITING_MAX:
             raise NoWriterFree(f"{WAITING_MAX:,} wait for a writer of pool {self.prefix!r} already")
         self._waiting[ticket] = None
 
     def is_next(self, ticket: Ticket) -> bool:
-        """Return whether the ticket is first in the queue, and has to look for dead holders."""
+        """Return whether the ticket is first in the queue. Its task must look for dead holders."""
         return next(iter(self._waiting), None) is ticket
 
     def take(self, ticket: Ticket, now_s: float) -> Slot | None:
@@ -108,14 +108,17 @@ class PoolNames:
             raise lost[0]
 
     def leave(self, ticket: Ticket) -> None:
-        """Leave the queue, with a writer or without."""
+        """Remove a ticket from the queue, whether or not it got a writer."""
         was_next = self.is_next(ticket)
         self._waiting.pop(ticket, None)
         if was_next:
             self.wake_next()
 
     def give_back(self, slot: Slot, holder: WriterHolder) -> None:
-        """Return a writer to the pool, unless a later holder has the name of a dead holder."""
+        """Return a writer to the pool.
+
+        A dead holder whose writer was lent again returns nothing.
+        """
         if slot.holder is not holder:
             return
         slot.holder = None
@@ -139,11 +142,11 @@ class PoolNames:
 
     @property
     def held(self) -> list[Slot]:
-        """Return the writers in use, the longest use first."""
+        """Return the names in use, the one with the longest use first."""
         return sorted((s for s in self.slots if s.holder is not None), key=lambda s: s.since_s)
 
     def none_free(self, waited_s: float, now_s: float) -> NoWriterFree:
-        """Return the timeout error, which names the tasks that use the writers, and their times."""
+        """Return the timeout error. It names the tasks that hold the writers, and for how long."""
         held = self.held
         words = [f"{s.name} by {s.holder} for {now_s - s.since_s:.1f} s" for s in held[:SHOWN_MAX]]
         words += [f"{len(held) - SHOWN_MAX} more"] * (len(held) > SHOWN_MAX)
