@@ -19,7 +19,7 @@ ABORTED = ("PrepareAbort", "CompleteAbort")
 
 
 def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) -> list[ClusterEvent]:
-    """Return the events of one part, or none if the part was not known before."""
+    """Return the events in one part between two states, or none if the part was unknown before."""
     if part not in before.as_of_ms:
         return []
     match part:

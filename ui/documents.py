@@ -31,7 +31,7 @@ RATE_OVER_MS = 10_000
 
 
 def cluster(facts: ClusterFacts, now_ms: int) -> Document:
-    """Return nodes, counts and troubles."""
+    """Return the document of the nodes, the counts and the problems of the cluster."""
     described = facts.cluster
     brokers = {b.node_id: b for b in described.brokers} if described else {}
     nodes = sorted(brokers.keys() | facts.nodes.keys())
@@ -57,7 +57,7 @@ def cluster(facts: ClusterFacts, now_ms: int) -> Document:
 
 
 def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
-    """Return a row for each topic."""
+    """Return the document with a row for each topic."""
     made: dict[str, Document] = {}
 
     def empty(topic: str) -> Document:
@@ -100,7 +100,7 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
 def partitions(
     facts: ClusterFacts, now_ms: int, topic: str | None = None, rows: RowRange = ALL
 ) -> Document:
-    """Return a row for each partition (of one topic). `partition` has more about a partition."""
+    """Return the document with a row for each partition, of all topics or of one topic."""
     wanted = sorted(key for key in facts.partitions if topic is None or key[0] == topic)
     return {
         "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
@@ -110,7 +110,7 @@ def partitions(
 
 
 def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync: int) -> Document:
-    """Return one partition with its readers, and the reason for which the readers wait."""
+    """Return the document of one partition, with its readers and the reason why they wait."""
     row = _partition(facts, key, now_ms)
     row["min_insync_replicas"] = min_insync
     row["groups"] = _readers(facts, key)
@@ -124,7 +124,7 @@ def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync:
 
 
 def _slower_ages(facts: ClusterFacts) -> Document:
-    """Return the ages of the values that are requested less often than the rest of a partition."""
+    """Return the request times of log starts and replicas, which are requested less often."""
     return {
         "log_starts_as_of_ms": facts.newest_ms("log starts"),
         "replicas_as_of_ms": facts.newest_ms("replicas"),
@@ -134,7 +134,7 @@ def _slower_ages(facts: ClusterFacts) -> Document:
 def partition_facts(
     facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync: int
 ) -> PartitionFacts:
-    """Return the facts about a partition that `oncelog why` uses, too."""
+    """Return the facts about a partition, in the form that `oncelog why` uses."""
     now_ms, offsets = facts.transactions_ms(now_ms), facts.offsets_of(key)
     return PartitionFacts(
         partition=facts.partitions[key],
@@ -148,7 +148,7 @@ def partition_facts(
 
 
 def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
-    """Return all described transactional ids, open transactions first, then by age."""
+    """Return the document of all described transactional ids, open ones first, then by age."""
     now_ms = facts.transactions_ms(now_ms)
     found = sorted(
         facts.transactions.values(),
@@ -161,7 +161,7 @@ def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Docu
 
 
 def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
-    """Return one transactional id, the records that it blocks, and how it will end."""
+    """Return the document of one transactional id, with the records that it blocks and its end."""
     known = facts.transactions[name]
     now_ms = facts.transactions_ms(now_ms)
     leaderless = [k for k in known.partitions if k in facts.partitions and not _is_led(facts, k)]
@@ -185,7 +185,7 @@ def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
 def groups(
     facts: ClusterFacts, now_ms: int, rows: RowRange = ALL, only: str | None = None
 ) -> Document:
-    """Return all groups with their members and lags, or one group."""
+    """Return the document of all groups, or of one group, with members and lags."""
     found = [each for name, each in sorted(facts.groups.items()) if only in (None, name)]
     return {
         "as_of_ms": facts.newest_ms("groups", "offsets", "transactions"),
@@ -196,7 +196,7 @@ def groups(
 def events(
     facts: ClusterFacts, now_ms: int, limit: int = 1_000, window: TimeWindow | None = None
 ) -> Document:
-    """Return the newest events first, of all times or of a window."""
+    """Return the document of the newest events, or of the events in a time range, newest first."""
     known = facts.events
     if window is not None:
         known = [e for e in known if window.start_ms <= e.at_ms <= window.end_ms]
@@ -219,7 +219,7 @@ def events(
 
 
 def records_per_s(samples: tuple[ClusterSample, ...]) -> float | None:
-    """Return the recent rate of written offsets per second, or None with too few samples."""
+    """Return the recent number of records written per second, or None with too few samples."""
     if len(samples) < 2:
         return None
     last = samples[-1]
@@ -399,7 +399,7 @@ def _lag(facts: ClusterFacts, key: TopicPartition, committed: int | None) -> Doc
 
 
 def _held_by(facts: ClusterFacts, key: TopicPartition) -> str | None:
-    """Return the transactional id that blocks the readers of a partition, or None if unknown."""
+    """Return the id of the transaction at which a partition's readers wait, or None if unknown."""
     holders = facts.holders.get(key, ())
     known = holders[0].transaction if holders else None
     return None if known is None else known.transactional_id

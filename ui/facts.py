@@ -40,7 +40,7 @@ class ObservedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedGroup:
-    """A group and its committed offsets. `described` is None if its coordinator is silent."""
+    """A group and its committed offsets. `described` is None if its coordinator did not answer."""
 
     name: str
     coordinator: int
@@ -52,7 +52,7 @@ class ObservedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNode:
-    """Facts of a node from its machine and admin socket, only for a cluster on this machine."""
+    """The state of a node on this machine, from the operating system and its admin socket."""
 
     node_id: int
     state: str  # running, paused, down
@@ -118,7 +118,10 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """All known facts. `as_of_ms` has a time for each part, such as cluster or offsets."""
+    """All known facts of a cluster.
+
+    `as_of_ms` has the request time of each part, such as offsets.
+    """
 
     as_of_ms: Mapping[str, int] = field(default_factory=dict[str, int])
     cluster: ClusterDescription | None = None
@@ -160,7 +163,7 @@ class ClusterFacts:
         return min((self.as_of_ms.get(part, 0) for part in told), default=0)
 
     def transactions_ms(self, now_ms: int) -> int:
-        """Return the time of the request for transactions, to which their ages refer."""
+        """Return the request time of the transactions, up to which their ages are counted."""
         return self.as_of_ms.get("transactions", now_ms)
 
     def offsets_of(self, key: TopicPartition) -> ObservedOffsets:

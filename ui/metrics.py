@@ -17,7 +17,7 @@ NO_LABELS: Mapping[str, object] = {}
 
 
 class _Page:
-    """The families of a page, each with at most SERIES_MAX series."""
+    """The metric families of a page, each with at most SERIES_MAX series."""
 
     def __init__(self) -> None:
         self.families: dict[str, GaugeMetricFamily] = {}
@@ -36,7 +36,7 @@ class _Page:
 
 
 def families(facts: ClusterFacts, now_ms: int) -> Iterable[Metric]:
-    """Return the families of a page, without unknown values, which are not 0."""
+    """Return the metric families of a page. An unknown value is left out, because it is not 0."""
     page = _Page()
     if facts.cluster is not None:
         _of_brokers(page, facts, now_ms)

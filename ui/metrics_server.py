@@ -27,7 +27,7 @@ HOST, PATH = "127.0.0.1", "/metrics"
 
 
 class _FactsCollector(Collector):
-    """The collector, which creates the families at each scrape."""
+    """The Prometheus collector that creates the metric families at each scrape."""
 
     def __init__(self, known: Callable[[], ClusterFacts]) -> None:
         self._known = known
@@ -40,7 +40,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind without a name lookup of this host."""
+        """Bind the socket without looking up the name of this host."""
         self.socket.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -56,7 +56,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 class MetricsServer:
-    """The server, which runs from `start` to `close`, in its own thread."""
+    """The HTTP server of the metrics page. It runs from `start` to `close`, in its own thread."""
 
     def __init__(self, known: Callable[[], ClusterFacts], port: int | None) -> None:
         """Listen on a port, or on a free port, or raise Failure if the port is in use.
@@ -82,18 +82,18 @@ class MetricsServer:
         return f"http://{HOST}:{self.port}{PATH}"
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Begin to serve, in a thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop. Requests in progress are answered."""
+        """Stop the server, after the requests in progress are answered."""
         self._server.shutdown()
         self._server.server_close()
 
     def _guarded(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        """Answer only requests to the server's own address, not to names of other sites."""
+        """Answer a request if its Host header names this server, and refuse other names."""
         hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
         if environ.get("HTTP_HOST", "").lower() not in hosts:
             return _refusal(start_response, "403 Forbidden")

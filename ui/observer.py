@@ -75,7 +75,10 @@ class Observer:
         self._changed = asyncio.Event()
 
     def start(self, others: Mapping[str, tuple[float, Callable[[], Awaitable[Changes]]]]) -> None:
-        """Begin to send requests. `others` are further parts, each with its period in seconds."""
+        """Begin to send requests.
+
+        `others` are further parts, each with its period in seconds.
+        """
         asked: dict[str, Callable[[], Awaitable[Changes]]] = {
             "cluster": self._cluster,
             "offsets": self._offsets,
@@ -99,7 +102,7 @@ class Observer:
         await self.admin.view.close()
 
     async def changed(self, timeout_s: float) -> None:
-        """Return after new facts, or after the timeout."""
+        """Wait for new facts, at most for the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -146,7 +149,7 @@ class Observer:
             await asyncio.sleep(max(pause_s - (time.monotonic() - began_s), pause_s / 4))
 
     def _take(self, part: str, found: Changes, began_ms: int) -> None:
-        """Store the result, whose data is as recent as the first request, or more recent."""
+        """Store the facts of a part, which are as recent as `began_ms` or more recent."""
         at_ms = _now_ms()
         before = self.facts
         silent = {name: why for name, why in before.silent.items() if name != part}
@@ -205,7 +208,7 @@ class Observer:
                 await asyncio.sleep(LOGS_EVERY_S)
 
     def tell(self) -> None:
-        """Wake all waiters of `changed`."""
+        """Wake all callers that wait in `changed`."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -308,7 +311,7 @@ def _now_ms() -> int:
 
 
 def _answer_times(brokers: Iterable[Any], connections: Mapping[Any, Any]) -> dict[int, float]:
-    """Return how long the newest answer of each broker took."""
+    """Return the ms that the newest answer of each broker took."""
     found: dict[int, float] = {}
     for broker in brokers:
         known = connections.get((broker.host, broker.port))

@@ -17,7 +17,7 @@ WINDOW_MS = 1_000.0
 
 
 class RequestPace:
-    """Counts the requests of the last second to one broker."""
+    """The times of the requests to one broker within the last second."""
 
     def __init__(self, requests_a_second: int) -> None:
         if requests_a_second < 1:
@@ -25,13 +25,13 @@ class RequestPace:
         self._sent_ms: deque[float] = deque(maxlen=requests_a_second)  # the newest ones
 
     def wait_ms(self, now_ms: float) -> float:
-        """Return how long the next request has to wait, or 0 if it may be sent now."""
+        """Return the ms that the next request has to wait, 0 for none."""
         if len(self._sent_ms) < (self._sent_ms.maxlen or 0):
             return 0.0
         return max(0.0, self._sent_ms[0] + WINDOW_MS - now_ms)
 
     def sent(self, now_ms: float) -> None:
-        """Count a request that is sent now."""
+        """Count a request that is being sent."""
         self._sent_ms.append(now_ms)
 
 
@@ -50,7 +50,7 @@ class PacedConnection(BrokerConnection):
     async def send(
         self, api_key: int, version: int, body: Sequence[Any], *, timeout_ms: int | None = None
     ) -> memoryview:
-        """Wait for this request's turn, then send it."""
+        """Wait until the rate allows this request, then send it. Return the answer's body."""
         async with self._turn:
             while (wait_ms := self._pace.wait_ms(time.monotonic() * 1000)) > 0:
                 await asyncio.sleep(wait_ms / 1000)

@@ -78,7 +78,7 @@ async def read_records(
 
 
 def _is_visible(row: dict[str, Any]) -> bool:
-    """Return whether a reader of committed data gets the record."""
+    """Return whether a read_committed consumer gets the record."""
     return row["marker"] is None and row["outcome"] in (COMMITTED, PLAIN, None)
 
 

@@ -136,7 +136,10 @@ def _contents(record: Record, header: BatchHeader) -> Row:
 
 
 def text(data: bytes | None) -> str | None:
-    """Return bytes as text, or as hexadecimal digits, and shorten long values."""
+    """Return bytes as text if they are text, else as hexadecimal digits.
+
+    Long values are shortened.
+    """
     if data is None:
         return None
     part = data[: TEXT_MAX * 4]

@@ -42,7 +42,7 @@ CHECKS_LEFT_OUT = ("cluster", "answers", "controller", "without leader", "not fu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedCluster:
-    """The observed cluster. `own` is set if the cluster is on this machine."""
+    """The cluster that is observed. `own` is set if it runs on this machine."""
 
     choice: ClusterChoice
     own: Cluster | None = None
@@ -72,7 +72,7 @@ def observing(watched: WatchedCluster, *, has_doctor: bool = True) -> Observer:
 
 
 def event_logs(cluster: Cluster) -> EventLogs:
-    """Return the logs that the nodes of a cluster on this machine write."""
+    """Return the event logs of the nodes of a cluster on this machine."""
     return EventLogs({node_id: cluster.node(node_id).log for node_id in cluster.node_ids})
 
 
@@ -172,7 +172,7 @@ def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[]
 
 
 def cluster_name(watched: WatchedCluster) -> str:
-    """Return the name of a cluster on the page, which is its directory or its address."""
+    """Return the name that the page shows for a cluster, which is its directory or address."""
     config = watched.choice.client_config()
     servers = config["bootstrap.servers"]
     line = servers if isinstance(servers, str) else ",".join(servers)
@@ -182,7 +182,10 @@ def cluster_name(watched: WatchedCluster) -> str:
 async def end_transaction(
     choice: ClusterChoice, observer: Observer, fields: Mapping[str, str]
 ) -> str:
-    """End a transaction by its id, or a hanging transaction in a partition. Return a sentence."""
+    """Abort a transaction by its id, or a hanging one in a partition, as a form requests it.
+
+    Returns a sentence about the result.
+    """
     if name := fields.get("transactional_id"):
         return f"{name}: {await asyncio.to_thread(abort_id, choice, name)}"
     key, producer_id = (fields["topic"], int(fields["partition"])), int(fields["producer_id"])
@@ -193,7 +196,7 @@ async def end_transaction(
 async def harm(
     cluster: Cluster, load: Load, one_at_a_time: asyncio.Lock, fields: Mapping[str, str]
 ) -> str:
-    """Inject the fault of a form, or start a load. Return a sentence about it."""
+    """Inject the fault that a form requests, or start a load. Return a sentence about it."""
     kind = fields.get("kind", "")
     if kind == "load":
         return load.begin()
@@ -205,7 +208,10 @@ async def harm(
 
 @contextlib.contextmanager
 def _in_browser(url: str) -> Iterator[None]:
-    """Open the page through a file, since command lines are visible to all users."""
+    """Open the page in a browser, through a file that contains the address with its token.
+
+    A command line with the token would be visible to all users.
+    """
     folder = Path(tempfile.gettempdir()) / f"oncelog-ui-{secrets.token_hex(8)}"
     with guardian.kept("directory", folder):
         try:

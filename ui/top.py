@@ -33,7 +33,7 @@ ESCAPE, ENTER, TAB, BACKSPACE, CTRL_C = "\x1b", "\r\n", "\t", "\x7f\x08", "\x03"
 
 
 async def first_look(observer: Observer) -> ClusterFacts:
-    """Return the facts when each part has an answer or a refusal."""
+    """Wait until each part has an answer or a refusal, and return the facts."""
     end_s = time.monotonic() + FIRST_LOOK_S
     while (left_s := end_s - time.monotonic()) > 0:
         known = observer.facts
@@ -45,12 +45,12 @@ async def first_look(observer: Observer) -> ClusterFacts:
 
 
 def once(facts: ClusterFacts) -> str:
-    """Return the table of `--once`."""
+    """Return the text that `oncelog top --once` prints."""
     return plain_table(node_rows(facts, _now_ms()), _columns())
 
 
 async def watch(observer: Observer, cluster_name: str) -> None:
-    """Redraw until q or Ctrl-C."""
+    """Show the cluster and refresh the screen until q or Ctrl-C."""
     keys = Keys()
     with _raw_terminal(), Live(screen=True, auto_refresh=False, transient=True) as live:
         loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ async def watch(observer: Observer, cluster_name: str) -> None:
 
 
 class Keys:
-    """The keyboard of `oncelog top`, and the view that the user has chosen."""
+    """The keys of `oncelog top`, and the sort, list and filter that the user has chosen."""
 
     def __init__(self) -> None:
         self.choice = Choice()
@@ -88,7 +88,7 @@ class Keys:
         self.pressed.set()
 
     def press(self, key: str) -> None:
-        """Process one key."""
+        """Change the view, or end the program, after a key was pressed."""
         choice = self.choice
         if key == CTRL_C:
             self.is_over = True
@@ -154,7 +154,10 @@ def _table(headings: tuple[str, ...], lines: list[tuple[str, ...]]) -> Table:
 
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Deliver keys as they are pressed, while signals still end the program."""
+    """Put the terminal into a mode in which each key arrives at once.
+
+    Signals still end the program.
+    """
     number = sys.stdin.fileno()
     before = termios.tcgetattr(number)
     tty.setcbreak(number)
@@ -165,7 +168,7 @@ def _raw_terminal() -> Iterator[None]:
 
 
 def _columns() -> int | None:
-    """Return the width of the output, by COLUMNS or the terminal, or no limit for a program."""
+    """Return the width of the terminal (or COLUMNS), or None if the output is not a terminal."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked):
         return max(WIDTH_MIN, int(asked))

@@ -23,7 +23,7 @@ Lines = list[tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The sort column, the list and the filter that keys choose."""
+    """The user's choice of sort column, list and filter."""
 
     sort: str = "NODE"
     shown: str = "transactions"
@@ -31,7 +31,7 @@ class Choice:
 
 
 def node_rows(facts: ClusterFacts, now_ms: int, sort: str = "NODE") -> list[dict[str, Any]]:
-    """Return a row for each node, sorted by node or by the largest values of a column."""
+    """Return a row for each node, sorted by node, or by a column with its largest values first."""
     lags: dict[int, int] = {}
     stable_lags: dict[int, int] = {}
     for group in documents.groups(facts, now_ms)["groups"]:
@@ -76,7 +76,10 @@ def plain_table(rows: Sequence[Row], width: int | None) -> str:
 
 
 def listed(facts: ClusterFacts, now_ms: int, choice: Choice) -> tuple[tuple[str, ...], Lines]:
-    """Return headings and lines of the list below, only the lines that contain the filter."""
+    """Return headings and lines of the chosen list.
+
+    Only lines that contain the filter are returned.
+    """
     headings, lines = _LISTS[choice.shown](facts, now_ms)
     wanted = choice.filter.lower()
     found = [tuple(map(printable, line)) for line in lines]

@@ -17,7 +17,7 @@ FROM_THE_PROTOCOL = ("without leader", "not fully in sync", "controller")  # tol
 
 
 def troubles(facts: ClusterFacts, now_ms: int) -> list[Trouble]:
-    """Return problems (bad) and notes (note)."""
+    """Return the problems of a cluster, each with the state bad or note."""
     looked_ms = facts.transactions_ms(now_ms)
     found = [*_partitions(facts), *_transactions(facts, looked_ms), *_groups(facts)]
     found += [c for c in facts.checks if c.state != "ok" and c.about not in FROM_THE_PROTOCOL]
@@ -40,7 +40,7 @@ def _partitions(facts: ClusterFacts) -> Iterator[Trouble]:
 
 
 def _transactions(facts: ClusterFacts, looked_ms: int) -> Iterator[Trouble]:
-    """Return one line for each owner of a hanging or long open transaction."""
+    """Yield a problem for each owner of a hanging transaction, or one that is open for long."""
     held: dict[str, list[TopicPartition]] = {}
     for key, holders in sorted(facts.holders.items()):
         first = holders[0]

@@ -12,7 +12,7 @@ DAY_FORMS, CLOCK_FORMS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"), ("%H:%M:%S", "
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """A time range of `minutes`, in wall-clock milliseconds."""
+    """A time range. Its length is `minutes`, and its ends are wall-clock ms."""
 
     start_ms: int
     minutes: int
@@ -43,7 +43,7 @@ class TimeWindow:
 
 
 def day_time_ms(text: str) -> int | None:
-    """Return a local time with its day, in the form of a browser's field, or None."""
+    """Return the wall-clock ms of a local date and time as a browser sends them, or None."""
     for form in DAY_FORMS:
         try:
             return _in_ms(datetime.strptime(text.strip(), form))
@@ -53,7 +53,7 @@ def day_time_ms(text: str) -> int | None:
 
 
 def _moment_ms(text: str, now_ms: int) -> int:
-    """Return a time with its day, or the last time at which the clock showed it."""
+    """Return the wall-clock ms of a date and time, or of the last moment at a time of day."""
     found = day_time_ms(text)
     if found is not None:
         return found

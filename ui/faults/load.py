@@ -48,7 +48,7 @@ class Load:
         return f"A load began: it writes to {TOPIC} for {FOR_S:.0f} s."
 
     async def close(self) -> None:
-        """End the load."""
+        """End the load, if one is running."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

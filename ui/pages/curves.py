@@ -16,7 +16,7 @@ POINTS_MAX = 240
 
 
 def throughput(samples: Sequence[ClusterSample]) -> list[Curve]:
-    """Return curves of write and read rates and latencies, as far as a cluster reports them."""
+    """Return the curves of write and read rates and latencies that the cluster reports."""
     found = [_rates("written", "offsets/s", [(s.at_ms, s.end_offsets) for s in samples])]
     if any(s.counted_ms is not None for s in samples):
         told = {s.counted_ms: s for s in samples if s.counted_ms is not None}
@@ -42,7 +42,7 @@ def all_curves(samples: Sequence[ClusterSample]) -> list[Curve]:
 
 
 def figure(curve: Curve) -> Html:
-    """Return a curve with its newest and its largest value as text."""
+    """Return a curve as HTML, with its newest and its largest value as text."""
     shown = Curve(curve.name, curve.unit, curve.points[-POINTS_MAX:])
     last = shown.points[-1][1] if shown.points else None
     caption = element(
@@ -65,7 +65,7 @@ def figure(curve: Curve) -> Html:
 
 
 def _rates(name: str, unit: str, counts: Sequence[tuple[int, float]]) -> Curve:
-    """Return the rate of a rising count, which has restarted if it fell."""
+    """Return the rate of a count over time. Where the count falls, a broker has restarted."""
     points = [
         (new_ms, round(max(0, new - old) * 1000 / (new_ms - old_ms), 1))
         for (old_ms, old), (new_ms, new) in pairwise(counts)

@@ -27,7 +27,7 @@ Document = Mapping[str, Any]
 
 
 def faults_page(frame: PageFrame, cluster: Document, events: Document, load: str) -> str:
-    """Return the view. `load` is a sentence about the load of this page, "" without a load."""
+    """Return the view Faults. `load` is a sentence about the page's load, or ""."""
     return page(
         frame,
         "Faults",

@@ -70,7 +70,7 @@ def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) 
 
 
 def message(title: str, *paragraphs: Child) -> str:
-    """Return a small page outside the views, for a refusal or an error."""
+    """Return a small page without navigation, for a refusal or an error."""
     words = [element("p", each) for each in paragraphs]
     main = element("main", element("h1", title), words, id="content")
     return document(title, None, main, SERVED_STYLE)

@@ -38,7 +38,7 @@ class _Happened:
         return [*cells, self._lines()] if has_logs else cells
 
     def _lines(self) -> Child:
-        """Return the lines of node.log of these events, each after the name of the node."""
+        """Return the node.log lines of these events, each with the name of its node."""
         lines = [each["line"] for each in self.events if each["line"] is not None]
         if not lines:
             return None
@@ -50,7 +50,10 @@ class _Happened:
 def event_rows(
     events: Sequence[Document], limit: int, *, has_logs: bool = False
 ) -> list[list[Child]]:
-    """Return rows of time, kind and words, and of the lines of logs."""
+    """Return a table row for each group of events, with time, kind and sentence.
+
+    With `has_logs` there is one more column for the lines of the logs.
+    """
     rows: list[_Happened] = []
     open_rows: dict[tuple[str, str], _Happened] = {}
     for event in events:

@@ -48,7 +48,7 @@ def now_page(
 
 
 def recent_events(events: Document, limit: int, title: str = "What has happened") -> Html:
-    """Return the newest events, each as a line."""
+    """Return a list of the newest events, one line for each."""
     rows = event_rows(events["events"], limit)
     words = table(title, ("Time", "Kind", "What"), rows, empty="nothing since this page's start")
     return section("events", title, words)
@@ -158,14 +158,14 @@ def _open(transactions: Document) -> Html:
 
 
 def ends_words(transaction: Document) -> str:
-    """Return a sentence about the latest time of a transaction's abort."""
+    """Return a sentence about when the coordinator aborts a transaction at the latest."""
     if transaction["ends_in_ms"] is not None:
         return duration(max(0, transaction["ends_in_ms"]))
     return "never by itself" if transaction["state"] == "Ongoing" else "it is decided"
 
 
 def partition_links(keys: Sequence[Document], limit: int = 4) -> Html:
-    """Return links to partitions, only some if there are many."""
+    """Return links to partitions, at most `limit` of them."""
     links: list[Child] = []
     for each in keys[:limit]:
         key = (each["topic"], each["partition"])

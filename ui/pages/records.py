@@ -20,7 +20,10 @@ GLYPHS = {
 
 
 def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -> str:
-    """Return the view. `owners` are transactional ids by producer id, as far as known."""
+    """Return the view of a partition's records.
+
+    `owners` are transactional ids by producer id, as far as known.
+    """
     key = (found["topic"], found["partition"])
     heading = joined("Records of ", link(partition_address(key), f"{key[0]}/{key[1]}"))
     rows = [_row(each, owners) for each in found["records"]]

@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 class Shape(NamedTuple):
-    """A layout in pixels. The picture is drawn once for a screen and once for a phone."""
+    """The sizes of the picture in pixels. There is one shape for screens and one for phones."""
 
     name: str
     width: int
@@ -32,7 +32,7 @@ SHAPES = (Shape("wide", 960, 190, 70, 24, 330), Shape("narrow", 366, 112, 30, 15
 
 
 class Axis:
-    """A mapping from an offset to a position. `window` is the first offset that is to scale."""
+    """A mapping from offsets to horizontal positions. It is linear from the offset `window` on."""
 
     def __init__(self, shape: Shape, start: int, stable: int, end: int) -> None:
         self.shape = shape
@@ -42,7 +42,7 @@ class Axis:
         self._left = shape.labels + (shape.broken if self.is_broken else 0)
 
     def x(self, offset: float) -> float:
-        """Return the position of an offset, within the strip."""
+        """Return the horizontal position of an offset."""
         if offset >= self.window:
             share = (min(offset, self.end) - self.window) / max(1, self.end - self.window)
             return self._left + share * (self.shape.width - 8 - self._left)
@@ -112,7 +112,7 @@ def _hatching(shape: Shape) -> Html:
 
 
 def _marks(axis: Axis, start: int, stable: int, end: int, height: int) -> Html:
-    """Return the offsets that have a name, as lines through all strips."""
+    """Draw a vertical line through all bars at each named offset, such as the LSO."""
     marks = [(axis.x(stable), f"LSO {number(stable)}", "mark stable", "end")]
     if axis.is_broken:
         marks.append((axis.x(start), f"start {number(start)}", "mark", "start"))
@@ -203,7 +203,10 @@ def _label(axis: Axis, words: str, kind: str) -> Html:
 
 
 def _bar(axis: Axis, first: int, end: int, kind: str, title: str) -> Html:
-    """Return a bar between two offsets. An open transaction is always wide enough to be visible."""
+    """Draw a bar between two offsets.
+
+    The bar of an open transaction is always wide enough to see.
+    """
     x, to = axis.x(first), axis.x(end)
     width = max(3.0 if kind.startswith("open") else 0.0, to - x)
     size = {"x": f"{x:.1f}", "width": f"{width:.1f}", "height": 20, "y": 3}

@@ -53,7 +53,7 @@ def timeline_page(
 
 
 def window_address(start_ms: float, minutes: int) -> str:
-    """Return the address of a time range."""
+    """Return the address of the timeline with this time range."""
     middle = datetime.fromtimestamp((start_ms + minutes * MINUTE_MS / 2) / 1000)
     return f"/timeline?at={middle:%Y-%m-%dT%H:%M:%S}&minutes={minutes}"
 

@@ -26,7 +26,7 @@ def _secret() -> str:
 
 @dataclass(frozen=True, slots=True)
 class PageAccess:
-    """The secrets of one process, and the rules above."""
+    """The token and cookie of one process, and the rules for requests."""
 
     port: int
     token: str = field(default_factory=_secret)
@@ -34,16 +34,22 @@ class PageAccess:
 
     @property
     def cookie_name(self) -> str:
-        """Return the cookie's name with the port, since browsers store cookies by host alone."""
+        """Return the cookie's name.
+
+        It contains the port, since browsers store cookies by host alone.
+        """
         return f"oncelog_ui_{self.port}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Return the names under which clients may address this server."""
+        """Return the values of the Host header that name this server."""
         return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
 
     def refused(self, method: str, headers: Mapping[str, str]) -> str | None:
-        """Return why a request is refused before its token is checked, or None."""
+        """Return why a request is refused by its method and headers, without a look at the token.
+
+        Returns None for a request that is allowed.
+        """
         host = headers.get("host", "").lower()
         if host not in self.hosts:
             return REFUSED_HOST
@@ -72,11 +78,11 @@ class PageAccess:
         return any(_equal(pair, f"{self.cookie_name}={self.cookie}") for pair in pairs)
 
     def is_token(self, given: str) -> bool:
-        """Return whether a text is the token."""
+        """Return whether a text equals the token."""
         return _equal(given, self.token)
 
     def cookie_header(self) -> str:
-        """Return the value of Set-Cookie."""
+        """Return the value of the Set-Cookie header."""
         return f"{self.cookie_name}={self.cookie}; Path=/; HttpOnly; SameSite=Strict"
 
 

@@ -53,12 +53,12 @@ class JsonTwins:
         return handler
 
     async def cluster(self, request: Request) -> Response:
-        """Return nodes, counts and troubles."""
+        """Answer with the nodes, counts and problems of the cluster."""
         facts = await self._site.first_facts()
         return JSONResponse(shortened(documents.cluster(facts, now_ms())))
 
     async def events(self, request: Request) -> Response:
-        """Return the newest events, or the events of a time range by ?at= and ?minutes=."""
+        """Answer with the newest events, or with those of a time range by ?at= and ?minutes=."""
         facts = await self._site.first_facts()
         try:
             window = TimeWindow.asked(request.query_params, now_ms())
@@ -67,7 +67,7 @@ class JsonTwins:
         return JSONResponse(documents.events(facts, now_ms(), window=window))
 
     async def partitions(self, request: Request) -> Response:
-        """Return all partitions, or by ?topic= and &partition= one topic or one partition."""
+        """Answer with all partitions, or with those of ?topic=, or one by &partition=."""
         facts = await self._site.first_facts()
         topic = request.query_params.get("topic")
         try:
@@ -87,7 +87,7 @@ class JsonTwins:
         return JSONResponse(found)
 
     async def records(self, request: Request) -> Response:
-        """Return records of ?topic=&partition=, by &offset= or &time=."""
+        """Answer with records of ?topic=&partition=, from &offset= or &time= on."""
         try:
             number = partition_asked(request.query_params)
             key = (request.query_params.get("topic", ""), number or 0)

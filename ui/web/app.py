@@ -45,5 +45,5 @@ def static_files() -> list[BaseRoute]:
 
 
 async def missing(request: Request, problem: Exception) -> Response:
-    """Answer a request for an unknown address."""
+    """Answer a request for an unknown address with an error page."""
     return HTMLResponse(message("Not found", "There is no such view."), 404)

@@ -49,7 +49,7 @@ class Guard:
             await self._app(scope, receive, send_guarded)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """Return the answer to a refused request, or None if the request may reach the views."""
+        """Return the refusal of a request, or None if the request may reach the views."""
         headers, path = Headers(scope=scope), scope["path"]
         refused = self._access.refused(scope["method"], headers)
         if refused is not None:

@@ -18,7 +18,10 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
 async def records_asked(
     admin: Admin, key: TopicPartition, query: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the records that a query requests, or raise ValueError with a sentence if invalid."""
+    """Read the records that a query requests.
+
+    Raises ValueError with a sentence if it is invalid.
+    """
     isolation = query.get("isolation") or "read_uncommitted"
     if isolation not in ISOLATIONS:
         raise ValueError(f"isolation is one of {', '.join(ISOLATIONS)}")
@@ -43,7 +46,7 @@ def partition_asked(query: Mapping[str, str]) -> int | None:
 
 
 def events_about(facts: ClusterFacts, subject: str, kinds: Sequence[str]) -> dict[str, Any]:
-    """Return the events of one group or transactional id."""
+    """Return the document of the events about one group or transactional id."""
     found = documents.events(facts, 0, limit=len(facts.events))
     about = [e for e in found["events"] if e["subject"] == subject and e["kind"] in kinds]
     return {**found, "events": about}

@@ -18,7 +18,7 @@ LAST_ANSWERS_S = 2
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to this program."""
+    """A uvicorn server that installs no signal handlers, since this program has its own."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

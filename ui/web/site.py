@@ -19,7 +19,7 @@ Change = Callable[[Mapping[str, str]], Awaitable[str]]  # sentences by the field
 
 
 def now_ms() -> int:
-    """Return the wall-clock time."""
+    """Return the wall-clock time in ms."""
     return time.time_ns() // 1_000_000
 
 
@@ -72,7 +72,7 @@ class Site:
     def frame(
         self, address: str, document: Mapping[str, Any], parts: tuple[str, ...], **others: Any
     ) -> PageFrame:
-        """Return the frame of a view that shows these parts."""
+        """Return the frame for a view that shows these parts of the facts."""
         facts = self.facts
         silent = {**facts.silent, **dict.fromkeys(self._not_told(), "not answered yet")}
         return PageFrame(

@@ -72,7 +72,7 @@ class Writes:
 
 
 async def _fields(request: Request) -> dict[str, str] | None:
-    """Return the fields of a form, or None if the form is too long."""
+    """Return the fields of a submitted form, or None if the form is too long."""
     body = bytearray()
     async for part in request.stream():
         body += part
