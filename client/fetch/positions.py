@@ -83,7 +83,7 @@ class Positions:
         return [(state.topic, state.partition) for state, *_ in self._given]
 
     def take_back(self) -> None:
-        """Return to the positions before the last poll, except after a seek in between."""
+        """Restore the positions before the last poll, except where a seek followed the poll."""
         given, self._given = self._given, []
         for state, position, mark in given:
             if state.position == position:

@@ -266,7 +266,10 @@ class FetchState:
 
     @contextmanager
     def _or_again(self) -> Generator[None, None, None]:
-        """Drop unreadable data, so that the fetcher fetches it again and skips no record."""
+        """If the context cannot read the data, drop it.
+
+        It is then fetched again and not skipped.
+        """
         try:
             yield
         except KafkaError:

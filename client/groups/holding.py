@@ -51,7 +51,7 @@ class Holding:
         self._gone: Partitions = set()
 
     def tenures(self, partitions: Iterable[TopicPartition]) -> list[int | None]:
-        """Return the number of each partition's assignment, None if unassigned."""
+        """Return the number of each partition's current assignment, or None if unassigned."""
         return [self._taken.get(each) for each in partitions]
 
     async def take(self, added: Partitions) -> None:
@@ -112,7 +112,10 @@ class Holding:
         await self.callbacks.call(self.listener.on_lost or self.listener.on_revoked, lost)
 
     def polled(self) -> None:
-        """Forget which partitions were revoked before, because a poll returns records."""
+        """Forget the partitions that were revoked since the last poll.
+
+        A poll is about to return records.
+        """
         self._gone = set()
 
     def refuse_others(

@@ -197,7 +197,7 @@ class Accumulator:
         return all(b is batch or b.place > batch.place for b in undecided)
 
     def is_known(self, batch: ProducerBatch) -> bool:
-        """Return whether the partition's leader has acknowledged a batch of this producer id."""
+        """Return whether the leader has acknowledged a batch of this producer id before."""
         queue = self._queues.get((batch.topic, batch.partition))
         return queue is not None and queue.known_id == batch.producer_id
 

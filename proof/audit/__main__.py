@@ -102,7 +102,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Audit, print the findings and return the exit code."""
+    """Run the audit, print the violations, and return the exit code."""
     options = arguments(given)
     started = time.monotonic()
     try:
@@ -138,7 +138,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def words(counts: Summary, examples: list[dict[str, Any]]) -> list[str]:
-    """Return the report's lines, counts first, then the violations with examples."""
+    """Return the lines of the report: the counts, and then the violations with examples."""
     lines = [
         f"{counts.records:,} records and {counts.markers:,} markers in {counts.copies:,} copies "
         f"of {counts.partitions:,} partitions",

@@ -116,7 +116,7 @@ def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of everything that was read. `violations` counts each anomaly."""
+    """The counts of read rows. `violations` has the number of violations of each anomaly."""
 
     partitions: int
     copies: int

@@ -109,7 +109,7 @@ def bit_of(offset: str) -> Column:
 
 
 def offsets_in(mask: str, word: str = "word") -> Column:
-    """Return the offsets of a mask's bits as an ascending array."""
+    """Return the offsets whose bits are set in the mask of a word, as an ascending array."""
     return F.expr(
         f"transform(filter(sequence(0, {WORD - 1}), b -> getbit({mask}, b) = 1),"
         f" b -> {word} * {WORD} + b)"
@@ -125,7 +125,7 @@ def last_sequence() -> Column:
 
 
 def one_copy(all_pieces: DataFrame) -> DataFrame:
-    """Return the pieces of one copy of each partition, the leader's or else the largest copy."""
+    """Return the pieces of one copy of each partition, which is the leader's or the largest."""
     sizes = all_pieces.groupBy(*COPY).agg(F.sum("records").alias("size"))
     rank = F.struct(F.col("replica") < 0, F.col("size"), -F.col("replica"))
     chosen = sizes.groupBy(*PARTITION).agg(F.max_by("replica", rank).alias("replica"))

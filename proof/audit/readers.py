@@ -35,7 +35,7 @@ KINDS = (
 
 
 def shown(read: DataFrame) -> DataFrame:
-    """Return a mask for each word, from the rows (topic, partition, offset) shown to a reader."""
+    """Return a mask of offsets for each word, given (topic, partition, offset) of read records."""
     return (
         read.select(*PARTITION, word_of("offset").alias("word"), bit_of("offset").alias("bit"))
         .groupBy(*PARTITION, "word")

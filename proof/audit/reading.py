@@ -41,7 +41,10 @@ def live(
     *,
     open_s_max: float | None,
 ) -> AuditInput:
-    """Read topics of a running cluster. `open_s_max` limits how long transactions may be open."""
+    """Read topics of a running cluster for an audit.
+
+    `open_s_max` limits how long transactions may be open.
+    """
     options = with_prefix(client)
     with BlockingAdmin(client) as admin:
         keys = [(p.topic, p.partition) for p in admin.describe_topics(list(topics))]
@@ -89,7 +92,10 @@ def log_directories(
     compacted: Collection[str] = (),
     open_s_max: float | None = None,
 ) -> AuditInput:
-    """Read the logs under the nodes' data directories, by default without internal topics."""
+    """Read the logs in the nodes' data directories.
+
+    Without `topics`, internal topics are left out.
+    """
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if missing:
         raise CannotRead(f"There is no directory {', '.join(missing)}.")

@@ -48,7 +48,7 @@ def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
 
 
 def is_within_transaction() -> Column:
-    """Return whether a producer's transaction is open where a piece in context begins."""
+    """Return a column: whether the producer has an open transaction before this piece."""
     opened, marker = F.col("opened_before"), F.col("marker_before")
     is_newer = (opened["last"] > marker["last"]) & (
         opened["producer_epoch"] >= marker["producer_epoch"]
@@ -113,7 +113,10 @@ def _found(anomaly: LogAnomaly, when: Column, *values: str | Column) -> Column:
 
 
 def extents(pieces: DataFrame) -> DataFrame:
-    """Return start, end (inclusive), records, distinct offsets and markers of each copy."""
+    """Return one row for each copy of a partition.
+
+    Its columns are start, end (inclusive), records, distinct offsets and markers.
+    """
     return (
         _words(pieces)
         .groupBy(*COPY)
@@ -260,7 +263,7 @@ def open_transactions(context: DataFrame) -> DataFrame:
 
 
 def of_open_transactions(opened: DataFrame, older_than: Column) -> DataFrame:
-    """Return the open transactions with a newest record older than a time."""
+    """Return the open transactions whose newest record is older than `older_than`."""
     return violations(
         opened.where(F.col("max_timestamp") <= older_than),
         log.OPEN_TRANSACTION,

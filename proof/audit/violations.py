@@ -20,7 +20,7 @@ def violations(
     sentence: Column,
     producer_id: Column | None = None,
 ) -> DataFrame:
-    """Return a violation for each row. Rows have the columns of COPY."""
+    """Turn each row into a violation of this anomaly. The rows must have the columns of COPY."""
     return rows.select(
         F.lit(anomaly.name).alias("anomaly"),
         *COPY,

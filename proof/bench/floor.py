@@ -44,7 +44,10 @@ class Floor:
 
 
 def measure_floor(batch_bytes: int) -> Floor:
-    """Measure the steps in a second or two, or raise OSError without a socket or file."""
+    """Measure the elementary steps, which takes a second or two.
+
+    Raises OSError without a socket or file.
+    """
     piece = os.urandom(max(1, min(batch_bytes, PIECE_BYTES_MAX)))
     rounds = min(PIECES_MAX, STEP_BYTES // len(piece))
 

@@ -15,7 +15,7 @@ from .target import BenchTarget
 
 
 class Measurement(Protocol):
-    """One measurement of one cell."""
+    """The result of measuring one cell once."""
 
     @property
     def per_s(self) -> float:
@@ -39,7 +39,7 @@ class CellResult(Generic[CellT, MeasurementT]):
 
     @property
     def middle(self) -> MeasurementT:
-        """Return the repetition with the middle rate, from which single figures are quoted."""
+        """Return the measurement with the middle rate. Single figures are quoted from it."""
         return sorted(self.repetitions, key=lambda r: r.per_s)[len(self.repetitions) // 2]
 
     def median(self, of: Callable[[MeasurementT], float | None]) -> float | None:
@@ -69,7 +69,7 @@ class Grid(Generic[CellT, MeasurementT]):
         raise NotImplementedError
 
     def cells(self) -> list[CellT]:
-        """Return every sensible combination, in order."""
+        """Return all cells of the grid in order, without combinations that make no sense."""
         raise NotImplementedError
 
     def measure(self, target: BenchTarget, cell: CellT, repetition: int) -> MeasurementT:

@@ -19,7 +19,7 @@ PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The counts and latencies (ms) of one load."""
+    """The counts and the latencies (ms) of one run of a load."""
 
     records: int
     failed: int

@@ -26,7 +26,7 @@ def replication_report(
     results: Sequence[ReplicationResult],
     floors: Mapping[int, Floor] | None = None,
 ) -> RunReport:
-    """Return the report of the costs of replicas."""
+    """Return the report of `bench replication`."""
     names = [r.cell.name for r in results]
     shares = [f"{share:g} %" for share, _ in results[0].middle.latency.curve] if results else []
     curves = [[ms for _, ms in r.middle.latency.curve] for r in results]
@@ -59,7 +59,7 @@ def replication_report(
 def transactions_report(
     environment: Mapping[str, Any], results: Sequence[TransactionResult]
 ) -> RunReport:
-    """Return the report of the costs of transactions."""
+    """Return the report of `bench txn`."""
     return RunReport(
         command="oncelog bench txn",
         verdict="The cost of a transaction",
@@ -73,7 +73,7 @@ def transactions_report(
 
 
 def failover_report(environment: Mapping[str, Any], found: Mapping[str, Any]) -> RunReport:
-    """Return the report of the cost of each kill of a leader."""
+    """Return the report of `bench failover`."""
     bars = [(f"kill {number}", ms) for number, ms in enumerate(found["all_ms"], 1)]
     names = {"p50_ms": "p50, ms", "p99_ms": "p99, ms", "max_ms": "max, ms"}
     return RunReport(
@@ -96,7 +96,7 @@ def figures(found: Sequence[Mapping[str, Any]]) -> RunTable:
 
 
 def described(environment: Mapping[str, Any]) -> RunTable:
-    """Return the environment of the measurement as a table."""
+    """Return a table of the machine, versions and settings of the measurement."""
     return RunTable("Where", ("What", "Value"), [(k, _words(v)) for k, v in environment.items()])
 
 

@@ -14,7 +14,7 @@ from .target import BenchTarget
 
 
 def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the machine, versions and settings, which are needed to interpret a figure."""
+    """Return the machine, versions and settings of a measurement, to interpret its figures."""
     from ...version import __version__
 
     versions = {"oncelog": __version__, "python": platform.python_version()}
@@ -41,9 +41,9 @@ def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]
 def rows(
     results: Sequence[ReplicationResult], floors: Mapping[int, Floor] | None = None
 ) -> list[dict[str, Any]]:
-    """Return one row for each cell, with medians over the repetitions.
+    """Return one row of figures for each cell, as medians over the repetitions.
 
-    floors: the least CPU, by batch size.
+    floors: the least possible CPU, by batch size.
     """
     found: list[dict[str, Any]] = []
     for result in results:

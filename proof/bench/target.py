@@ -32,7 +32,7 @@ class BenchTarget:
 
     @property
     def client_config(self) -> dict[str, Any]:
-        """Return address and login for confluent-kafka."""
+        """Return the settings of a confluent-kafka client for this cluster, with its login."""
         return {"bootstrap.servers": self.bootstrap, **self.login}
 
     def make_topic(self, partitions: int, replication_factor: int, min_insync: int) -> str:
@@ -75,7 +75,10 @@ class BenchTarget:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """The resources that a node has used, zero for a stopped node, None if unknown."""
+    """The resources that a node has used since its start.
+
+    They are 0 for a stopped node, and None if unknown.
+    """
 
     cpu_s: float
     rss_bytes: int

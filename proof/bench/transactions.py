@@ -165,7 +165,7 @@ def _percentiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
-    """Return one row for each cell, with medians. PLAIN is the row without transactions."""
+    """Return one row of medians for each cell. The row PLAIN has batches without transactions."""
     found: list[dict[str, Any]] = []
     for result in results:
         rate = result.median(lambda run: run.per_s) or 0

@@ -81,7 +81,7 @@ def _table_lines(verdicts: Verdicts) -> list[str]:
 
 
 def board_page(verdicts: Verdicts) -> str:
-    """Return the HTML page."""
+    """Return the scoreboard as an HTML page."""
     links = [element("a", each["recipe"], href=f"#{each['recipe']}") for each in verdicts]
     tables = [_table(version, alike) for version, alike in by_version(verdicts)]
     parts = [_part(each) for each in verdicts]

@@ -114,7 +114,7 @@ def _alike(
     versions: Mapping[str, str],
     seconds: float,
 ) -> list[CertifiedRun]:
-    """Return the earlier runs with the same versions, machine and fault seconds."""
+    """Return the earlier runs that had these versions, this machine and this duration of faults."""
     if (fields.get("versions"), fields.get("machine")) != (versions, machine()):
         return []
     return [run for run in runs if run.fault_seconds == seconds]
@@ -238,7 +238,10 @@ def _filled_settings(
 
 
 def _filled(part: str, places: Mapping[str, str], java: Sequence[str]) -> list[str]:
-    """Return the arguments of a part of a command, in which {java} stands for several arguments."""
+    """Return a part of a command with its placeholders replaced.
+
+    Several arguments replace {java}.
+    """
     return list(java) if part == "{java}" else [_placed(part, places)]
 
 
@@ -271,7 +274,7 @@ async def cluster_kind(bootstrap: str) -> str:
 
 
 def machine() -> str:
-    """Return system, cores and processor, without the name of the machine."""
+    """Return the operating system, number of cores and processor as text, without the host name."""
     model = processor_model() or platform.processor() or "unknown processor"
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {model}"
 

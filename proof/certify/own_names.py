@@ -22,14 +22,14 @@ Say = Callable[[str], None]
 
 
 def run_name(recipe: str, seed: int) -> str:
-    """Return a name that no other run has, valid for a topic, a group and a terminal."""
+    """Return a unique name for a run. It is valid for a topic, a group and a terminal."""
     plain = NOT_IN_NAMES.sub("-", recipe)[:NAME_LENGTH_MAX].strip("-.") or "recipe"
     return f"{plain}-{seed}-{secrets.token_hex(3)}"
 
 
 @contextmanager
 def deleted_behind(bootstrap: str | None, name: str, say: Say) -> Iterator[None]:
-    """Delete the groups and topics with this name in their names at the end of the block."""
+    """After the `with` block, delete all groups and topics whose names contain `name`."""
     try:
         yield
     finally:

@@ -30,7 +30,10 @@ class SecondReading:
 
 
 def reading_of(given: object) -> SecondReading | None:
-    """Return the reading of a table of expected.toml, or raise ValueError with a sentence."""
+    """Return the second reading in a table of expected.toml, or None without it.
+
+    Raises ValueError with a sentence for an invalid table.
+    """
     if given is None:
         return None
     if not isinstance(given, dict):
@@ -63,7 +66,7 @@ def settings_not_made(mode: str, texts: Iterable[str]) -> list[str]:
 
 
 def requests_not_sent(uses: Collection[str], apis: Collection[str]) -> list[str]:
-    """Return the requests that the mode needs and no instance has sent."""
+    """Return the requests that the recipe's mode needs and the program has not sent."""
     return [name for name in uses if name not in apis]
 
 

@@ -77,7 +77,7 @@ class Recipe:
 
     @property
     def refusal(self) -> str:
-        """Return the reason for which the second reading refused the current program, or ""."""
+        """Return why the second reading refused the current program, or "" if it did not."""
         found = self.reading
         return found.note if found and not found.agrees and found.digest == self.digest else ""
 
@@ -86,12 +86,15 @@ class Recipe:
         return f"{self.system} {self.version}, {self.mode}"
 
     def settings(self, command: Sequence[str], **others: Any) -> ProveSettings:
-        """Return the settings of a run, or raise Failure for invalid settings in the recipe."""
+        """Return the `prove` settings of a run, or raise Failure for invalid ones in the recipe."""
         return ProveSettings(command=tuple(command), **{**self.prove, **others})
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return a recipe by its folder, or by its name among ours, or raise Failure if missing."""
+    """Return the recipe in this folder, or of this name in our folder of recipes.
+
+    Raises Failure if there is none.
+    """
     for folder in (Path(name), RECIPES / name):
         if (folder / RECIPE).is_file():
             return read_recipe(folder.resolve())
@@ -100,12 +103,12 @@ def find_recipe(name: str) -> Recipe:
 
 
 def all_recipes(folder: Path = RECIPES) -> list[Recipe]:
-    """Return the recipes of a folder, by name."""
+    """Return the recipes in a folder, sorted by name."""
     return [read_recipe(file.parent) for file in sorted(folder.glob(f"*/{RECIPE}"))]
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Return a recipe, or raise Failure with the file and the error in it."""
+    """Read the recipe in a folder. Raises Failure that names the file and its error."""
     recipe, expected = _toml(folder / RECIPE), _toml(folder / EXPECTED)
     texts = {
         key: _text(folder / RECIPE, recipe, key)
@@ -150,7 +153,7 @@ def _text(file: Path, table: Mapping[str, Any], key: str) -> str:
 
 
 def _require_whole_places(file: Path, part: str) -> None:
-    """Raise Failure for a placeholder in a shell's text, where a path with blanks would split."""
+    """Raise Failure if a shell's text has a placeholder, since a path with blanks would split."""
     if " " in part and (place := re.search(r"\{[a-z]+\}", part)):
         raise Failure(
             f"{file}: {place[0]} stands among other words in {part!r}. Hand it over as an argument "

@@ -46,7 +46,7 @@ def write_results(
 
 
 def _says_broken(file: Path) -> bool:
-    """Return whether there is a verdict of ours with a run that broke the promise."""
+    """Return whether the file is a verdict of ours with a run that broke the promise."""
     try:
         runs = json.loads(file.read_text(encoding="utf-8"))["runs"]
         return any(run["is_kept"] is False for run in runs)
@@ -89,7 +89,7 @@ def badge(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sarif(recipe: Recipe, runs: Sequence[CertifiedRun]) -> dict[str, Any]:
-    """Return the findings of all runs as results on the recipe's program."""
+    """Return the findings of all runs in SARIF. Each result points to the recipe's program."""
     seeds: dict[str, list[int]] = {}
     wrong = set[str]()
     for run in runs:

@@ -118,7 +118,7 @@ def keeps(
 
 
 def verdict_on(runs: Sequence[CertifiedRun], second_reading: str) -> str:
-    """Return the verdict on all runs of a recipe."""
+    """Return the verdict on a recipe, given all its runs."""
     broken = {(run.cluster, run.seed) for run in runs if run.is_kept is False}
     if broken:
         seeds = [sum(cluster == where for where, _ in broken) for cluster in (OURS, PEER)]
@@ -184,7 +184,10 @@ def seed_words(seeds: Sequence[int]) -> str:
 
 
 def tally(runs: Sequence[CertifiedRun], cluster: str) -> str:
-    """Return the runs on one cluster as words, such as `kept 4 of 5, proves nothing 1`."""
+    """Return the results of the runs on one cluster as text.
+
+    For example, `kept 4 of 5, proves nothing 1`.
+    """
     here = [run for run in runs if run.cluster == cluster]
     counts = [(word, sum(r.is_kept is kept for r in here)) for word, kept in WORDS]
     told = [f"{word} {count}" for word, count in counts if count]

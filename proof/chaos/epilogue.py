@@ -86,7 +86,7 @@ def read_the_end(
 
 
 def probe_all(cluster: Cluster, recorder: Recorder, settings: LoadSettings) -> None:
-    """Send one produce, one commit and one consume through every node."""
+    """Send one produce, one commit and one consume through every node, and record the outcomes."""
     partitions, replicas = len(cluster.node_ids), settings.replication_factor
     cluster.ask(
         lambda admin: admin.create_topic(PROBES, partitions=partitions, replication_factor=replicas)
@@ -99,7 +99,7 @@ def probe_all(cluster: Cluster, recorder: Recorder, settings: LoadSettings) -> N
 
 
 async def _probe(config: Mapping[str, Any], node_id: int, recorder: Recorder) -> None:
-    """Ask one node for metadata, and probe a partition that the node leads, if any."""
+    """Request metadata from one node, then probe a partition that it leads. Record the outcomes."""
     view = view_of(config)
     try:
         snapshot = await view.refresh([PROBES])

@@ -35,7 +35,7 @@ def write_report(run: Path, page: Path | None = None, verdict: Verdict | None = 
 
 
 def report_of(about: Mapping[str, Any], series: Series, verdict: Verdict) -> RunReport:
-    """Return the report. `about` is the contents of run.json."""
+    """Return the report of a run. `about` is the contents of run.json."""
     outcome = about.get("outcome") or {}
     *lines, last = verdict_words(verdict, evidence=True)
     faults = sorted(series.faults, key=lambda bar: bar.start_s)
@@ -93,7 +93,7 @@ def target_of(kind: str) -> str:
 
 
 def fault_table(faults: Sequence[FaultBar]) -> RunTable:
-    """Return the number and mean duration of each kind of fault."""
+    """Return a table with the count and mean duration of each kind of fault."""
     kinds: dict[str, list[float]] = {}
     for bar in faults:
         kinds.setdefault(bar.kind, []).append(bar.end_s - bar.start_s)

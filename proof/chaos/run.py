@@ -62,7 +62,7 @@ WATCH_S = 0.25
 
 @dataclass(slots=True)
 class RunOutcome:
-    """The outcome of a run before its judgement."""
+    """The result of a run, before the judge has checked its history."""
 
     faults: dict[str, int] = field(default_factory=dict[str, int])
     tried: int = 0
@@ -78,17 +78,17 @@ class RunOutcome:
 
     @property
     def has_hit(self) -> bool:
-        """Return whether most of the attempted faults were seen to happen."""
+        """Return whether most faults of the run had a visible effect."""
         return sum(self.faults.values()) * 2 > self.tried
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the run itself found no violation, so that only the judge can."""
+        """Return whether the run itself found no violation. The judge may still find some."""
         return not self.broken and self.is_balanced
 
 
 class ChaosRun:
-    """One chaos run, which the top of the file describes."""
+    """One run of chaos in a directory."""
 
     def __init__(
         self, out: Path, settings: RunSettings, say: Callable[[str], None] = lambda _: None
@@ -98,7 +98,10 @@ class ChaosRun:
         self._connection = ""  # of the clients of the load
 
     def go(self) -> RunOutcome:
-        """Run the load under faults, or raise Failure when the run could not be done at all."""
+        """Run the load under faults, and return the outcome.
+
+        Raises Failure if that was not possible.
+        """
         if self.out.exists() and any(self.out.iterdir()):
             raise Failure(f"{self.out} is not empty. Name another directory with --out.")
         make_private_directory(self.out)
@@ -208,7 +211,7 @@ class ChaosRun:
         self.outcome.broken = [*context.broken, *workers.broken]
 
     def _order(self) -> WorkerOrder:
-        """Return the settings that all client processes share."""
+        """Return the settings for client processes, which are the same for all of them."""
         return WorkerOrder(
             run=str(self.out),
             connection=self._connection,
@@ -247,7 +250,7 @@ class ChaosRun:
             self.outcome.broken.append("the last reading did not come to the end of all partitions")
 
     def _end(self, cluster: FaultyCluster) -> None:
-        """End all processes and sockets in any case, and keep the logs of the nodes."""
+        """Stop all processes, remove the sockets, and keep the logs of the nodes."""
         try:
             if any(status.pid for status in cluster.status()):
                 cluster.down()
@@ -280,7 +283,7 @@ class ChaosRun:
 
 
 def settings_of(run: Path) -> RunSettings:
-    """Return the settings of a run, or raise Failure if the directory has no run."""
+    """Return the settings that a run's directory contains, or raise Failure without a run."""
     try:
         about = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
         return RunSettings.from_json(about["settings"])

@@ -23,7 +23,7 @@ END_TIMEOUT_S = 120.0
 
 
 def start_schedulers(context: ChaosContext, settings: RunSettings) -> list[Scheduler]:
-    """Start the schedulers one after the other, out of step."""
+    """Start the schedulers of node, link and client faults, at different times of their periods."""
     interval_s = len(ACTIONS) * 60 / settings.faults_per_minute
     found: list[Scheduler] = []
     for number, (target, actions) in enumerate(ACTIONS.items(), 1):
@@ -36,7 +36,7 @@ def start_schedulers(context: ChaosContext, settings: RunSettings) -> list[Sched
 
 
 def stop_schedulers(context: ChaosContext, schedulers: list[Scheduler]) -> None:
-    """Let the running faults end, and heal everything."""
+    """Wait for the current faults to end, and repair all of them."""
     context.stopping.set()
     deadline = time.monotonic() + END_TIMEOUT_S
     for scheduler in schedulers:

@@ -64,7 +64,7 @@ Change = Callable[[Admin], Awaitable[object]]
 
 
 def admit_user(cluster: "Cluster") -> str:
-    """Create the user. Return the path of the properties file for the user's clients."""
+    """Create USER with its ACLs. Return the path of a properties file for its clients."""
     password = secrets.token_urlsafe(18)
     cluster.ask(partial(_set_password, password=password))
     cluster.ask(lambda admin: admin.acls.create(ACLS))
@@ -129,7 +129,7 @@ def _certificate_expires(context: ChaosContext, fault: Fault) -> None:
 
 
 def _is_expired(context: ChaosContext) -> bool:
-    """Return whether some node shows an expired certificate."""
+    """Return whether a listener of some node presents an expired certificate."""
     about = ssl.create_default_context(cafile=str(context.cluster.data / files.TLS / "ca.pem"))
     for entry in context.cluster.file.nodes:
         try:
@@ -207,7 +207,7 @@ def _in_a_transaction(
     *,
     refused_with: type[KafkaError],
 ) -> None:
-    """Remove a permission while a transaction is open, until the transaction is refused."""
+    """While a transaction is open, remove a permission until the transaction is refused."""
     topic = f"{CHURN_PREFIX}{fault.kind}-{int(fault.numbers[0] * 1e6)}"
     replicas = context.settings.replication_factor
 

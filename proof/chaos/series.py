@@ -13,14 +13,14 @@ BINS_MAX = 600
 
 
 class Line(NamedTuple):
-    """A curve, with a value for each bin, nan for unknown values."""
+    """A curve with one value for each bin, where nan is unknown."""
 
     name: str
     values: Array
 
 
 class FaultBar(NamedTuple):
-    """A fault on the axis of time, in seconds from the beginning."""
+    """The begin and end of one fault, in seconds since the first operation."""
 
     kind: str
     target: str
@@ -42,7 +42,7 @@ class Series(NamedTuple):
 
 
 def series_of(history: History) -> Series:
-    """Return everything that is drawn, where the first invocation is second 0."""
+    """Return the curves and faults of a history. Second 0 is the first invocation."""
     invoked = history.column("sends", "invoked_ns")
     acknowledged = history.column("sends", "acknowledged_ns")
     polled = history.column("polls", "returned_ns")

@@ -19,13 +19,13 @@ SHOWN_MISSES = 8
 
 
 def judge_run(run: Path) -> Verdict:
-    """Seal the history and judge it."""
+    """Seal the history of a run, check it, and return the verdict."""
     seal(run)
     return judge(History.open(run))
 
 
 def counts_of(run: Path) -> dict[str, int]:
-    """Return counts of operations, of the transactions' outcomes, and of the faults' effects."""
+    """Return the numbers of operations, of transactions by outcome, and of faults by effect."""
     history = History.open(run)
     outcome = history.column("transactions", "outcome")
     return {

@@ -43,7 +43,7 @@ class AskedBroker:
 
     @property
     def stopped(self) -> str:
-        """The reason why the survey stopped, empty while it continues."""
+        """The reason why the survey stopped early, or "" while it continues."""
         return self._over
 
     @property
@@ -60,7 +60,7 @@ class AskedBroker:
             self._socket = None
 
     def ask(self, api_key: int, version: int, values: Any) -> tuple[AskOutcome, Any]:
-        """Send a request. Return its outcome, and the decoded answer if there is one."""
+        """Send a request. Return its outcome, and the decoded answer or None."""
         if self._over:
             return not_asked(self._over), None
         try:
@@ -140,6 +140,6 @@ def _received(taken: socket.socket, count: int, deadline_s: float) -> bytes:
 
 
 def is_encodable(api_key: int, version: int) -> bool:
-    """Return whether this version's request can be encoded here."""
+    """Return whether this client can encode a request of this version."""
     api = APIS.get(api_key)
     return api is not None and api.oldest <= version <= api.newest

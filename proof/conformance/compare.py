@@ -14,7 +14,7 @@ NOTHING = "-"
 
 
 class Reason(NamedTuple):
-    """A reason why rows differ, for a kind and a pattern of names (`*` and `?`)."""
+    """A reason for differences of one kind, in rows whose names match a pattern (`*` and `?`)."""
 
     kind: Kind
     pattern: str

@@ -20,7 +20,7 @@ ANSWERED = frozenset({"served", "refused", "elsewhere"})
 
 
 class AskOutcome(NamedTuple):
-    """The outcome of one request, with the error's name, or why no request was sent."""
+    """The outcome of one request: what came back, and the error's name, or why it was not sent."""
 
     came: Came
     detail: str = ""
@@ -52,7 +52,7 @@ def not_asked(why: str) -> AskOutcome:
 
 
 def agree(one: AskOutcome, other: AskOutcome) -> bool:
-    """Return whether two clusters answered alike."""
+    """Return whether two outcomes count as the same behaviour."""
     if one.came in ANSWERED and other.came in ANSWERED and "elsewhere" in (one.came, other.came):
         return True
     return one == other

@@ -33,7 +33,7 @@ OWN_KEYS = "oncelog."  # only brokers of ours have such configuration keys
 
 
 def reasons_for(survey: Survey) -> tuple[Reason, ...]:
-    """Return the reasons for one of our clusters, and none for another cluster."""
+    """Return the known reasons for differences, if the survey is of an oncelog cluster, else ()."""
     keys = survey.configs.get("broker", frozenset())
     return REASONS if any(key.startswith(OWN_KEYS) for key in keys) else ()
 

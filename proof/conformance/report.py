@@ -12,7 +12,7 @@ NAMES_SHOWN_MAX = 2
 
 
 def api_rows(survey: Survey) -> list[dict[str, Any]]:
-    """Return a line for each API."""
+    """Return a table row for each API of a survey."""
     return [
         {
             "key": key,
@@ -25,7 +25,7 @@ def api_rows(survey: Survey) -> list[dict[str, Any]]:
 
 
 def survey_lines(survey: Survey) -> Iterator[str]:
-    """Return lines for features and configuration keys."""
+    """Yield lines of text about a survey's features and configuration keys."""
     for name, feature in sorted(survey.features.items()):
         yield f"feature {name}  {feature}"
     if not survey.features:
@@ -35,7 +35,7 @@ def survey_lines(survey: Survey) -> Iterator[str]:
 
 
 def unexplained_rows(rows: Iterable[ConformanceRow]) -> list[dict[str, Any]]:
-    """Return the differences without a known reason."""
+    """Return table rows for the differences without a known reason."""
     return [
         {
             "what": row.name if row.kind in ("api", "answer") else f"{row.kind} {row.name}",
@@ -48,7 +48,7 @@ def unexplained_rows(rows: Iterable[ConformanceRow]) -> list[dict[str, Any]]:
 
 
 def reason_lines(rows: Iterable[ConformanceRow], *, shows_keys: bool = False) -> Iterator[str]:
-    """Return the explained and unasked rows, grouped under their reasons."""
+    """Yield lines of text with the explained and unasked rows under each reason."""
     families: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         if row.verdict in ("reason", "not asked"):
@@ -79,7 +79,7 @@ def _labelled(row: ConformanceRow) -> tuple[str, str]:
 
 
 def summary(rows: Sequence[ConformanceRow], surveys: Mapping[str, Survey]) -> Iterator[str]:
-    """Return the number of equal rows, and the features that only this cluster has."""
+    """Yield lines with the number of equal rows, and the features that only this cluster has."""
     found = counts(rows)
     yield (
         f"{surveys['ours'].address} beside {surveys['theirs'].address}: {found['equal']} equal, "
@@ -90,7 +90,7 @@ def summary(rows: Sequence[ConformanceRow], surveys: Mapping[str, Survey]) -> It
 
 
 def stopped_lines(*surveys: Survey) -> Iterator[str]:
-    """Return a line for each survey that stopped early, with the reason."""
+    """Yield a line for each survey that stopped early, with its reason."""
     for each in surveys:
         if each.stopped:
             yield f"{each.address} was not asked to the end: {each.stopped}."

@@ -70,7 +70,7 @@ def version_range(oldest: int, newest: int) -> str:
 
 
 def runs_of(versions: Iterable[int]) -> str:
-    """Return versions as text, such as `0-3, 5`."""
+    """Return version numbers as text with ranges, such as `0-3, 5`."""
     runs: list[list[int]] = []
     for version in sorted(versions):
         if runs and runs[-1][1] == version - 1:
@@ -99,7 +99,7 @@ def _runs_alike(came: Mapping[Version, AskOutcome]) -> Iterator[tuple[AskOutcome
 
 
 def survey_fields(survey: Survey) -> dict[str, Any]:
-    """Return a survey in the values of JSON."""
+    """Return a survey as values for JSON."""
     return {
         "address": survey.address,
         "cluster_id": survey.cluster_id,
@@ -122,7 +122,7 @@ def survey_fields(survey: Survey) -> dict[str, Any]:
 
 
 def survey_of(fields: Mapping[str, Any]) -> Survey:
-    """Return the survey that `survey_fields` has written."""
+    """Return the survey from the JSON values of `survey_fields`."""
     apis = {
         row["key"]: SurveyedApi(
             row["oldest"],

@@ -40,7 +40,7 @@ def survey(config: Mapping[str, Any], tell: Any, *, answer_s: float = ANSWER_S) 
 
 
 def _first_contact(config: Mapping[str, Any], answer_s: float) -> tuple[AskedBroker, Any]:
-    """Return the first bootstrap broker that answers, and its versions."""
+    """Return a connection to the first bootstrap broker that answers, and its API versions."""
     heard: list[str] = []
     for host, port in parse_bootstrap(str(config["bootstrap.servers"])):
         broker = AskedBroker(config, host, port, answer_s=answer_s)
@@ -181,7 +181,7 @@ def _topic_keys(broker: AskedBroker, advertised: Mapping[int, tuple[int, int]]) 
 
 
 class _Progress:
-    """A progress message for a long survey."""
+    """Reports the progress of a survey from time to time."""
 
     def __init__(self, tell: Any, count: int) -> None:
         self._tell, self._count, self._done = tell, count, 0

@@ -32,7 +32,7 @@ class TraceCounts(NamedTuple):
     sent_again: int = 0
 
     def since(self, earlier: "TraceCounts") -> "TraceCounts":
-        """Return the counts added after `earlier`."""
+        """Return the counts of this object minus those of `earlier`."""
         return TraceCounts(*map(sub, self, earlier))
 
 

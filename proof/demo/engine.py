@@ -27,7 +27,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An engine's report of its work at the end."""
+    """The counts that an engine reports at the end."""
 
     count: int
     words: str  # what was counted
@@ -49,7 +49,7 @@ class EngineProcesses(Generic[Processes]):
                 raise Failure(f"{name} does not end. Its log: {self.processes.log(name)}")
 
     def remove_files(self) -> None:
-        """Remove the logs, so that the cluster's directory can be left empty."""
+        """Remove the engine's logs, so that the cluster's directory is empty at the end."""
         self.processes.remove_logs()
 
     def failover_ms(

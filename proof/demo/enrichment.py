@@ -27,7 +27,7 @@ ROW_NUMBER = 1  # fields that stand before the CSV's own
 
 
 class Flight(NamedTuple):
-    """The fields of a flight for the sums. Miles and minutes are 0 if unknown."""
+    """The fields of a flight that the sums need. Miles and minutes are 0 if unknown."""
 
     carrier: str
     month: int
@@ -53,7 +53,7 @@ class Flight(NamedTuple):
 
 
 class Enriched(NamedTuple):
-    """A parsed enriched flight."""
+    """The fields of an enriched flight."""
 
     partition: int
     offset: int
@@ -63,7 +63,7 @@ class Enriched(NamedTuple):
 
 
 def added(flight: Flight, airlines: Mapping[str, str]) -> bytes:
-    """Return the two fields that an enriched flight adds to the flight."""
+    """Return the airline and speed of a flight, as the last two fields of an enriched flight."""
     return f"{airlines.get(flight.carrier, flight.carrier)}\t{flight.mph}".encode()
 
 
@@ -73,7 +73,7 @@ def enrich(partition: int, offset: int, transaction: str, value: bytes, more: by
 
 
 def take_apart(value: bytes) -> Enriched:
-    """Return the fields of an enriched flight. Raises ValueError."""
+    """Parse the value of an enriched flight, or raise ValueError."""
     place, transaction, flight, more = value.split(b"\t", 3)
     partition, _, offset = place.partition(b"@")
     return Enriched(int(partition), int(offset), transaction.decode(), flight, more)
@@ -87,13 +87,16 @@ Sum = tuple[int, int, int]
 
 @dataclass(slots=True)
 class RunningSums:
-    """The sums of one partition for the current month."""
+    """The sums of one partition for each carrier in the current month."""
 
     month: int = 0
     by_carrier: dict[str, Sum] = field(default_factory=dict[str, Sum])
 
     def add(self, flight: Flight) -> tuple[Group, Sum]:
-        """Count a flight. Return its group and the group's sum so far."""
+        """Add a flight to the sums.
+
+        Return its group (carrier and month) and the group's new sum.
+        """
         if flight.month != self.month:
             self.month, self.by_carrier = flight.month, {}
         flights, miles, minutes = self.by_carrier.get(flight.carrier, (0, 0, 0))
@@ -102,12 +105,12 @@ class RunningSums:
         return (flight.carrier, flight.month), sums
 
     def to_text(self) -> str:
-        """Return the sums as metadata of a committed offset: some 400 characters."""
+        """Return the sums as text for the metadata of a committed offset, some 400 characters."""
         return json.dumps([self.month, self.by_carrier], separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str | None) -> "RunningSums":
-        """Parse the metadata of a committed offset, which is empty without a commit."""
+        """Parse the metadata of a committed offset. Empty metadata gives no sums."""
         if not text:
             return cls()
         month, by_carrier = json.loads(text)
@@ -115,7 +118,7 @@ class RunningSums:
 
 
 class SumRecord(NamedTuple):
-    """A parsed record of the topic of sums: the sum of all inputs below `until`."""
+    """A parsed record of running sums. It has the sum of a group over all inputs below `until`."""
 
     group: Group
     until: int
@@ -123,7 +126,10 @@ class SumRecord(NamedTuple):
 
 
 def sum_record(group: Group, until: int, sums: Sum) -> tuple[bytes, bytes]:
-    """Return key and value: carrier/month, and the next offset with the sum before it."""
+    """Return key and value of a record of running sums.
+
+    The key is carrier/month. The value is `until` and the sum of all inputs below it.
+    """
     return f"{group[0]}/{group[1]}".encode(), b"%d,%d,%d,%d" % (until, *sums)
 
 

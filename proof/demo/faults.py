@@ -152,7 +152,7 @@ class DemoFaults(FaultContext[Cluster]):
     # --- parts of faults
 
     def _kill_in_a_burst(self, node: int, burst_s: float) -> tuple[float, int]:
-        """Kill a node under full load. Return the time of its death and the open transactions."""
+        """Kill a node under full load. Return when it died, and how many transactions were open."""
         led = self._led_by(node)
         with self.stream.bursting():
             time.sleep(burst_s)

@@ -26,7 +26,7 @@ Sums = dict[tuple[str | int, ...], tuple[int, ...]]
 
 
 def archive() -> Path:
-    """Return the path of the zip, or raise Failure with the command that installs it."""
+    """Return the path of the zip with the flights. Raise Failure with the command to install it."""
     try:
         for file in metadata.files(PACKAGE) or []:
             if file.name == ARCHIVE:
@@ -40,7 +40,7 @@ def archive() -> Path:
 
 
 def airlines() -> dict[str, str]:
-    """Return the airlines' names by carrier."""
+    """Return the names of airlines by the code of the carrier."""
     with (archive().parent / AIRLINES).open(newline="") as file:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
 
@@ -52,7 +52,7 @@ def lines() -> list[bytes]:
 
 
 def record(row: int, line: bytes) -> tuple[bytes, bytes]:
-    """Return key and value of a row's record."""
+    """Return key and value of the record for one row of the CSV."""
     key = line.split(b",", TAIL_NUMBER + 1)[TAIL_NUMBER]
     number = b"%d" % row
     return key or number, number + b"," + line
@@ -65,7 +65,7 @@ def row_of(value: bytes) -> int:
 
 
 def csv_rows(count: int | None = None) -> Iterator[list[str]]:
-    """Return the first rows of the CSV by the csv module, without the heading."""
+    """Yield the first `count` rows as the csv module parses them, without the heading."""
     with zipfile.ZipFile(archive()) as zipped, zipped.open("flights.csv") as file:
         reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
         next(reader)

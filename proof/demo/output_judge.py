@@ -52,7 +52,7 @@ SumsJudge = Callable[[Inputs, Records, Findings], tuple[int, Sums]]
 
 
 class TransactionOutcome(Protocol):
-    """A transaction as a worker reported it."""
+    """The name and state of a transaction, as a worker reported them."""
 
     records: int
     state: str
@@ -120,7 +120,7 @@ def judge_outputs(
 def _made_of(
     inputs: Inputs, partition: int, value: bytes, airlines: Mapping[str, str]
 ) -> Enriched | None:
-    """Return the parsed output, or None for an output that is wrong for the input that it names."""
+    """Return the parsed output, or None if its fields do not fit the input that it names."""
     try:
         made = take_apart(value)
         is_right = (

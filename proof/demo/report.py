@@ -36,10 +36,10 @@ WITHOUT = {
 
 
 class Screen:
-    """The progress on stderr, as a live line in a terminal, else a line at least every 5 s."""
+    """Shows the progress on stderr, as a live line in a terminal, else as a line now and then."""
 
     def __init__(self, seed: int, broken: str, options: str, what_is_broken: str) -> None:
-        """Begin. `options` are the options of the command that repeats this run."""
+        """Begin to show progress. `options` are the options of a command that repeats this run."""
         self._started = self._spoke = time.monotonic()
         self._is_live = sys.stderr.isatty()
         self._over = threading.Event()

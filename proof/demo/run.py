@@ -78,7 +78,7 @@ class DemoReport:
 
     @property
     def is_proof(self) -> bool:
-        """Return whether faults hit batches in flight, and transactions that were open."""
+        """Return whether faults hit both batches in flight and open transactions."""
         return self.hit_batches and any(f.effect.open_transactions for f in self.faults)
 
     @property
@@ -92,7 +92,7 @@ class DemoReport:
 
 
 class Demo:
-    """Conducts one run on a started cluster of three nodes."""
+    """One run on a started cluster of three nodes."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Demo:
         *,
         doing: Callable[[str], None] = lambda words: None,
     ) -> None:
-        """Prepare a run. `doing` is called with a sentence about the current wait."""
+        """Prepare a run. `doing` is called with a sentence whenever the run begins to wait."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.report = DemoReport(seed, broken, engine)
         self._started_s = 0.0

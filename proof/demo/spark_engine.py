@@ -79,13 +79,16 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
             raise Failure(f"The Spark job did not start. Its log: {self.processes.log(JOB)}")
 
     def wait_until_at_work(self) -> str | None:
-        """Wait until each query has committed a batch. Return a sentence about a failed wait."""
+        """Wait until each query has committed a batch.
+
+        Return None, or a sentence if one has not.
+        """
         if self.processes.wait(lambda: len(self.processes.last) == len(QUERIES), START_TIMEOUT_S):
             return None
         return f"{sorted(self.processes.last) or 'no query'} of Spark committed a batch"
 
     def open_transactions(self) -> int:
-        """Return the number of the sinks' open transactions, as their coordinators know them."""
+        """Return the number of open transactions of the job's sinks, as the cluster lists them."""
         return len(self._open())
 
     def done(self) -> dict[int, int]:
@@ -109,7 +112,10 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
             shutil.rmtree(folder, ignore_errors=True)
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
-        """Judge only inputs and outputs, since Spark reports no transactions."""
+        """Compare the outputs with the inputs.
+
+        Transactions are not judged, as Spark reports none.
+        """
         made = ((p, offset, value) for p, offset, _, value in enriched)
         return judge_outputs(
             inputs, made, sums, None, flights.airlines(), judge_sums=judge_window_sums
@@ -169,6 +175,9 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return sorted(n for n in open_transactions(self.cluster) if n.startswith(PREFIX))
 
     def _await_batches(self, struck_at: float, from_s: float) -> float:
-        """Return the milliseconds until each query reported a batch begun after the fault."""
+        """Wait until each query has committed a batch that it began after the fault.
+
+        Returns the ms from `from_s` to the last of them.
+        """
         committed = self.processes.committed_after
         return self.failover_ms(lambda: committed(struck_at).values(), from_s, "Not both queries")

@@ -24,7 +24,7 @@ WORKER_MODULE = "pyspark.worker"  # what the daemon of the tasks is started with
 
 @dataclass(frozen=True, slots=True)
 class ReportedBatch:
-    """A committed micro-batch. `begun_at` is wall clock, in seconds."""
+    """A micro-batch that the job reported as committed. `begun_at` is wall clock, in seconds."""
 
     query: str
     number: int
@@ -35,7 +35,7 @@ class ReportedBatch:
 
 
 class SparkJobProcess(Supervisor):
-    """The driver of the job. `arguments` are the arguments of the job."""
+    """The process of the Spark job's driver. `arguments` are the job's arguments."""
 
     restarts_max = 20
     stop_timeout_s = 60.0
@@ -135,7 +135,7 @@ class SparkJobProcess(Supervisor):
         return Failure(f"The Spark job {what}. Its log: {self.log(JOB)}")
 
     def _end(self, process: psutil.Process) -> None:
-        """Return when the process has ended by itself, or end it."""
+        """Wait until the process has ended by itself. If it does not, kill it."""
         deadline = time.monotonic() + GONE_TIMEOUT_S
         with contextlib.suppress(psutil.NoSuchProcess):
             while process.status() != psutil.STATUS_ZOMBIE:  # the supervisor asks for its exit code

@@ -50,7 +50,7 @@ class _TraceHandler(logging.Handler):
 
 
 class Stream(threading.Thread):
-    """A thread that streams rows, with fields that may be read at any time."""
+    """A thread that sends the flights. Other threads may read its counts at any time."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Stream(threading.Thread):
 
     @contextlib.contextmanager
     def bursting(self) -> Iterator[None]:
-        """Stream at full speed inside the `with` block."""
+        """Send at full speed during the `with` block."""
         self._burst.set()
         try:
             yield
@@ -94,7 +94,7 @@ class Stream(threading.Thread):
             self._burst.clear()
 
     def run(self) -> None:
-        """Stream until every row is sent, then wait for the last acknowledgements."""
+        """Send all rows, then wait for the last acknowledgements."""
         try:
             self._stream()
         except BaseException as problem:  # the conductor shows it
@@ -120,7 +120,7 @@ class Stream(threading.Thread):
                 producer = self._replace(producer, problem)
 
     def _step(self, producer: Any) -> None:
-        """Hand over the rows that are due, and process delivery reports."""
+        """Send the rows that are due, and process delivery reports."""
         now, total = time.monotonic(), len(self._lines)
         self._credit = min(self._credit + (now - self._last) * self._pace(), STEADY_CHUNK * 4)
         self._last = now

@@ -29,7 +29,7 @@ class Judged(Protocol):
 
 
 def exit_code(report: Judged) -> int:
-    """Return 0 for exactly once, 1 for violated, 3 for neither a violation nor a proof."""
+    """Return 0 for exactly once, 1 for a violation, and 3 if the run proves nothing."""
     return 1 if report.findings else 0 if report.is_proof else 3
 
 

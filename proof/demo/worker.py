@@ -101,7 +101,7 @@ class Worker:
         self.idle_s = 0  # seconds since the last progress, those in state T left out
 
     def run(self) -> None:
-        """Work until `is_over`, then leave the group."""
+        """Process flights until `is_over`, then leave the group."""
         self._insist(self.producer.init_transactions)
         self.consumer.subscribe(
             [self.settings.source], on_assign=self._assigned, on_revoke=self._revoked
@@ -114,7 +114,7 @@ class Worker:
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Continue with the assigned partitions from their last committed offsets."""
+        """Begin to read newly assigned partitions from their committed offsets."""
         if self.settings.is_fenced:
             self._membership = consumer.consumer_group_metadata()
         consumer.assign(self._load(partitions))
@@ -123,7 +123,10 @@ class Worker:
         self._next, self._sums = {}, {}
 
     def _load(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Load committed offset and sums of each partition. Retry while a transaction is open."""
+        """Load the committed offset and the sums of each partition.
+
+        The request is repeated while a transaction is open.
+        """
         self._next, self._sums = {}, {}
         if not partitions:
             return []
@@ -188,7 +191,7 @@ class Worker:
         return work
 
     def _insist(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Repeat a call while the library reports that a repetition may help."""
+        """Make a call, repeat it after each retriable error, and return its result."""
         while True:
             self.idle_s = 0
             try:
@@ -199,7 +202,7 @@ class Worker:
 
 
 def watch(worker: Worker) -> None:
-    """End the process when the worker is stuck."""
+    """End the process if the worker makes no progress."""
     while worker.idle_s < STUCK_S:
         time.sleep(1)
         worker.idle_s += 1
@@ -208,13 +211,13 @@ def watch(worker: Worker) -> None:
 
 
 def tell(*event: Any) -> None:
-    """Report one line to the parent process."""
+    """Print one report as a line of JSON, for the parent process."""
     # immediately, since the process may be killed next
     os.write(1, json.dumps(event).encode() + b"\n")
 
 
 def main() -> int:
-    """Work until SIGTERM. Return FATAL when the producer or the consumer cannot continue."""
+    """Run the worker until SIGTERM. Return FATAL if producer or consumer cannot continue."""
     worker = Worker(WorkerSettings(**json.loads(sys.argv[1])))
 
     def end(*_: Any) -> None:

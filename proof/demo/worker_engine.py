@@ -84,7 +84,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return sum(t.records for t in reported if t.state == "committed")
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
-        """Judge inputs, outputs and the transactions that the workers reported."""
+        """Compare the outputs with the inputs and the transactions that the workers reported."""
         made = ((p, offset, value) for p, offset, _, value in enriched)
         return judge_outputs(inputs, made, sums, self.processes.transactions, flights.airlines())
 
@@ -160,7 +160,10 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return Effect(f"{what}, and woke: {end}{also}", 1)
 
     def _await_commits(self, names: Iterable[str], killed_at: float) -> float:
-        """Return the milliseconds until each of these workers committed a later transaction."""
+        """Wait until each of these workers has committed a later transaction.
+
+        Return how many ms it took.
+        """
 
         def when() -> list[float | None]:
             committed = self.processes.committed_after(killed_at)
@@ -169,7 +172,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return self.failover_ms(when, killed_at, "Not all workers")
 
     def _await_transaction(self, name: str, moment: str) -> ReportedTransaction:
-        """Wait for a transaction of this worker to reach the step. Return it."""
+        """Wait until a transaction of this worker reaches the step `moment`, and return it."""
         before = self.processes.last.get(name)
 
         def has_come() -> bool:

@@ -28,7 +28,7 @@ class ReportedTransaction:
 
 
 class WorkerProcesses(Supervisor):
-    """The workers. `transactions` are all reported transactions, in order."""
+    """The worker processes. `transactions` are all transactions they reported, in order."""
 
     def __init__(self, settings: WorkerSettings, logs: Path) -> None:
         super().__init__(logs)

@@ -40,7 +40,7 @@ def audit_words(audit: TopicAudit, *, evidence: bool) -> Iterator[str]:
 
 
 def findings_words(findings: Iterable[Finding], *, evidence: bool) -> Iterator[str]:
-    """Yield each finding with its first cases, violations first."""
+    """Yield lines of text for each finding with its first cases, violations first."""
     for one in sorted(findings, key=lambda f: (not f.is_violation, f.anomaly.check)):
         word = "VIOLATION" if one.is_violation else "legal"
         yield f"{word} {one.anomaly.check} {one.name}: {one.count:,} ({one.anomaly.what})"

@@ -1,4 +1,4 @@
-"""The judge, which runs the checks over a history and reports the findings."""
+"""Runs the checks over a history, and reports the findings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,7 +32,10 @@ class Verdict:
 
 
 def judge(history: History, only: Iterable[str] | None = None) -> Verdict:
-    """Run all checks, or only those named (J1, A2...)."""
+    """Run the checks over a history, all or only those named (such as J1, A2).
+
+    Return the verdict.
+    """
     wanted = None if only is None else set(only)
     findings: list[Finding] = []
     judged: list[str] = []

@@ -42,7 +42,7 @@ class LessonSettings:
 
 
 class InvoicingApplication:
-    """An application that writes invoices for orders, as the top of the file describes."""
+    """An application that writes one invoice for each order, in one of three ways."""
 
     def __init__(self, settings: LessonSettings) -> None:
         self._settings, self._count = settings, 0

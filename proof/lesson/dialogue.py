@@ -14,19 +14,19 @@ POLL_S = 0.1
 
 
 class Quit(Exception):
-    """The reader quits, or the input has ended."""
+    """The reader asked to quit the lesson, or the input has ended."""
 
 
 class Repeat(Exception):
-    """The reader repeats the step."""
+    """The reader asked to repeat the current step."""
 
 
 class Skip(Exception):
-    """The reader skips the step."""
+    """The reader asked to skip the current step."""
 
 
 class Dialogue:
-    """The lines of stdin, read by a thread, so that the program can also wait for other things."""
+    """Reads stdin line by line in a thread, so that the program can wait for other events, too."""
 
     def __init__(self, lines: Callable[[], str] = sys.stdin.readline) -> None:
         self._read = lines
@@ -47,11 +47,11 @@ class Dialogue:
 
     @property
     def waiting(self) -> int:
-        """Return the number of unread typed lines."""
+        """Return the number of lines that were typed and not read yet."""
         return self._typed.qsize()
 
     def forget(self) -> None:
-        """Drop the lines typed before a question, except for `quit`."""
+        """Drop all lines typed so far. A `quit` among them still counts."""
         while self._answer() not in (None, "quit"):
             pass
 
@@ -70,7 +70,7 @@ class Dialogue:
         return answer
 
     def next(self) -> None:
-        """Return when the reader continues, or raise Quit, Repeat."""
+        """Wait until the reader presses Enter, or raise Quit or Repeat."""
         is_over: list[bool] = []
         try:
             self.until(lambda: bool(is_over), lambda: is_over.append(True))

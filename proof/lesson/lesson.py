@@ -51,7 +51,7 @@ BETWEEN = "The fault hit between two batches. Repeat the step to see its effect 
 
 
 class Lesson:
-    """One reader's lesson. `page` is the address of the page, "" without one."""
+    """The lesson of one reader. `page` is the address of the cluster's page, or ""."""
 
     def __init__(
         self,
@@ -128,7 +128,10 @@ class Lesson:
             self._processes.kill(FIRST)
 
     def _is_in_the_midst(self) -> bool:
-        """Wait until the application is within a batch. Return False if it has ended."""
+        """Wait until the application has written some invoices of a batch, but not all.
+
+        Return False if the application has ended.
+        """
         processes, before = self._processes, self._processes.invoiced[FIRST]
 
         def is_there() -> bool:
@@ -224,7 +227,7 @@ class Lesson:
 
     @contextmanager
     def _writing_orders(self) -> Iterator[None]:
-        """Create new topics, and write orders until the end of the block."""
+        """Create new topics, and write orders during the `with` block."""
         self._new_topics()
         is_over = threading.Event()
         config = {**self._cluster.client_config(), **NOT_FOR_LONG}

@@ -70,7 +70,7 @@ class LessonProcesses(Supervisor):
         return code == FENCED and self.said[name][:1] == ["fenced"]
 
     def is_paused(self, name: str) -> bool:
-        """Return whether a process exists in state T."""
+        """Return whether the operating system reports a process of this name as stopped."""
         try:
             return self.running(name).status() == psutil.STATUS_STOPPED
         except (Failure, psutil.NoSuchProcess):

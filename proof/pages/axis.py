@@ -23,7 +23,7 @@ TICK_S = (
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A name, a unit, and points of (ms, value)."""
+    """A curve, with its name, its unit, and points of (ms, value)."""
 
     name: str
     unit: str
@@ -34,7 +34,7 @@ class Curve:
         return max((value for _, value in self.points), default=0.0)
 
     def line(self, start_ms: int, end_ms: int, box: tuple[float, float, float, float]) -> Html:
-        """Return the line between two times in a box of x, y, width and height."""
+        """Draw the curve between two times into a box of x, y, width and height."""
         x, y, width, height = box
         at_once = -(-len(self.points) // LINE_POINTS_MAX)  # of which the highest is drawn
         shown = self.points
@@ -72,7 +72,7 @@ class TimeAxis:
     address: Callable[[int], str] | None = None
 
     def picture(self, title: str, curves: Sequence[Curve], rows: Sequence[AxisRow]) -> Html:
-        """Return the whole axis as one picture.
+        """Return the axis with its curves and rows as one SVG picture.
 
         `title` is its text alternative.
         """

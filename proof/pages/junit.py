@@ -30,7 +30,10 @@ class JunitCase:
 
 
 def junit_xml(name: str, cases: Sequence[JunitCase]) -> str:
-    """Return a suite of cases, and escape characters that XML does not allow."""
+    """Return JUnit XML with one test suite of these cases.
+
+    Characters that XML does not allow are escaped.
+    """
     suite = ElementTree.Element(
         "testsuite", name=printable(name), tests=str(len(cases)),
         errors=_count(cases, "error"), failures=_count(cases, "failure"),

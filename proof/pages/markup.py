@@ -13,7 +13,7 @@ _VOID = frozenset(("input", "link", "meta", "br", "hr"))
 
 
 class Html(str):
-    """Text that is markup already."""
+    """A text that is HTML already, and is not escaped again."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ def element(tag: str, *children: Child, **attributes: str | int | float | bool |
 
 
 def joined(*children: Child) -> Html:
-    """Return the children, joined."""
+    """Return these children as HTML, one after the other."""
     return Html("".join(map(_child, children)))
 
 

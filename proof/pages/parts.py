@@ -20,7 +20,7 @@ YEAR_9999_MS = 253_370_764_800_000
 
 
 def number(value: float | None) -> str:
-    """Return a number with separated thousands, or a dash for an unknown number."""
+    """Return a number as text with thousands separators, or a dash for None."""
     if value is None:
         return "-"
     if isinstance(value, float) and not value.is_integer():
@@ -29,7 +29,7 @@ def number(value: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Return a duration in at most two units."""
+    """Return a duration as text, in at most two units."""
     if ms is None:
         return "-"
     seconds = abs(ms) / 1000
@@ -46,7 +46,7 @@ def duration(ms: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Return bytes in a fitting unit."""
+    """Return a number of bytes as text in a suitable unit."""
     if value is None:
         return "-"
     amount = float(value)
@@ -70,7 +70,7 @@ def clock(at_ms: float, *, with_date: bool = False) -> Html:
 
 
 def as_of(words: str, as_of_ms: int) -> Html:
-    """Return a sentence with the age of data that is older than its view."""
+    """Return a sentence with the time of data that is older than its view."""
     return element("p", words, " as of ", clock(as_of_ms), ".", class_="about")
 
 
@@ -154,7 +154,7 @@ def table(
 
 
 def more(count: int, address: str) -> Html:
-    """Return the number of omitted rows, and the name of the JSON document that has all rows."""
+    """Return a line with the number of omitted rows and the address of the complete document."""
     return element("p", f"and {count} more: see {address}") if count > 0 else NOTHING
 
 
@@ -165,7 +165,7 @@ def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
 
 
 def explanation(words: Mapping[str, Any]) -> Html:
-    """Return the sentences of `why` and `explain`, with commands that can be pasted unchanged."""
+    """Return the text of `oncelog why` or `oncelog explain` as HTML. Commands can be copied."""
     lines = [
         element("div", element("dt", line["about"]), element("dd", _sentence(line["sentence"])))
         for line in words["lines"]
@@ -181,5 +181,5 @@ def _sentence(text: str) -> Child:
 
 
 def advice(text: str) -> Child:
-    """Return a next step, which is a command as code, or a sentence as text."""
+    """Return a next step as HTML: a command as code, or a sentence as text."""
     return _sentence(text) if text else "-"

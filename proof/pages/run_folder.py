@@ -29,7 +29,7 @@ def keep_report(report: RunReport, folder: Path, page: Path | None = None) -> Pa
 
 
 def report_in(folder: Path) -> RunReport:
-    """Return the report of a folder, or raise Failure with a sentence without a valid report."""
+    """Read the report of a folder, or raise Failure with a sentence if it is missing or invalid."""
     file = folder / DATA
     try:
         # Opening a pipe would wait for its writer.

@@ -14,12 +14,12 @@ WORDS = {"ok": "kept", "note": "nothing is proved", "bad": "broken"}
 
 
 def run_file(report: RunReport) -> str:
-    """Return the page as a file that needs neither a server nor a network."""
+    """Return the page of a run as an HTML file that needs neither a server nor a network."""
     return _page(report, report.command, own_style())
 
 
 def run_view(report: RunReport, folder: str) -> str:
-    """Return the page as `oncelog ui` serves it."""
+    """Return the page of a run as `oncelog ui` serves it."""
     return _page(report, f"{report.command} in {folder}", [SERVED_STYLE, SERVED_ICON])
 
 
@@ -151,7 +151,7 @@ def _left_out(count: int) -> Html | None:
 
 
 def _shown(value: Cell) -> str:
-    """Return a value with two decimals, since latencies are often below a millisecond."""
+    """Return a number as text with two decimals, since latencies are often below a millisecond."""
     if isinstance(value, str):
         return value
     return number(value) if value is None or value == round(value) else f"{value:,.2f}"

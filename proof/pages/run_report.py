@@ -25,7 +25,7 @@ class StoryLine(NamedTuple):
 
 
 class FaultSpan(NamedTuple):
-    """A fault on the axis of time, in the row of its target."""
+    """The begin and end of a fault, with the target whose row shows it."""
 
     row: str
     start_s: float

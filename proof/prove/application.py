@@ -108,7 +108,7 @@ class Application(Supervisor):
 
     @property
     def instances(self) -> list[str]:
-        """Return the instances that should run."""
+        """Return the names of the instances that should run."""
         return [name for name in self.names if name not in self._removed]
 
     def add(self, known_as: str | None = None) -> str:
@@ -224,7 +224,7 @@ class Application(Supervisor):
     # --- what it says
 
     def words(self, name: str) -> list[str]:
-        """Return the last lines of the instance's log."""
+        """Return the last lines of an instance's log."""
         try:
             with self.log(name).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - WORDS_BYTES_MAX))
@@ -233,7 +233,7 @@ class Application(Supervisor):
             return []
 
     def told(self, name: str) -> str:
-        """Return the last lines of the log and the path of the rest, as part of a sentence."""
+        """Return text with the last lines of an instance's log and the path of the log."""
         words = self.words(name)
         said = "".join(f"\n  {name} | {line}" for line in words) if words else " It said nothing."
         rest = f"Its whole output: {self.log(name)}" if self._is_kept else KEEP

@@ -65,7 +65,7 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True)
 class Producing:
-    """A producer got its id and epoch."""
+    """A producer got its producer id and epoch."""
 
     at_s: float
     instance: str

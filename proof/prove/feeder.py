@@ -58,7 +58,7 @@ class Feeder(threading.Thread):
             self._aborted.start()
 
     def stop(self) -> None:
-        """Send no more inputs, and wait until all inputs are acknowledged or aborted."""
+        """Send no more inputs. Wait until the sent inputs are acknowledged or aborted."""
         self._aborted.close()
         self._over.set()
         if self.is_alive():
@@ -70,7 +70,7 @@ class Feeder(threading.Thread):
             raise Failure("A transaction of inputs could not be aborted.")
 
     def close(self) -> None:
-        """Stop immediately, without checking the last inputs."""
+        """Stop immediately, without waiting for acknowledgements."""
         self._aborted.close()
         self._over.set()
 
@@ -81,7 +81,7 @@ class Feeder(threading.Thread):
 
     @property
     def aborted_ids(self) -> frozenset[str]:
-        """Return the ids of inputs that must stay invisible, even of inputs in no log."""
+        """Return the ids of inputs that must stay invisible, even if no log has them."""
         return frozenset(self._aborted.ids)
 
     @property

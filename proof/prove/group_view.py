@@ -62,7 +62,7 @@ def _units(text: str) -> list[int]:
 
 
 def transactional_ids(facts: WatchedGroup) -> set[str]:
-    """Return the ids with transactions that included the group's offsets partition."""
+    """Return the ids whose transactions included the group's partition of `__consumer_offsets`."""
     return {name for name, places in facts.open.items() if facts.place in places}
 
 
@@ -76,7 +76,7 @@ def outputs(facts: WatchedGroup) -> set[str]:
 
 
 def has_moved(facts: WatchedGroup) -> bool:
-    """Return whether offsets were committed between the answers."""
+    """Return whether the group's committed offsets changed between the observations."""
     first = facts.first or {}
     return any(offset > first.get(place, -1) for place, offset in facts.last.items())
 

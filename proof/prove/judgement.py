@@ -243,7 +243,7 @@ def verdict_of(
 
 
 def inputs_are(count: int) -> str:
-    """Return subject and verb for a sentence about a number of inputs."""
+    """Return "1 input is" or "N inputs are", to begin a sentence."""
     return "1 input is" if count == 1 else f"{count} inputs are"
 
 
@@ -252,7 +252,7 @@ def _times(count: int) -> str:
 
 
 def through(committed: Mapping[tuple[str, int], int]) -> Callable[[LogRecord], bool]:
-    """Return a function that tests whether an input is before its partition's committed offset."""
+    """Return a function that returns whether an input is below its partition's committed offset."""
     return lambda record: record.offset < committed.get((record.topic, record.partition), 0)
 
 

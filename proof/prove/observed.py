@@ -89,7 +89,7 @@ class Observed:
 
     @property
     def fetched(self) -> dict[tuple[str, int], int]:
-        """Return the end of the fetched inputs of each partition, over all instances."""
+        """Return the end of the records of each input partition that some instance has fetched."""
         with self._lock:
             return dict(self._fetched)
 
@@ -135,7 +135,7 @@ class Observed:
             return self._apis.isdisjoint(ENDS) or self._through_s.get(instance, 0.0) > since_s
 
     def in_vain(self, instance: str, since_s: float) -> str:
-        """Describe attempts since this time without a commit, or return an empty text."""
+        """Return a text about the instance's failed attempts since this time, or "" without any."""
         with self._lock:
             tries = self._tries.get(instance)
             if tries is None or tries.count < TRIES_MIN or tries.at_s < since_s:
@@ -191,7 +191,7 @@ class Observed:
         )
 
     def brings_inputs(self, answer: Answer) -> bool:
-        """Return whether the answer to a Fetch has inputs."""
+        """Return whether the answer to a Fetch has records of an input topic."""
         with self._lock:
             return any(True for _ in self._batches(answer.body))
 
@@ -204,7 +204,10 @@ class Observed:
     # --- what it is told
 
     def __call__(self, event: Event) -> None:
-        """Process an event. Ignore malformed bodies and batches, which the broker refuses."""
+        """Process an event of the proxy.
+
+        Malformed bodies and batches are ignored, as brokers refuse them.
+        """
         try:
             if isinstance(event, Request):
                 self._request(event)
@@ -333,7 +336,7 @@ class Observed:
             )
 
     def _batches(self, body: Any) -> Iterator[tuple[str, int, int, int]]:
-        """Yield topic, partition, first offset and end offset of received inputs."""
+        """Yield (topic, partition, first offset, end offset) of the input records in an answer."""
         for topic in body.topics:
             name = topic.name or self._names.get(topic.topic_id or b"", "")
             if name in self._inputs:

@@ -57,11 +57,11 @@ class ProveOutcome:
 
     @property
     def met(self) -> int:
-        """Return the number of faults that met work in flight."""
+        """Return the number of faults whose target had work in flight."""
         return sum(struck.met > 0 for struck in self.made)
 
     def lines(self) -> list[str]:
-        """Return the outcome in words, with the verdict last."""
+        """Return the outcome as lines of text, with the verdict last."""
         j, s = self.judgement, self.settings
         lines: list[str] = []
         for kind, found in (("doubled", j.doubled), ("lost", j.lost)):
@@ -129,7 +129,7 @@ class ProveOutcome:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        """Return the verdict, the seed, and the faults of the story, short enough for pytest."""
+        """Return the verdict, the seed, and the faults that explain it, short enough for pytest."""
         faults = [what.removeprefix("FAULT ") for _, _, what in self.story if "FAULT" in what]
         told = f"; {self.story_of}" if self.story_of else ""
         told += f": {', then '.join(faults)}" if faults else ""

@@ -15,7 +15,7 @@ MARKS_A_ROW_MAX = 800  # more cannot be told apart on the axis
 
 
 def keep_outcome(outcome: ProveOutcome, directory: Path) -> Path:
-    """Write all files, and return the page."""
+    """Write all files of a run, and return the path of the HTML page."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     (directory / "outcome.json").write_text(outcome.as_json())
     (directory / "settings.json").write_text(outcome.settings.as_json())

@@ -83,12 +83,12 @@ class AimedFault:
 
     @property
     def where(self) -> str:
-        """Return the point at the request, as text."""
+        """Return as text at which request the fault is injected."""
         return IN_WORDS[self.point or Point.BEFORE]
 
     @property
     def needs_rebalance(self) -> bool:
-        """Return whether such requests are sent when members join or leave."""
+        """Return whether the fault's requests are only sent when members join or leave."""
         return self.apis == INIT or self.about == "OffsetFetch" or bool(self.apis & HEARTBEAT)
 
     @property
@@ -98,7 +98,7 @@ class AimedFault:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The properties of the application, as its requests have shown so far."""
+    """The features that the application uses, as far as its requests have shown them."""
 
     apis: frozenset[str] = frozenset()
     instances: int = 1  # that run
@@ -222,7 +222,7 @@ class Timeouts:
 
     @property
     def silent_s(self) -> float:
-        """Return the silence after which an instance has left its group, and is not starting."""
+        """Return after which time without requests an instance is neither starting nor a member."""
         return max(self.session_s, 1.5 * self.start_s + SETTLE_S)
 
     @property
@@ -369,7 +369,7 @@ def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
 
 
 def named(text: str) -> list[AimedFault]:
-    """Return the faults of a list with commas, or raise Failure for an unknown fault."""
+    """Return the faults named in a comma-separated list, or raise Failure for an unknown name."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in FAULTS]:
         raise Failure(
@@ -380,7 +380,7 @@ def named(text: str) -> list[AimedFault]:
 
 
 def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> bool:
-    """Return whether the fault can be injected in this application now."""
+    """Return whether the fault can be injected, given the application's traits so far."""
     if fault.needs_brokers and not traits.has_brokers:
         return False
     most = instances_wanted + (0 if traits.is_alone else INSTANCES_MORE_MAX)

@@ -21,7 +21,7 @@ Matcher = Callable[["LogRecord"], str | None]
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A committed record that was read back. `producer_id` is -1 without a producer id."""
+    """A committed record that was read from a topic. `producer_id` is -1 if it has none."""
 
     topic: str
     partition: int
@@ -100,7 +100,7 @@ have; None: it has none."""
 
 
 def function(option: str, text: str) -> Callable[..., Any]:
-    """Import the function of `module:function`, also from the current directory."""
+    """Import and return the function of `module:function`, also from the current directory."""
     name, _, attribute = text.partition(":")
     if not name or not attribute:
         raise Failure(f"{option} {text} names no function. Write module:function.", exit_code=2)

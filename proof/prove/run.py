@@ -258,7 +258,10 @@ class Run:
         return cluster
 
     def _topics(self, admin: BlockingAdmin, cluster: Cluster | None) -> dict[TopicPartition, int]:
-        """Return all partitions, with their offsets at the beginning of this run."""
+        """Create the missing topics.
+
+        Return the end offset of each partition, where this run begins.
+        """
         s, wanted = self.settings, [*self.settings.inputs, *self.settings.outputs]
         there = {p.topic for p in admin.describe_topics(None)}
         for topic in wanted:
@@ -289,7 +292,7 @@ class Run:
         feeder: Feeder,
         observed: Observed,
     ) -> None:
-        """Wait until the application works, because faults prove nothing before."""
+        """Wait until the application processes inputs, because faults before that prove nothing."""
         begun_s = time.monotonic()
 
         def is_at_work() -> bool:

@@ -114,5 +114,5 @@ class ProveSettings:
 
 
 def again(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert values of JSON to keywords, to repeat a run."""
+    """Return the settings in a run's JSON as keyword arguments, to repeat the run."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}

@@ -164,7 +164,7 @@ class Striker:
                 self._application.restart(name)
 
     def _wait(self, holds: Callable[[], bool], timeout_s: float, paused: str = "") -> bool:
-        """Wait for the condition, restarting silent instances. Return False at the timeout."""
+        """Wait for a condition, and restart silent instances. Return False at the timeout."""
         end_s = time.monotonic() + timeout_s
         while not wait_for(holds, min(LOOK_EACH_S, max(0.0, end_s - time.monotonic()))):
             if time.monotonic() > end_s:
@@ -334,7 +334,7 @@ class Striker:
         return f"{name} was paused for {paused_s:.1f} s, {where}, and {outcome}"
 
     def _behind(self, fault: AimedFault) -> Struck:
-        """Kill the leader after its answer, while its followers get the record late."""
+        """Kill a leader after it has answered, while its followers get the record late."""
         with self._brokers.followers_behind():
             return self._held(fault, self._brokers.kill)
 

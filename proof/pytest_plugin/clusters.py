@@ -21,7 +21,7 @@ SEED_MAX = 10**6
 
 
 class Clusters:
-    """Starts and ends clusters. `seed` is the default seed of faults."""
+    """The clusters of this process. `seed` is the default seed of faults."""
 
     def __init__(self, *, is_kept: bool = False, is_secured: bool = False) -> None:
         self.is_kept, self.is_secured = is_kept, is_secured
@@ -34,7 +34,7 @@ class Clusters:
         self.numbers = itertools.count(1)  # of the tests that use a shared cluster
 
     def shared(self, nodes: int, clock: str | None = None) -> Cluster:
-        """Return the shared cluster of this kind. Start it if it does not run."""
+        """Return the shared cluster of this size and clock, and start it if it does not run."""
         kind = nodes, clock
         if kind not in self._shared:
             self._shared[kind] = self.start(nodes, clock=clock)
@@ -75,7 +75,7 @@ class Clusters:
         guardian.forget("directory", self.directory)
 
     def log_sections(self) -> list[tuple[str, str]]:
-        """Return the ends of the logs of all living nodes, for a report."""
+        """Return (heading, last lines of the log) of each running node, for a report."""
         return [section for cluster in self._living for section in _log_sections(cluster)]
 
 

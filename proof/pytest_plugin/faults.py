@@ -33,7 +33,7 @@ LASTS_S: dict[str, tuple[float, float]] = {
 
 
 def read_kinds(text: str) -> tuple[str, ...]:
-    """Return the kinds that a marker lists, or raise Failure for others."""
+    """Return the kinds of faults in a marker's text, or raise Failure for an unknown kind."""
     kinds = tuple(part.strip() for part in text.split(",") if part.strip())
     for kind in kinds:
         if kind not in LASTS_S:
@@ -42,7 +42,10 @@ def read_kinds(text: str) -> tuple[str, ...]:
 
 
 class ScheduledFaults(FaultContext[Cluster]):
-    """Faults injected one by one until `stop`, in their own thread. `ended` counts them."""
+    """A thread that injects faults one by one until `stop`.
+
+    `ended` counts the faults that are over.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             self.changed.notify_all()
 
     def wait(self, count: int, timeout_s: float) -> None:
-        """Return when `count` faults were injected and are over, or raise Failure otherwise."""
+        """Wait until `count` faults were injected and are over, or raise Failure at the timeout."""
         with self.changed:
             self.changed.wait_for(
                 lambda: self.ended >= count or self.problem is not None or self._is_over, timeout_s

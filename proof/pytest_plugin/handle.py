@@ -118,7 +118,10 @@ class ClusterInTest:
 
     @property
     def clock(self) -> ClockControl:
-        """Return the control of time, with the marker oncelog(clock="controlled")."""
+        """Return the control of the nodes' clock.
+
+        It needs the marker oncelog(clock="controlled").
+        """
         return ClockControl(self.cluster, self.note)
 
     # --- faults
@@ -136,7 +139,7 @@ class ClusterInTest:
         return self._do("started", target, self.cluster.start)
 
     def restart(self, target: int | str) -> int:
-        """Stop gracefully, and start again on the same data."""
+        """Stop a node by SIGTERM, and start it again with the same data."""
         return self._do("restarted", target, self.cluster.restart)
 
     def pause(self, target: int | str) -> int:
@@ -144,11 +147,11 @@ class ClusterInTest:
         return self._do("paused", target, self.cluster.pause)
 
     def resume(self, target: int | str) -> int:
-        """Send SIGCONT after `pause`."""
+        """Send SIGCONT to a paused node."""
         return self._do("resumed", target, self.cluster.resume)
 
     def slow(self, target: int | str, delay_ms: int) -> int:
-        """Delay a node's messages to its peers."""
+        """Delay the messages from a node to its peers by `delay_ms`."""
         word = f"slowed by {delay_ms} ms"
         return self._do(word, target, lambda t: self.cluster.slow(t, delay_ms))
 
@@ -178,7 +181,7 @@ class ClusterInTest:
     # --- the fixture's part
 
     def begin(self) -> None:
-        """Make the cluster whole, note its state, and let the faults begin."""
+        """Wait until all replicas are in sync, note the cluster's state, and start the faults."""
         self.cluster.heal()
         self.cluster.wait_for_isr(timeout_s=BEGIN_TIMEOUT_S)
         self._open_before = self.cluster.ask(open_transactions)
@@ -191,7 +194,7 @@ class ClusterInTest:
             self._faults.thread.start()
 
     def abandon(self) -> None:
-        """End the faults after Ctrl-C. The nodes end with the session."""
+        """End the faults after Ctrl-C. The nodes end with the pytest session."""
         if self._faults is not None:
             self._faults.stop(undo=False)
 
@@ -201,7 +204,7 @@ class ClusterInTest:
             self._end(self._faults)
 
     def finish(self, *, has_failed: bool) -> list[str]:
-        """Leave the cluster whole and unchanged. Return reasons to fail the test."""
+        """Repair the cluster and remove what the test has left. Return reasons to fail the test."""
         problems: list[str] = []
         if self._faults is not None:
             over_s = self._end(self._faults)
@@ -272,7 +275,7 @@ class ClusterInTest:
             return node_id
 
     def _opened_in_words(self) -> str:
-        """Describe open transactions from the nodes that answer, as the cluster may be broken."""
+        """Return a text about open transactions, from the nodes that still answer."""
         with blocking_admin(self.client_config(), timeout_ms=REPORT_TIMEOUT_MS) as admin:
             opened = admin.run(lambda a: open_transactions(a, needs_all_brokers=False))
             left = sorted(opened - self._open_before)

@@ -24,7 +24,7 @@ POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True, order=True)
 class OpenTransaction:
-    """One transaction of an id, which its start distinguishes from the next transaction."""
+    """An open transaction. Its start time distinguishes it from later ones of the same id."""
 
     transactional_id: str
     producer_id: int
@@ -64,12 +64,12 @@ async def wait_for_decided(
 
 
 async def in_words(admin: "Admin", left: Iterable[OpenTransaction]) -> str:
-    """Describe the open transactions and how each will end."""
+    """Return a text about the open transactions, and how each of them will end."""
     told = [await explanation(admin, each.transactional_id) for each in left]
     return "\n".join(each.in_words() for each in told)
 
 
 async def abort(admin: "Admin", left: Iterable[OpenTransaction]) -> None:
-    """End the transactions, as a new session of each id would."""
+    """Abort the transactions, by InitProducerId for each transactional id."""
     for each in left:
         await admin.transactions.end(each.transactional_id)

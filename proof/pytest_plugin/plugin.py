@@ -39,7 +39,7 @@ SECTIONS: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options. They concern only tests that use a cluster."""
+    """Add the plugin's command-line options, which concern only tests that use a cluster."""
     group = parser.getgroup("oncelog", "tests with a cluster of oncelog")
     group.addoption(
         "--oncelog-seed",
@@ -106,7 +106,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
     call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the cluster's sections to a failure."""
+    """Add the cluster's sections to the report of a failed test."""
     report = yield
     if call.excinfo is not None and report.failed:
         report.sections += _outcomes(call.excinfo)
@@ -126,7 +126,7 @@ def pytest_runtest_makereport(
 
 
 def _outcomes(problem: pytest.ExceptionInfo[BaseException]) -> list[tuple[str, str]]:
-    """Return the outcomes of `oncelog.prove` in a failed test, with verdict, story and seed."""
+    """Return sections about each `oncelog.prove` in a failed test, with verdict and seed."""
     module = sys.modules.get("oncelog.proof.prove.outcome")
     if module is None:
         return []
@@ -160,7 +160,7 @@ def oncelog_cluster(oncelog_clusters: "Clusters") -> "Cluster":
 
 @pytest.fixture
 def oncelog_factory(oncelog_clusters: "Clusters") -> Iterator[Callable[..., "Cluster"]]:
-    """Return `oncelog_factory(nodes=5, config={...})`, which starts a `Cluster` for this test."""
+    """Yield a function that starts a `Cluster` for this test. Call `oncelog_factory(nodes=5)`."""
     made: list[Cluster] = []
 
     def make(nodes: int = 3, **settings: Any) -> "Cluster":
@@ -178,7 +178,7 @@ def oncelog_factory(oncelog_clusters: "Clusters") -> Iterator[Callable[..., "Clu
 def oncelog(
     request: pytest.FixtureRequest, oncelog_clusters: "Clusters"
 ) -> Iterator["ClusterInTest"]:
-    """Return this test's handle of a shared cluster (see `ClusterInTest`)."""
+    """Yield the `ClusterInTest` with which this test uses a shared cluster."""
     from ...deploy.cluster.failure import Failure
     from .handle import ClusterInTest, read_marker
 

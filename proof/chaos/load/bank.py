@@ -42,7 +42,7 @@ class BankCheck:
 
     @property
     def is_balanced(self) -> bool:
-        """Return whether no amount appeared or vanished."""
+        """Return whether the amounts of each transfer add up to zero."""
         return self.total == 0 and not self._open
 
     def words(self) -> str:

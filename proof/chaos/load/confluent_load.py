@@ -40,7 +40,7 @@ BOTH: dict[str, Any] = {
 
 
 def work(order: WorkerOrder, recorder: Recorder) -> Tally:
-    """Append until SIGTERM, or until the parent process is gone."""
+    """Run the load until SIGTERM, or until the parent process is gone. Return the counts."""
     load = _Load(order, recorder)
     threading.Thread(target=load.watch, daemon=True).start()
     while not load.is_over:
@@ -72,7 +72,7 @@ class _Load:
         os._exit(STUCK)
 
     def one_life(self) -> None:
-        """Run one client from its creation to its end."""
+        """Create one client, let it work, and close it."""
         self.tally.clients += 1
         end = time.monotonic() + self.rng.uniform(0.2, 1.0) * self.settings.life_ms_max / 1000
         client = _Client(self)

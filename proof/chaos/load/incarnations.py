@@ -22,7 +22,7 @@ AFTER_PROBLEM_MS = 100
 
 @dataclass(slots=True)
 class Tally:
-    """The errors of clients, by name, and the number of clients."""
+    """The number of clients so far, and how often each error occurred."""
 
     errors: Counter[str] = field(default_factory=Counter[str])
     clients: int = 0
@@ -32,7 +32,7 @@ class Tally:
 
 
 class LoadContext(NamedTuple):
-    """The common inputs of a workload's clients, which live until `stop()`."""
+    """The common inputs of a workload's clients, such as cluster, recorder and settings."""
 
     source: Source
     recorder: Recorder
@@ -43,7 +43,7 @@ class LoadContext(NamedTuple):
 
 
 class Incarnation(Protocol):
-    """One client for its whole life, whose methods all raise KafkaError."""
+    """One client of a workload, from `open` to `close`. Its methods may raise KafkaError."""
 
     @property
     def is_over(self) -> bool: ...
@@ -97,7 +97,7 @@ class WorkloadClient:
         return self._producer.is_over
 
     async def open(self) -> None:
-        """Prepare the client, or raise KafkaError."""
+        """Prepare the producer and the consumer, or raise KafkaError."""
         if self._producer.transactional_id is not None:
             await self._producer.initialize()
 
@@ -155,6 +155,6 @@ async def _until(client: Incarnation, context: LoadContext) -> None:
 
 
 async def pause(mean_ms: float, rng: random.Random) -> None:
-    """Wait for this time on average, and at most five times as long."""
+    """Sleep for a random time with this mean, and at most five times as long."""
     if mean_ms > 0:
         await asyncio.sleep(min(rng.expovariate(1 / mean_ms), 5 * mean_ms) / 1000)

@@ -10,7 +10,7 @@ STUCK = 75  # exit code: a library's call did not return, so the process must be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOrder:
-    """The settings of a worker."""
+    """The settings that a client process gets from its parent."""
 
     run: str  # the run's directory
     connection: str  # see deploy/cluster/secured/connection.py

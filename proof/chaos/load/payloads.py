@@ -13,7 +13,7 @@ FILLER = bytes(4_096)
 
 
 def plain(value: int, filler_bytes: int) -> bytes:
-    """Return a record with only its value and filler."""
+    """Return the bytes of a record that has only a value and filler."""
     return _VALUE.pack(value) + FILLER[:filler_bytes]
 
 
@@ -26,12 +26,12 @@ def leg(value: int, transfer: int, amount: int) -> bytes:
 
 
 def value_of(content: bytes | None) -> int:
-    """Return the value of any record, or -1 for a record that no load has written."""
+    """Return the value inside a record's bytes, or -1 for a record that no load has written."""
     return -1 if content is None or len(content) < _VALUE.size else _VALUE.unpack_from(content)[0]
 
 
 def leg_of(content: bytes | None) -> tuple[int, int] | None:
-    """Return (transfer, amount) of a record of the bank, or None for any other record."""
+    """Return (transfer, amount) of a record of the bank, or None for a record without them."""
     if content is None or len(content) != _LEG.size:
         return None
     return _LEG.unpack(content)[1:]

@@ -65,7 +65,7 @@ async def read_process_write(context: LoadContext, *, name: str) -> None:
 
 
 class _Member(WorkloadClient):
-    """One incarnation of a worker of the job."""
+    """A member of the job's group, which runs one transaction after another."""
 
     def _membership(self) -> dict[str, Any]:
         is_static = self._rng.random() < self._settings.static_share
@@ -81,7 +81,7 @@ class _Member(WorkloadClient):
         self._consumer.subscribe([APPEND])
 
     async def work(self) -> None:
-        """Run one transaction, when there are inputs."""
+        """Poll, and process the records in one transaction, if there are any."""
         settings = self._settings
         self._consumer.begin()
         polled = await self._consumer.fetch(5 * settings.poll_ms, settings.job_records_max)

@@ -22,7 +22,7 @@ from .settings import LoadSettings
 
 
 class Polled(NamedTuple):
-    """The result of one poll call."""
+    """The records of one poll, with the number of the recorded call and the time of its return."""
 
     call: int
     returned_ns: int
@@ -87,13 +87,13 @@ class RecordedConsumer:
             self._consumer.watch_heartbeats(self._tenures)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read as a member of the group."""
+        """Subscribe to these topics as a member of the group."""
         self._consumer.subscribe(topics, on_assigned=self._assigned, on_revoked=self._revoked)
 
     async def assign_near_end(
         self, partitions: Iterable[TopicPartition], rng: random.Random
     ) -> None:
-        """Read these partitions, from somewhere before their ends, or raise KafkaError."""
+        """Assign these partitions, each from a random offset near its end, or raise KafkaError."""
         wanted = list(partitions)
         ends = await self._consumer.end_offsets(wanted)
         starts = await self._consumer.beginning_offsets(wanted)
@@ -111,7 +111,7 @@ class RecordedConsumer:
     async def poll(
         self, timeout_ms: int, records_max: int, transaction: Begun | None = None
     ) -> list[ConsumerRecord]:
-        """Return and record the polled records, or raise KafkaError."""
+        """Poll, record the returned records, and return them, or raise KafkaError."""
         polled = await self.fetch(timeout_ms, records_max, transaction)
         self.record(polled, transaction)
         return polled.records
@@ -119,7 +119,7 @@ class RecordedConsumer:
     async def fetch(
         self, timeout_ms: int, records_max: int, transaction: Begun | None = None
     ) -> Polled:
-        """Poll without recording. A transaction that then begins calls `record`."""
+        """Poll, and record only the call. The caller then passes the result to `record`."""
         call, row = self._recorder.poll_invoked(self.process, transaction)
         records = await self._consumer.poll(timeout_ms, records_max)
         returned_ns = self._recorder.poll_returned(row)
@@ -130,7 +130,7 @@ class RecordedConsumer:
         return Polled(call, returned_ns, records)
 
     def record(self, polled: Polled, transaction: Begun | None) -> None:
-        """Record the result of a fetch."""
+        """Record the records that `fetch` returned."""
         for record in polled.records:
             self._recorder.polled(
                 self.process,
@@ -172,7 +172,7 @@ class RecordedConsumer:
             raise problem
 
     def _note_ownership(self, group: str) -> None:
-        """Record the owned partitions of the current generation, if changed since the last poll."""
+        """Record the partitions that the member owns, if they or the generation have changed."""
         member = self.group_metadata()
         owned = member.generation_id, sorted(self._consumer.assignment)
         if owned != self._owned:

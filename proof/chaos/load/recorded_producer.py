@@ -69,7 +69,7 @@ class RecordedProducer:
         self.close = self._producer.close
 
     async def initialize(self) -> None:
-        """Take the transactional id over, or raise KafkaError."""
+        """Call InitProducerId and record it, or raise KafkaError."""
         assert self.transactional_id is not None
         begun = self._recorder.initialize_invoked(self.process, self.transactional_id)
         try:
@@ -132,7 +132,10 @@ class RecordedProducer:
         self._unsettled.clear()
 
     async def commit(self) -> OpOutcome:
-        """Commit and return the known outcome. INFO and a fatal error set `is_over`."""
+        """Commit the transaction, and return its outcome as far as it is known.
+
+        After INFO or a fatal error, `is_over` is set.
+        """
         transaction = self.transaction
         assert transaction is not None
         before = self._producer.ends_sent
@@ -224,5 +227,5 @@ class RecordedProducer:
 
 
 def name_of(problem: KafkaError) -> str:
-    """Return the error's name, of which there are few, so errors can be counted."""
+    """Return the name of an error's code, for counts of errors."""
     return f"{type(problem).__name__} ({problem.number})"

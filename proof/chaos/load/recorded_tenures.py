@@ -27,13 +27,16 @@ class RecordedTenures:
         self._reconciliation: Handle | None = None
 
     def says(self, epoch: int) -> None:
-        """Note a heartbeat that is about to be sent."""
+        """Note that a heartbeat with this epoch is about to be sent."""
         self._said, self._said_ns = epoch, self._recorder.now_ns()
         if epoch <= 0:  # the target that it had is no longer its own
             self._reconciliation = None
 
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
-        """Record a successful answer. See `HeartbeatWatcher`."""
+        """Note a heartbeat's answer without an error.
+
+        The parameters are those of `HeartbeatWatcher`.
+        """
         if is_given:
             self._given = self._said_ns, self._recorder.now_ns()
         if epoch >= 0 and (epoch != self._epoch or self._said == 0):
@@ -54,7 +57,7 @@ class RecordedTenures:
             self._reconciliation = self._recorder.reconciliation_begun(self._process, self._group)
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record the start of the member's tenure of these partitions."""
+        """Record that the member takes these partitions, which begins a tenure of each."""
         for key in partitions:
             where = f"{key[0]}/{key[1]}"
             handle = self._recorder.tenure_begun(
@@ -69,6 +72,6 @@ class RecordedTenures:
                 self._recorder.tenure_ended(tenure[0])
 
     def epoch_of(self, partition: TopicPartition) -> int:
-        """Return the epoch at which the member got a partition, else the current epoch."""
+        """Return the epoch with which the member got a partition, or else its current epoch."""
         tenure = self._open.get(partition)
         return self._epoch if tenure is None else tenure[1]

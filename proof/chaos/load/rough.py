@@ -58,7 +58,7 @@ class _Rough:
         await self._view.refresh([APPEND])
 
     async def work(self) -> None:
-        """Send one batch."""
+        """Send one batch with a short timeout or a false header, then pause."""
         rng, settings = self._rng, self._settings
         partition = rng.randrange(settings.append_partitions)
         is_hasty = rng.random() < HASTY_SHARE
@@ -102,7 +102,7 @@ class _Rough:
 
 
 def _batch(values: list[int], is_old: bool) -> bytes:
-    """Encode new records, the first of which may be old."""
+    """Return an encoded batch of new records. If `is_old`, its first record is old."""
     now_ms = time.time_ns() // 1_000_000
     return encode_batch(
         [
@@ -113,7 +113,7 @@ def _batch(values: list[int], is_old: bool) -> bytes:
 
 
 def _patched(at: int, size: int, change: Callable[[int, random.Random], int]) -> "Lie":
-    """Return a false value for one number of the header."""
+    """Return a function that changes one number in a batch's header, and corrects the CRC."""
 
     def lie(batch: bytearray, rng: random.Random) -> None:
         value = int.from_bytes(batch[at : at + size], "big", signed=True)

@@ -19,14 +19,14 @@ from .order import WorkerOrder
 
 
 class _ProxiedLoop(asyncio.SelectorEventLoop):
-    """An event loop that connects to proxies instead of some ports."""
+    """An event loop on which connections to certain ports go to the ports of proxies instead."""
 
     def __init__(self, ports: dict[int, int]) -> None:
         super().__init__()
         self._ports = ports
 
     async def create_connection(self, factory, host=None, port=None, **options):  # type: ignore[override]
-        """Connect to the proxy's port if the port has a proxy."""
+        """Connect, to the proxy's port if this port has a proxy."""
         chosen = port if port is None else self._ports.get(port, port)
         return await super().create_connection(factory, host, chosen, **options)  # type: ignore[arg-type]
 

@@ -24,7 +24,7 @@ CLAIMED, INITIALIZING, PREPARED, DECIDED = MOMENTS = (
 
 
 class TellingWriter(BlockingDualWriter):
-    """A writer that calls `meet` at each step."""
+    """A writer that calls `meet` with the name of each step that it reaches."""
 
     meet: Callable[[str], None]
 
@@ -60,7 +60,7 @@ async def _identity(producer: Any) -> tuple[int, int]:
 
 
 class CompletesBeforeItCommits(TellingWriter):
-    """A variant that ends the transaction in Kafka, and then commits the database."""
+    """A variant that commits in Kafka before it commits in the database."""
 
     _completed: TransactionKey | None = None
 

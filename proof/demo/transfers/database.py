@@ -19,7 +19,7 @@ TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class TransferDatabase:
-    """A database of the demo. `url` is sqlite:///FILE or postgresql://..."""
+    """The demo's database. `url` is sqlite:///FILE or postgresql://..."""
 
     url: str
 
@@ -34,11 +34,11 @@ class TransferDatabase:
 
     @property
     def mark(self) -> str:
-        """Return the placeholder of a parameter."""
+        """Return the parameter mark of this database's module."""
         return "?" if self.is_sqlite else "%s"
 
     def connect(self) -> Any:
-        """Open a new connection."""
+        """Open and return a new connection."""
         if self.is_sqlite:
             return sqlite3.connect(self.file, timeout=TIMEOUT_S)
         import psycopg
@@ -46,11 +46,11 @@ class TransferDatabase:
         return psycopg.connect(self.url, connect_timeout=TIMEOUT_S)
 
     def sql(self, text: str) -> str:
-        """Return a statement, written with ? for each parameter, for this database."""
+        """Return a statement for this database. In `text` each parameter is a ?."""
         return text.replace("?", self.mark)
 
     def create(self) -> None:
-        """Create the accounts, and no transfers."""
+        """Create the tables, with accounts and without transfers."""
         self.remove()
         self._execute(
             *(["PRAGMA journal_mode=WAL"] if self.is_sqlite else []),  # so that judges may read
@@ -69,7 +69,10 @@ class TransferDatabase:
                 self._execute(f"DELETE FROM {table} WHERE writer LIKE 'demo.%'")
 
     def write(self, execute: Any, transfer: AccountTransfer) -> None:
-        """Write a transfer, by the `execute` of a block. Accounts are locked in one order."""
+        """Write a transfer with the `execute` of a block.
+
+        Accounts are always locked in one order.
+        """
         change = self.sql(f"UPDATE {ACCOUNTS_TABLE} SET balance = balance + ? WHERE account = ?")
         changes = ((transfer.source, -transfer.amount), (transfer.target, transfer.amount))
         for account, amount in sorted(changes):
@@ -86,7 +89,7 @@ class TransferDatabase:
             return Contents(transfers, {int(a): int(b) for a, b in cursor.fetchall()})
 
     def cut_off(self) -> int:
-        """End the demo's sessions in an external PostgreSQL, and return their number."""
+        """End the demo's sessions in a PostgreSQL that is not its own. Return their number."""
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(

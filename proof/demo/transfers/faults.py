@@ -50,7 +50,7 @@ def kinds_of(database: TransferDatabase) -> tuple[str, ...]:
 
 
 class TransferFaultReport(NamedTuple):
-    """A fault's effect, the number of open transactions, and the time until all resumed."""
+    """The effect of a fault, the number of open transactions, and the time to the next commits."""
 
     kind: str
     what: str
@@ -80,7 +80,7 @@ class TransferFaults(FaultContext[Cluster]):
         self._hit = 0
 
     def inflict(self, fault: Fault) -> TransferFaultReport:
-        """Inject a fault. Wait until the cluster is whole and both services commit again."""
+        """Inject a fault. Wait until replicas are in sync and both services commit again."""
         actions: Mapping[str, Callable[[Fault, str], str]] = {
             "kill": self._kill,
             "coordinator": self._coordinator,
@@ -102,7 +102,7 @@ class TransferFaults(FaultContext[Cluster]):
         return TransferFaultReport(fault.kind, what, self._hit, resumed_ms)
 
     def await_commits(self, since: float) -> float:
-        """Wait until both services have committed after `since`. Return the milliseconds."""
+        """Wait until both services have committed after `since`. Return how many ms that took."""
 
         def has_resumed() -> bool:
             return self.services.all_committed_after(since)

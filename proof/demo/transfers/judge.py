@@ -114,7 +114,7 @@ def _judge_balances(found_rows: Contents, found: Findings) -> None:
 
 
 def _without(wait: ReaderWait, away: Sequence[tuple[float, float]]) -> float:
-    """Return the length of a wait, minus the times in which a component was not running."""
+    """Return the seconds of a wait during which every component was running."""
     left_s, counted_to = 0.0, wait.since
     for since, until in away:
         if until > counted_to and since < wait.until:

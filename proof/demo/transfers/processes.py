@@ -78,7 +78,7 @@ class TransferServices(Supervisor):
     # --- faults
 
     def set_trap(self, name: str, moment: str, signal_number: int) -> None:
-        """Make the service send itself this signal at this moment."""
+        """Make the service send itself this signal when it reaches the step `moment`."""
         self.reported.setdefault(name, Reported()).caught = ""
         trap = self.settings_of(name).trap
         part = trap.with_suffix(".part")
@@ -103,22 +103,22 @@ class TransferServices(Supervisor):
         return self._children[name].process.poll() is not None
 
     def kill_at(self, name: str, moment: str) -> None:
-        """Let the service die at this moment, and stay down."""
+        """Kill the service when it reaches the step `moment`, and do not restart it."""
         self.unwanted(name)
         self.set_trap(name, moment, signal.SIGKILL)
         self.await_caught(name, is_stopped=False)
 
     def stop_at(self, name: str, moment: str) -> None:
-        """Let the service pause at this moment."""
+        """Pause the service when it reaches the step `moment`."""
         self.set_trap(name, moment, signal.SIGSTOP)
         self.await_caught(name, is_stopped=True)
 
     def await_moment(self, name: str, moment: str = PREPARED) -> None:
-        """Wait until the service reports `moment`, for at most CAUGHT_TIMEOUT_S."""
+        """Wait until the service has reached the step `moment`, at most CAUGHT_TIMEOUT_S."""
         self.wait(lambda: self.reported[name].event == moment, CAUGHT_TIMEOUT_S)
 
     def open_transactions(self) -> int:
-        """Count the open transactions of live services. Other reports are outdated."""
+        """Return the number of open transactions in the last reports of running services."""
         return sum(
             each.event in OPEN and name in self._children and not self.has_ended(name)
             for name, each in self.reported.items()

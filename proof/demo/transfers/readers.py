@@ -53,7 +53,7 @@ class ReaderWatch(threading.Thread):
         return stable, await admin.list_offsets(asked)
 
     def look(self, stable: dict[Any, int], high: dict[Any, int], now: float) -> None:
-        """Add one observation."""
+        """Add the LSO and high watermark of the partitions at one moment."""
         for key in self._partitions:
             partition, at = key[1], stable[key]
             stood = self._stands.get(partition)

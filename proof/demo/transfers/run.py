@@ -63,7 +63,7 @@ class TransfersReport:
 
 
 def refuse_database(url: str | None) -> None:
-    """Raise Failure for a database that is not available, before a cluster is started for it."""
+    """Raise Failure if the database is not available, before a cluster is started."""
     if url in OWN_POSTGRESQL:
         if why := why_there_is_none():
             raise Failure(why, exit_code=2)
@@ -75,7 +75,11 @@ def refuse_database(url: str | None) -> None:
 def database_of(
     url: str | None, cluster: Cluster
 ) -> Iterator[tuple[TransferDatabase, PostgresServer | None]]:
-    """Open the named database, in the cluster's directory, on an own server, or a given one."""
+    """Open the database of a run.
+
+    It is sqlite in the cluster's directory by default, else a new PostgreSQL server, or a given
+    one.
+    """
     if url in OWN_POSTGRESQL:
         with postgres_server() as server:
             yield TransferDatabase(server.url), server
@@ -86,7 +90,7 @@ def database_of(
 
 
 class TransfersDemo:
-    """Conducts one run on a started cluster of three nodes."""
+    """One run on a started cluster of three nodes."""
 
     def __init__(
         self,
@@ -99,7 +103,7 @@ class TransfersDemo:
         database: TransferDatabase,
         server: PostgresServer | None = None,
     ) -> None:
-        """Prepare a run. `doing` is called with a sentence about the current wait."""
+        """Prepare a run. `doing` is called with a sentence whenever the run begins to wait."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.database, self._server = database, server
         name = "sqlite" if database.is_sqlite else "PostgreSQL"
@@ -196,7 +200,10 @@ class TransfersDemo:
     # --- the judgement
 
     def _judge_end(self) -> tuple[Finding, ...]:
-        """Judge the end, once the check-back has had time for the open transactions."""
+        """Check that all transactions have ended, and return the findings.
+
+        The check is repeated for a while, because the check-back has to end abandoned transactions.
+        """
         found: tuple[Finding, ...] = ()
 
         def is_settled() -> bool:
@@ -222,7 +229,7 @@ class TransfersDemo:
         )
 
     def _remove_files(self) -> None:
-        """Remove the files, so that the cluster's directory can be left empty."""
+        """Remove the run's files, so that the cluster's directory is empty at the end."""
         self.services.remove_logs()
         self.check_back.remove_logs()
         self.database.remove()

@@ -66,7 +66,7 @@ class Service:
         self._next = settings.first + settings.incarnation * PER_INCARNATION
 
     def run(self) -> None:
-        """Work until `is_over`, or raise the error that ends the writer."""
+        """Write transfers until `is_over`, or raise the error that stopped the writer."""
         with self.writer:
             tell("session", self.writer.transactional_id)
             while not self.is_over and os.getppid() == self.settings.parent:
@@ -117,13 +117,13 @@ class Service:
 
 
 def tell(*event: Any) -> None:
-    """Report one line to the parent process."""
+    """Print one report as a line of JSON, for the parent process."""
     # immediately, since the process may be killed next
     os.write(1, json.dumps(event).encode() + b"\n")
 
 
 def main() -> int:
-    """Work until SIGTERM. Return FATAL when the writer cannot continue."""
+    """Run the service until SIGTERM. Return FATAL when the writer cannot continue."""
     service = Service(ServiceSettings(**json.loads(sys.argv[1])))
 
     def end(*_: Any) -> None:

@@ -13,7 +13,7 @@ PER_SERVICE, PER_INCARNATION = 10**12, 10**6  # ranges of numbers, of BIGINT
 
 
 class AccountTransfer(NamedTuple):
-    """A transfer. Its number is unique over all services and restarts."""
+    """A transfer. Its number is unique among all services and restarts."""
 
     number: int
     source: int
@@ -25,7 +25,7 @@ class AccountTransfer(NamedTuple):
 
     @classmethod
     def of_event(cls, value: bytes) -> "AccountTransfer | None":
-        """Parse an event, or return None for any other record."""
+        """Parse an event of a transfer, or return None for a record of another kind."""
         try:
             return cls(**json.loads(value))
         except (ValueError, TypeError):
@@ -40,7 +40,7 @@ class Contents(NamedTuple):
 
 
 def drawn(random: Random, first: int) -> list[AccountTransfer]:
-    """Draw the transfers of a transaction."""
+    """Return random transfers for one transaction, numbered from `first` on."""
     found: list[AccountTransfer] = []
     for number in range(first, first + random.randint(1, BLOCK_MAX)):
         source, target = random.sample(range(ACCOUNTS), 2)

@@ -27,7 +27,7 @@ def is_aborted(view: View, partition: Array, offset: Array) -> Array:
 
 
 class _Log:
-    """The batches of one replica in the order of partitions and offsets."""
+    """The batches of one replica, sorted by partition and offset."""
 
     def __init__(self, view: View, rows: Array) -> None:
         def column(name: str) -> Array:
@@ -53,7 +53,7 @@ class _Log:
         self._is_abort = is_abort[order]
 
     def find(self, partition: Array, offset: Array) -> tuple[Array, Array]:
-        """Return (exists, is aborted) of each offset."""
+        """Return two columns for these offsets: whether each exists, and whether it is aborted."""
         keys = _key(partition, offset)
         at = np.searchsorted(self._keys, keys, "right") - 1
         return (at >= 0) & (keys <= self._last[at]), self._is_abort[at]

@@ -89,7 +89,10 @@ class Places:
 
 
 class RowsByNumber:
-    """The row of each number of a column, where numbers count up within their recorder."""
+    """A mapping from the numbers in a column to their rows.
+
+    The numbers count up within their recorder.
+    """
 
     def __init__(self, numbers: Array) -> None:
         pair = numbers >> NUMBER_BITS, numbers & NUMBER_MASK
@@ -98,7 +101,7 @@ class RowsByNumber:
         self._rows[self._places.of(*pair)] = np.arange(len(numbers), dtype=np.int32)
 
     def of(self, numbers: Array) -> Array:
-        """Return the rows of numbers, with -1 for an unknown number."""
+        """Return the row of each number, or -1 for an unknown number."""
         return self._rows[self._places.of(numbers >> NUMBER_BITS, numbers & NUMBER_MASK)]
 
 
@@ -133,7 +136,7 @@ def begins(*keys: Array) -> Array:
 
 
 def grouped(rows: Array, *keys: Array) -> list[Array]:
-    """Return the rows of each group of equal keys, in the order of the keys, by a stable sort."""
+    """Return the rows of each group of equal keys, as one array for each group in key order."""
     rows = rows[stable_order(*(key[rows] for key in keys))]
     starts = np.flatnonzero(begins(*(key[rows] for key in keys)))
     return np.split(rows, starts[1:]) if len(rows) else []

@@ -25,7 +25,7 @@ class Evidence:
 
     @cached_property
     def start_ns(self) -> int:
-        """Return the earliest time in the history, the zero of all seconds."""
+        """Return the earliest time in the history, which is second 0 in reports."""
         found = [
             int(column[column >= 0].min())
             for table, name in (
@@ -39,7 +39,7 @@ class Evidence:
         return min(found, default=0)
 
     def seconds(self, time_ns: int) -> float | None:
-        """Return a time in seconds, for reports."""
+        """Return a time in seconds since `start_ns`, or None if it is unknown."""
         return None if time_ns < 0 else round((time_ns - self.start_ns) / 1e9, 6)
 
     def row(self, table: str, number: int) -> Facts:
@@ -133,7 +133,7 @@ class Evidence:
         return {}
 
     def faults(self, from_ns: int, to_ns: int) -> Facts:
-        """Return the faults that were active within a span of time."""
+        """Return the faults that were active between two times."""
         started = self.history.column("faults", "started_ns")
         ended = self.history.column("faults", "ended_ns")
         if not len(started) or from_ns < 0:

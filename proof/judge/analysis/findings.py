@@ -15,7 +15,10 @@ CASES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A kind of finding. A legal anomaly is information, since Kafka makes no promise about it."""
+    """A kind of finding.
+
+    If it is legal, Kafka makes no promise about it, and it is only information.
+    """
 
     name: str
     check: str
@@ -29,7 +32,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One occurrence, as a sentence with the rows that prove it."""
+    """One occurrence of an anomaly, as a sentence, with the rows that prove it."""
 
     sentence: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -37,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An anomaly that occurred, with its first cases."""
+    """An anomaly that occurred, with the number of occurrences and the first cases."""
 
     anomaly: Anomaly
     count: int

@@ -44,7 +44,7 @@ class Order:
 
     @cached_property
     def index(self) -> Array:
-        """Return each place's index among the held places of its partition, or -1."""
+        """Return the number of each place among the held places of its partition, else -1."""
         is_held = self.holder >= 0
         counted = np.cumsum(is_held, dtype=np.int32)
         found = np.full(self.places.size, -1, np.int32)
@@ -94,12 +94,12 @@ class Order:
         return sorted({*held, *self.rival_places[self.rival_sends == send].tolist()})
 
     def sends_at(self, place: int) -> list[int]:
-        """Return all sends that claim a place."""
+        """Return all sent records that were acknowledged or read at a place."""
         rivals = self.rival_sends[self.rival_places == place].tolist()
         holder = int(self.holder[place])
         return sorted({*([holder] if holder >= 0 else []), *rivals})
 
     def between(self, low: int, high: int, most: int) -> list[int]:
-        """Return at most `most` sends at the held places strictly between two places."""
+        """Return the sent records at the places strictly between two places, at most `most`."""
         span = self.holder[low + 1 : high]
         return span[span >= 0][:most].tolist()

@@ -63,7 +63,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _open_until(view: View) -> Array:
-    """Return for each transaction a time at which it was certainly open, 0 if unknown."""
+    """Return, for each transaction, the last time at which it was certainly open, 0 if unknown."""
     transactions = view.transactions
     found = np.zeros(transactions.count + 1, np.int64)
     invoked = view.history.column("sends", "invoked_ns")

@@ -73,7 +73,7 @@ class _Commits:
         }
 
     def chains(self) -> list[tuple[int, int, Array]]:
-        """Return (group, partition, committed rows in the order of their offsets)."""
+        """Return (group, partition, the rows of its commits in the order of their offsets)."""
         rows = np.flatnonzero(self.is_done)
         rows = rows[np.lexsort((self.high[rows], self.low[rows]))]
         return [

@@ -12,7 +12,7 @@ ANOMALIES = (PRECOMMITTED_READ,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find polls in a transaction that return values of the same transaction."""
+    """Find polls within a transaction that return records of that transaction."""
 
     def is_own(reads: Reads) -> Array:
         writer = view.transaction[reads.writer]

@@ -133,7 +133,7 @@ class _Spans:
 
 
 def dumped(view: View) -> Iterator[tuple[int, bool, list[LoggedBatch]]]:
-    """Yield (partition, is compacted, its batches in order) of one replica each."""
+    """Yield (partition, whether compacted, batches in order) of one replica of each partition."""
     history = view.history
     partition = history.column("batches", "partition")
     replica = history.column("batches", "replica")

@@ -25,7 +25,7 @@ _COMPARED = ("base_offset", "last_offset", "leader_epoch", "size_bytes", "crc")
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Compare the replicas of every partition with at least two dumps."""
+    """Find differences between the replicas of each partition with at least two dumped logs."""
     history = view.history
     ends, replicas = history.column("ends", "partition"), history.column("ends", "replica")
     compacted = set(ends[history.column("ends", "is_compacted") == 1].tolist())

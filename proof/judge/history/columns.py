@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class History:
-    """All recordings of a run. `settings` are the run's settings (RUN/run.json)."""
+    """All records of a run. `settings` are the run's settings (RUN/run.json)."""
 
     def __init__(self, sources: Iterable[Source], settings: dict[str, Any] | None = None) -> None:
         self.settings = settings or {}
@@ -55,7 +55,7 @@ class History:
         return cls([FolderSource(folder) for folder in recordings(run)], settings)
 
     def column(self, table: str, name: str) -> Array:
-        """Return a column, which the caller must not change."""
+        """Return a column of a table. The caller must not change it."""
         key = (table, name)
         if key not in self._columns:
             column = next(c for c in TABLES[table].columns if c.name == name)
@@ -87,7 +87,7 @@ class History:
         return self._name_ids[text]
 
     def row(self, table: str, number: int) -> dict[str, int | str | None]:
-        """Return one row as plain values, names as strings, for evidence."""
+        """Return one row as a dict. Names are strings."""
         found: dict[str, int | str | None] = {}
         for column in TABLES[table].columns:
             value = int(self.column(table, column.name)[number])
@@ -104,7 +104,7 @@ class History:
 
 
 class MemorySource:
-    """The rows of a recorder in memory, as they are now."""
+    """The current rows of a recorder in memory, as a source of columns."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.names = list(recorder.names)

@@ -65,7 +65,7 @@ class FolderSource:
 
 
 def read_names(folder: Path) -> list[str]:
-    """Return the strings of a recorder. An incomplete last line is left out."""
+    """Return the strings that a recorder has written, without an incomplete last line."""
     file = folder / "names.jsonl"
     lines = file.read_bytes().split(b"\n") if file.exists() else []
     try:

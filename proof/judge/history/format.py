@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 class HistoryFormat(Exception):
-    """The error of a recording that this version cannot read."""
+    """The recording has a format that this version cannot read."""
 
 
 def recordings(run: Path) -> list[Path]:

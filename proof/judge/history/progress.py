@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class UnreadPartitions:
-    """Highest offsets by partition. A partition is removed when it was polled to its end."""
+    """The highest sent offset of each partition that was not yet polled to its end."""
 
     sent: dict[str, int] = field(default_factory=dict[str, int])
     polled: dict[str, int] = field(default_factory=dict[str, int])

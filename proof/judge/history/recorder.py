@@ -34,7 +34,7 @@ NAME_CHARACTERS_MAX = 1_000
 
 
 class Begun(NamedTuple):
-    """A transaction in progress. Other rows refer to it by `number`."""
+    """A transaction that was recorded as begun. Other rows refer to it by `number`."""
 
     number: int
     handle: Handle
@@ -60,7 +60,7 @@ class Recorder:
 
     @classmethod
     def open(cls, run: Path, clock_ns: Callable[[], int] = time.monotonic_ns) -> "Recorder":
-        """Open a recorder of a run, with the first free number."""
+        """Open a recorder in a run's directory, under the first free number."""
         for number in range(RECORDERS_MAX):
             folder = run / FOLDER / f"{number:04d}"
             try:
@@ -146,7 +146,7 @@ class Recorder:
         *,
         session: int = 0,
     ) -> Handle:
-        """Record a send call. The partition may be added later."""
+        """Record a send call. If `partition` is unknown, it may be added later."""
         times = (NONE, self._clock_ns(), NONE, OpOutcome.INFO)
         return self.add(
             "sends", _number(transaction), process, session, partition, value, *times, None
@@ -282,7 +282,7 @@ class Recorder:
             return self._name_ids[text]
 
     def content(self, table: str) -> bytes:
-        """Return the rows of a table of a recorder in memory."""
+        """Return the bytes of a table's rows, for a recorder in memory."""
         return self._rows[table].content()
 
     def close(self) -> None:

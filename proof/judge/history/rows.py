@@ -17,7 +17,7 @@ CHUNK_ROWS = mmap.ALLOCATIONGRANULARITY  # a chunk then begins at a multiple of 
 
 
 class Handle(NamedTuple):
-    """A row that may still change."""
+    """The place of a row that may still be changed."""
 
     buffer: mmap.mmap | bytearray
     position: int

@@ -48,7 +48,7 @@ class Isolation(IntEnum):
 
 
 class Marker(IntEnum):
-    """The kind of a control batch, NONE for a data batch."""
+    """The kind of marker in a control batch. NONE is a data batch."""
 
     NONE = -1
     ABORT = 0
@@ -56,7 +56,10 @@ class Marker(IntEnum):
 
 
 class Column(NamedTuple):
-    """A column. `kind` is i1, i2, i4, i8 (signed integers of that many bytes) or name."""
+    """A column of a table.
+
+    `kind` is i1, i2, i4, i8 (signed integers of that many bytes) or name.
+    """
 
     name: str
     kind: str
@@ -88,12 +91,12 @@ class Table:
 
     @cached_property
     def row(self) -> struct.Struct:
-        """Return the packer of one whole row."""
+        """Return the `struct.Struct` that packs a whole row."""
         return struct.Struct("<" + "".join(_CODES[c.kind] for c in self.columns) + "B")
 
     @cached_property
     def places(self) -> dict[str, tuple[int, struct.Struct]]:
-        """Return the position and packer of each column in a row."""
+        """Return the position in a row and the `struct.Struct` of each column."""
         found: dict[str, tuple[int, struct.Struct]] = {}
         at = 0
         for column in self.columns:

@@ -29,7 +29,10 @@ _OFFSET, _TIME, _ABORTED = struct.Struct(">ii"), struct.Struct(">qi"), struct.St
 
 
 def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Problem]:
-    """Yield problems of a partition's files. A damaged batch ends the check of its segment."""
+    """Yield the problems of the files beside a partition's log.
+
+    A damaged batch ends the check of its segment.
+    """
     logs = sorted(folder.glob("*.log"))
     if not logs:
         return
@@ -74,7 +77,7 @@ def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Pro
 
 
 def _aborted_by(batch: LoggedBatch, replay: RawLog) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the index entry of a transaction that the next batch aborts."""
+    """Feed the next batch to the replay, and yield index entries of transactions that it aborts."""
     before = len(replay.ended)
     for _ in replay.feed(batch):
         pass  # W1 reports problems of the log itself
@@ -174,7 +177,7 @@ def _epoch_starts(folder: Path) -> list[tuple[int, int]]:
 
 
 def _epoch_at(starts: list[tuple[int, int]], offset: int) -> tuple[int, bool]:
-    """Return the epoch of an offset in the file, -1 if none, and whether it is the last epoch."""
+    """Return the leader epoch of an offset, -1 if none, and whether it is the last epoch."""
     before = [epoch for start, epoch in starts if start <= offset]
     return before[-1] if before else -1, len(before) == len(starts)
 

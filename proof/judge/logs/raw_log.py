@@ -87,7 +87,7 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class LoggedProducer:
-    """The state of a producer id so far in the log, with -1 for unknown values."""
+    """The state of a producer id after the batches so far. Unknown values are -1."""
 
     epoch: int
     is_cut: bool  # the epoch may have begun before the remaining log

@@ -93,7 +93,7 @@ def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPA
 
 
 def _dump_partition(recorder: Recorder, folder: Path, replica: int, name: str) -> tuple[int, int]:
-    """Record one replica. Return (log end offset, number of batches)."""
+    """Record the log of one replica. Return its log end offset and number of batches."""
     end = count = 0
     for log in sorted(folder.glob("*.log")):
         content = memoryview(log.read_bytes())

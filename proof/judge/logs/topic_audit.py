@@ -19,7 +19,7 @@ from .reading import POLL_MS, PROGRESS_TIMEOUT_S, Key, is_compacted, read_to
 
 
 class TopicAudit(NamedTuple):
-    """The partitions that were read, and the findings."""
+    """The result of an audit: the partitions that were read, and the findings."""
 
     topic: str
     partitions: tuple[PartitionAudit, ...]
@@ -34,7 +34,10 @@ class TopicAudit(NamedTuple):
 async def audit_topic(
     source: str | Mapping[str, Any], topic: str, say: Callable[[str], None] = lambda _: None
 ) -> TopicAudit:
-    """Judge the current state of a topic, or raise Failure if it cannot be read to its end."""
+    """Read a topic twice, check it, and return the result.
+
+    Raises Failure if the topic cannot be read to its end.
+    """
     started = time.monotonic()
     view = view_of(source)
     try:

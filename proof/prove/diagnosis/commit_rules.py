@@ -27,7 +27,7 @@ LATE_MIN = 5
 
 @dataclass(slots=True)
 class _Commits:
-    """The commits of a group, by one instance."""
+    """The commits that one instance sent for one group."""
 
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
     outside: int = 0

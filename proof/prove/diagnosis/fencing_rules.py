@@ -87,7 +87,7 @@ class GroupFencing(FindingRule):
             )
 
     def _is_bound(self, name: str) -> bool:
-        """Return whether the id ends in the number of its only partition."""
+        """Return whether a transactional id ends in the number of its only input partition."""
         partitions = self._partitions.get(name) or ()
         if len(partitions) != 1:
             return False
@@ -198,7 +198,7 @@ class _Names:
 
 
 class RandomIds(FindingRule):
-    """The rule that an instance without KIP-447 must not use a new id after each producer's end."""
+    """The rule that an instance without KIP-447 must not use another transactional id each time."""
 
     def __init__(self) -> None:
         self._names = defaultdict[str, _Names](_Names)

@@ -62,7 +62,7 @@ class DiagnosisListener:
         is_sink: bool,
         is_open: bool,
     ) -> None:
-        """Add the judgement of the outputs, without which some mistakes are not visible."""
+        """Report mistakes that show only with the judgement of the outputs, at the end of a run."""
         self.see(
             SeenVerdict(
                 at_s=time.monotonic(),

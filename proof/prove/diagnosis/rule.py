@@ -13,13 +13,13 @@ REMEMBERED_MAX = 20_000
 
 
 class FindingRule(Protocol):
-    """A rule, which gets every sighting in order, and reports findings."""
+    """A rule of the diagnosis. It gets every sighting in order, and reports findings."""
 
     def see(self, seen: Sighting, tell: Tell) -> None: ...
 
 
 class Recent(Generic[K, V]):
-    """A dictionary that forgets its oldest entries."""
+    """A dictionary of limited size, which drops its oldest entries."""
 
     def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
         self._items = OrderedDict[K, V]()

@@ -132,7 +132,7 @@ class SeenHeartbeat(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetFetch(Sighting):
-    """A group's offsets were requested, with `is_stable` after pending commits (KIP-447)."""
+    """An OffsetFetch was sent. `is_stable` means that it waits for pending commits (KIP-447)."""
 
     group: str
     is_stable: bool
@@ -141,7 +141,7 @@ class SeenOffsetFetch(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetCommit(Sighting):
-    """A plain OffsetCommit is sent."""
+    """An OffsetCommit outside of transactions was sent."""
 
     group: str
     offsets: Offsets
@@ -149,7 +149,10 @@ class SeenOffsetCommit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTxnOffsetCommit(Sighting):
-    """A TxnOffsetCommit was sent. `is_fenced` means with a generation or member epoch (KIP-447)."""
+    """A TxnOffsetCommit was sent.
+
+    With `is_fenced` it had a generation or member epoch (KIP-447).
+    """
 
     group: str
     transactional_id: str
@@ -168,14 +171,14 @@ class SeenOffsetsRefused(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdd(Sighting):
-    """AddPartitionsToTxn or AddOffsetsToTxn was sent, the first request of a V1 transaction."""
+    """AddPartitionsToTxn or AddOffsetsToTxn was sent, as the first request of a V1 transaction."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEndTxn(Sighting):
-    """EndTxn is sent."""
+    """An EndTxn was sent."""
 
     transactional_id: str
     is_commit: bool

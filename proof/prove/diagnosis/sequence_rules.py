@@ -28,7 +28,7 @@ BatchKey = tuple[int, int, Partition, int]  # producer id, epoch, partition, bas
 
 
 def key_of(batch: SentBatch) -> BatchKey | None:
-    """Return the identity of a batch for brokers, or None without one."""
+    """Return the producer id, epoch and sequence that identify a batch, or None without them."""
     if batch.producer_id < 0 or batch.base_sequence < 0:
         return None
     return batch.producer_id, batch.epoch, batch.partition, batch.base_sequence

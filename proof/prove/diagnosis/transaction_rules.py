@@ -46,7 +46,7 @@ class _Open:
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
 
     def wait(self, begun_s: float, ended_s: float) -> None:
-        """Record a wait for an answer. Waits are recorded at their ends, and may overlap."""
+        """Record a wait for an answer, after it has ended. Waits may overlap."""
         begun_s = max(begun_s, self.since_s)
         while self.waits and self.waits[-1][1] >= begun_s:
             begun_s = min(begun_s, self.waits.pop()[0])

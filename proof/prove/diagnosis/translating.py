@@ -275,7 +275,7 @@ class Keyed(Protocol):
 
 
 def key_hash(record: Keyed) -> int:
-    """Return the hash that identifies a record."""
+    """Return the hash of a record's key, or of its value if the key is null."""
     return hash(record.value if record.key is None else record.key)
 
 

@@ -23,7 +23,10 @@ USAGE = "sqlite:///FILE?table=T&id=COLUMN or postgresql://USER@HOST/DB?table=T&i
 
 
 class DatabaseOutputs(threading.Thread):
-    """The rows added after `start`, as records with their ids as keys, until `close`."""
+    """A thread that reads the rows added after `start`, until `close`.
+
+    Each row becomes a record whose key is the id in the row.
+    """
 
     def __init__(self, url: str) -> None:
         super().__init__(name="prove-sink", daemon=True)
@@ -64,7 +67,7 @@ class DatabaseOutputs(threading.Thread):
         super().start()
 
     def _is_missing(self, problem: Exception) -> bool:
-        """Return whether the table does not exist yet. The application may create it."""
+        """Return whether an error means that the table does not exist yet."""
         if isinstance(problem, sqlite3.OperationalError):
             return not self._file.exists() or "no such table" in str(problem)
         return getattr(problem, "sqlstate", None) == UNDEFINED_TABLE

@@ -78,7 +78,7 @@ class Drain:
         self.notes: list[str] = []
 
     def wait(self) -> None:
-        """Return when nothing changes any more, at the latest at the deadline."""
+        """Wait until nothing changes any more, or until the deadline."""
         begun = moved_s = told_s = self._begun_s = time.monotonic()
         last = (0, 0)
         was_restarted = False
@@ -125,7 +125,7 @@ class Drain:
             self.why = self._stands_still()
 
     def _restless(self, now: float) -> Unrest | None:
-        """Return an instance that ends by itself, or tries repeatedly without a commit."""
+        """Return an instance that has ended by itself lately or cannot commit, else None."""
         application, since_s = self._application, now - self._pace.rest_s
         for name in application.instances:
             ended = [at for at, who, _ in application.exits if who == name and at > self._begun_s]

@@ -19,7 +19,7 @@ POLL_MS = 200
 
 
 class OutputReader(threading.Thread):
-    """A reader that runs until `close`. `records` are all records committed so far."""
+    """A thread that reads committed records until `close`. `records` has all of them so far."""
 
     def __init__(self, config: Mapping[str, Any], begin: Mapping[TopicPartition, int]) -> None:
         super().__init__(name="prove-reader", daemon=True)

@@ -14,14 +14,14 @@ DOWN_S, BEHIND_MS = 1.0, 400
 
 
 class BrokerStrikes:
-    """Faults of brokers. `cluster` is None for a cluster that is not ours."""
+    """Injects faults of brokers. `cluster` is None for a cluster that is not ours."""
 
     def __init__(self, cluster: Cluster | None) -> None:
         self._cluster = cluster
         self._down: int | None = None  # the broker that was killed last
 
     def kill(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """Send SIGKILL to the broker that got the request."""
+        """Send SIGKILL to the broker to which the held request was sent."""
         broker = broker_of(request)
         assert self._cluster is not None
         self._cluster.kill(broker)
@@ -45,7 +45,7 @@ class BrokerStrikes:
                     self._cluster.ask_node(broker, {"op": "heal"})
 
     def mend(self) -> None:
-        """Start the killed broker again before any other fault."""
+        """Start the killed broker again. This precedes each fault."""
         if self._cluster is not None and self._down is not None:
             time.sleep(DOWN_S)
             self._cluster.start(self._down)

@@ -60,7 +60,10 @@ class LateStrikes:
         self.until_s = float("-inf")  # until then an idle instance may be waiting
 
     def slow(self, fault: AimedFault, match: Match) -> Struck | None:
-        """Slow a request down. Return when it is being delayed, None when no request came."""
+        """Delay the next matching request.
+
+        Return when it is being delayed, or None if none came.
+        """
         seconds = fault.seconds or self._chance.uniform(*SLOW_S)
         side = fault.side or self._chance.choice(SIDES)
         assert side in ("request", "answer")
@@ -108,7 +111,10 @@ class LateStrikes:
         )
 
     def hold(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """Hold a Produce until its transaction has ended, which a correct application prevents."""
+        """Hold a Produce until its transaction has ended.
+
+        A correct application never ends it so early.
+        """
         at_s, seconds = time.monotonic(), self._chance.uniform(*HOLD_S)
         name, instance = request.body.transactional_id, request.instance
         has_ended = wait_for(lambda: self._observed.has_committed(name, at_s), seconds)
@@ -132,7 +138,7 @@ class LateStrikes:
             self._cluster.wait_for_isr()
 
     def end(self) -> None:
-        """Resume the broker immediately."""
+        """Resume the paused broker immediately."""
         if self._stalled is not None and self._cluster is not None:
             broker, self._stalled, self._has_stalled = self._stalled[0], None, True
             self._cluster.resume(broker)
@@ -147,7 +153,7 @@ class LateStrikes:
             self._busy_until_s[instance] = until_s
 
     def _watched(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait, and resume the broker at the end of its time."""
+        """Wait for a condition, and meanwhile resume the paused broker at the end of its pause."""
 
         def looks() -> bool:
             if self._stalled is not None and time.monotonic() > self._stalled[1]:

@@ -22,7 +22,7 @@ def certain_until(history: History) -> Array:
 
 
 def by_partition(history: History) -> Iterator[tuple[int, int, Array]]:
-    """Yield (group, partition, rows in the order in which members got the partition)."""
+    """Yield (group, partition, rows of its tenures in the order of their begins)."""
     group, partition = tenure_column(history, "group"), tenure_column(history, "partition")
     taken = tenure_column(history, "taken_ns")
     for rows in grouped(np.arange(len(group)), group, partition):
