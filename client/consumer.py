@@ -50,9 +50,9 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Consumer:
-    """A consumer of assigned partitions or of a group.
+    """An asynchronous consumer of assigned partitions or of a group's topics.
 
-    The caller closes a given view.
+    `source` is a view, a bootstrap list or settings. The caller closes a given view.
     """
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:

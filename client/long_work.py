@@ -31,7 +31,9 @@ class LongWork:
             self._task = asyncio.create_task(work())
 
     async def until(self, deadline_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Continue or begin work. Return False at the deadline.
+        """Continue the running work, or begin `work`.
+
+        Return False if it has not ended at the deadline.
 
         Raises the error of the work.
         """

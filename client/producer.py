@@ -53,7 +53,7 @@ CLOSE_TIMEOUT_MS = 5_000
 
 
 class Producer:
-    """A producer.
+    """An asynchronous producer. `source` is a view, a bootstrap list or settings.
 
     The caller closes a given view.
     """

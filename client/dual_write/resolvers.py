@@ -29,7 +29,7 @@ LOCK_TIMEOUT_S = 2
 
 class Resolver(Protocol):
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """Return the outcome, or None while it is unknown.
+        """Return the outcome of a transaction, or None while it is unknown.
 
         Raises if the resolver cannot be asked.
         """
@@ -56,9 +56,10 @@ class DatabaseResolver:
         self._lock = asyncio.Lock()  # two questions on one connection would share a transaction
 
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """Return the outcome, or raise InvalidRequest for a session of another database.
+        """Return the outcome of a transaction from the decision table.
 
-        Errors of the database are raised. The next call connects again.
+        Raises InvalidRequest for a session of another database, and errors of the database. After
+        an error the next call connects again.
         """
         async with self._lock:
             return await drive_async(self._resolve(key))

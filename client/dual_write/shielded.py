@@ -32,9 +32,9 @@ class ShieldedWork:
         flow: Flow[None],
         undo: Callable[[BaseException], Flow[None]] | None = None,
     ) -> None:
-        """Run a flow to its end, cancelled or not.
+        """Run a flow to its end, even if the caller is cancelled.
 
-        undo: the flow that follows a cancelled flow.
+        undo: returns a second flow, which runs after the first if the caller was cancelled.
         """
         cut: BaseException | None = None
 

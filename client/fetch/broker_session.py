@@ -22,7 +22,7 @@ SESSIONS_FROM = 7  # the first version of Fetch that has them
 
 
 class BrokerSession:
-    """A session with at most one request at a time.
+    """The client's state of a fetch session with one broker, for one request at a time.
 
     Each request is `prepare`, then `answered` unless the request has failed.
     """
@@ -41,7 +41,7 @@ class BrokerSession:
         wanted: dict[TopicPartition, FetchPartition],
         topic_ids: Mapping[str, bytes] | None,
     ) -> None:
-        """Fill in the session and the changed partitions.
+        """Write the session and the changed partitions into the Fetch request.
 
         topic_ids: the ids of topics, or None where names are used.
         """

@@ -52,7 +52,7 @@ class RecordColumns(NamedTuple):
 def read_columns(
     topic: str, partition: int, buffer: Buffer, position: int, header: BatchHeader
 ) -> RecordColumns:
-    """Read the records of the batch at a position.
+    """Read the records of the batch at this position of the buffer.
 
     Raises InvalidRecord if the records do not fill the batch exactly.
     """

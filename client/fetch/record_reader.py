@@ -29,7 +29,7 @@ _new: Callable[[Iterable[Any]], ConsumerRecord] = partial(
 def read_records(
     topic: str, partition: int, buffer: Buffer, position: int, header: BatchHeader, from_offset: int
 ) -> list[ConsumerRecord]:
-    """Read the records of the batch at a position, without those below `from_offset`.
+    """Return the records of the batch at this position of the buffer, from `from_offset` on.
 
     Raises InvalidRecord if the records do not fill the batch exactly.
     """

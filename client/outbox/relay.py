@@ -49,9 +49,9 @@ class OutboxRelay(ConnectionFlow):
         replication_factor: int = -1,
         **options: Any,
     ) -> None:
-        """Create a relay.
+        """Create a relay. `connection` is a function that opens a database connection.
 
-        `connection` opens a connection, `options` are settings of the producer.
+        `options` are settings of the producer.
         """
         super().__init__(name, connection)
         self._source, self._options = source, options
@@ -64,7 +64,7 @@ class OutboxRelay(ConnectionFlow):
         self.is_idle = False  # the last batch was empty
 
     async def run(self, *, every_ms: int = EVERY_MS) -> None:
-        """Send batches until cancelled. After an error begin again from the start.
+        """Send batches until cancelled. After an error, start again and continue.
 
         Raises RelaySuperseded, OtherDatabase.
         """

@@ -28,7 +28,7 @@ class RecordMetadata(NamedTuple):
 
 
 class RecordRange(NamedTuple):
-    """The place of consecutive records of one `send_many`.
+    """The place of consecutive records of one `send_many` call in a partition.
 
     timestamp: as in `RecordMetadata`.
     """

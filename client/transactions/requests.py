@@ -199,7 +199,7 @@ class TransactionRequests:
     async def end(
         self, producer: Identity, deadline_ms: int, *, is_commit: bool, is_v2: bool
     ) -> Identity:
-        """Commit or abort. Return (id, epoch) of the next transaction.
+        """Commit or abort the transaction. Return (id, epoch) of the next transaction.
 
         A repeated request is harmless.
         """

@@ -220,7 +220,7 @@ class TransactionSession:
         )
 
     async def commit(self, sending: Sending) -> None:
-        """Flush and commit, or raise the reason if the commit fails.
+        """Flush and commit the transaction, or raise the reason if the commit fails.
 
         A deadline leaves the state COMMITTING_TRANSACTION.
         """
@@ -237,7 +237,7 @@ class TransactionSession:
         self._over()
 
     async def abort(self, sending: Sending) -> None:
-        """Abort, or raise the reason if the abort fails.
+        """Abort the transaction, or raise the reason if the abort fails.
 
         After a deadline the abort may be repeated.
         """
