@@ -55,7 +55,7 @@ Listener = Callable[[ClusterFacts], None]
 
 
 class Observer:
-    """Keeps the facts up to date between `start` and `close` (see the top of the file).
+    """Requests the state of a cluster again and again, between `start` and `close`.
 
     logs: the node logs of a cluster on this machine. Their events replace the comparison of two
     states. Active faults are still found by inspecting the processes.
@@ -265,7 +265,7 @@ class Observer:
         keys: list[TopicPartition],
         described: Iterable[DescribedTransaction],
     ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-        """Return open transactions where the last stable offset is behind, oldest first."""
+        """Return the open transactions of each partition with an LSO below its end, in order."""
         if not keys:
             return {}
         known = {each.producer_id: each for each in described}

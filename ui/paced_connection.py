@@ -36,9 +36,9 @@ class RequestPace:
 
 
 class PacedConnection(BrokerConnection):
-    """A paced connection (see the top of the file).
+    """A connection to a broker with a limited rate of requests.
 
-    answer_ms: the time of the newest answer.
+    answer_ms: how long the newest answer took.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:

@@ -49,7 +49,7 @@ class WatchedCluster:
 
 
 def observing(watched: WatchedCluster, *, has_doctor: bool = True) -> Observer:
-    """Return a started observer, inside an event loop.
+    """Return a started observer of the cluster. This is called inside an event loop.
 
     has_doctor: include the results of `oncelog doctor`, if the cluster is on this machine.
     """
@@ -120,10 +120,10 @@ async def run_page(
     can_harm: bool,
     opens_browser: bool,
 ) -> None:
-    """Serve until a signal. The first line of stdout is the address, with its token.
+    """Serve the page of a cluster until a signal.
 
-    can_write: allow aborts of transactions. can_harm: allow faults, if the cluster is on this
-    machine.
+    The first line of stdout is the address, with its token. can_write: allow aborts of
+    transactions. can_harm: allow faults, if the cluster is on this machine.
     """
     sock = listening_socket(port)
     access = PageAccess(sock.getsockname()[1])

@@ -24,7 +24,7 @@ def timeline_page(
     samples: Sequence[ClusterSample] = (),
     window: TimeWindow | None = None,
 ) -> str:
-    """Return the view. `started_ms` is when recording began.
+    """Return the view Timeline. `started_ms` is when recording began.
 
     Without `window`, the view shows all events.
     """

@@ -38,7 +38,7 @@ async def records_asked(
 
 
 def partition_asked(query: Mapping[str, str]) -> int | None:
-    """Return the number of a partition, or None without one.
+    """Return the partition number in a query, or None without one.
 
     Raises ValueError for a wrong number.
     """

@@ -49,7 +49,7 @@ async def serve(
     on_ready: Callable[[], None],
     on_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGINT, SIGTERM or SIGHUP, or until the task is cancelled.
+    """Serve the application until SIGINT, SIGTERM or SIGHUP, or until the task is cancelled.
 
     on_end: a function that ends streaming answers.
     """
