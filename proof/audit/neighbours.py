@@ -23,7 +23,7 @@ def with_neighbours(
     before: Mapping[str, Column],
     after: Mapping[str, Column] | None = None,
 ) -> DataFrame:
-    """Return the rows with one more column for each name.
+    """Return the rows with a further column for each name in `before` and `after`.
 
     `before[name]` becomes the maximum of that expression over all earlier rows of the group.
     `after[name]` becomes the minimum over all later rows. Both are null without such rows. A row's

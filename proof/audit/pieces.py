@@ -109,7 +109,7 @@ def bit_of(offset: str) -> Column:
 
 
 def offsets_in(mask: str, word: str = "word") -> Column:
-    """Return the offsets whose bits are set in the mask of a word, as an ascending array."""
+    """Return the offsets for which a bit is set in the mask of a word, as an ascending array."""
     return F.expr(
         f"transform(filter(sequence(0, {WORD - 1}), b -> getbit({mask}, b) = 1),"
         f" b -> {word} * {WORD} + b)"

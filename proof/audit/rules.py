@@ -263,7 +263,7 @@ def open_transactions(context: DataFrame) -> DataFrame:
 
 
 def of_open_transactions(opened: DataFrame, older_than: Column) -> DataFrame:
-    """Return the open transactions whose newest record is older than `older_than`."""
+    """Return the open transactions that have no record after `older_than`."""
     return violations(
         opened.where(F.col("max_timestamp") <= older_than),
         log.OPEN_TRANSACTION,

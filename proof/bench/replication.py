@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One measurement of one cell.
+    """The result of measuring one cell once.
 
     used: the resources that each node used meanwhile, empty without local nodes.
     """
@@ -111,7 +111,7 @@ ReplicationResult = CellResult[Cell, Repetition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationGrid(Grid[Cell, Repetition]):
-    """The grid of guarantees.
+    """The cells of `bench replication`, which are combinations of guarantees.
 
     rate: records/s of the latency run, far below any cell's limit.
     """

@@ -37,7 +37,7 @@ class TransactionCell:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRun:
-    """One measurement of one cell, with times in ms.
+    """The result of measuring one cell once, with times in ms.
 
     The times are those of each transaction. plain: the times of each batch without transactions.
     """

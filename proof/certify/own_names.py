@@ -29,7 +29,7 @@ def run_name(recipe: str, seed: int) -> str:
 
 @contextmanager
 def deleted_behind(bootstrap: str | None, name: str, say: Say) -> Iterator[None]:
-    """After the `with` block, delete all groups and topics whose names contain `name`."""
+    """After the `with` block, delete all groups and topics with `name` in their names."""
     try:
         yield
     finally:

@@ -65,7 +65,7 @@ def certified_run(
     fault_seconds: float,
     uses: Sequence[str] = (),
 ) -> CertifiedRun:
-    """Return the run of an outcome, given as its fields.
+    """Return the `CertifiedRun` for the outcome of a `prove` run, which is given as JSON values.
 
     uses: the requests of the mode. If the program did not send one of them, the run proves nothing
     about the mode.
@@ -156,7 +156,7 @@ def verdict_fields(
 
 
 def runs_in(fields: object, recipe: Recipe) -> list[CertifiedRun]:
-    """Return the runs of a verdict.json about this program and promise.
+    """Return the earlier runs in a verdict.json that are about this program and promise.
 
     Raises ValueError for another file, or for a verdict on another recipe.
     """

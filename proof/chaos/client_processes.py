@@ -17,9 +17,9 @@ from .load.order import STUCK, WorkerOrder
 
 
 class ClientProcesses(Supervisor):
-    """The client processes.
+    """The processes that run the clients of the load.
 
-    `errors` and `clients` have entries of the ended processes.
+    `errors` and `clients` have the counts that ended processes have reported.
     """
 
     restarts_max = None

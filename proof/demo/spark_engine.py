@@ -99,7 +99,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return {p: min(one[p], other[p]) for p in one.keys() & other.keys()}
 
     def outputs(self) -> int:
-        """Return the rows of committed batches, each counted once.
+        """Return the number of rows in committed batches. Each batch is counted once.
 
         A skipped batch is reported twice.
         """

@@ -26,7 +26,7 @@ OPEN = ("began", "sending", "committing")
 
 
 class WorkerEngine(EngineProcesses[WorkerProcesses]):
-    """The engine of workers.
+    """The engine that consists of two worker processes.
 
     is_fenced: with False, offsets are sent without the group's metadata.
     """

@@ -170,7 +170,7 @@ def judge_end(
 def compare_sums(
     expected: Mapping[Any, tuple[int, ...]], totals: Mapping[Any, tuple[int, ...]]
 ) -> tuple[Finding, ...]:
-    """Return a finding with each group whose expected and actual sums differ."""
+    """Return a finding with each group for which the expected and actual sums differ."""
     found = Findings()
     for key in sorted(expected.keys() | totals.keys()):
         if expected.get(key) != totals.get(key):

@@ -60,7 +60,7 @@ def size(value: int | None) -> str:
 def clock(at_ms: float, *, with_date: bool = False) -> Html:
     """Return a time of day, with the date in machine-readable form.
 
-    Producers may choose any time.
+    An impossible time becomes a dash, because producers may choose any timestamp.
     """
     if not 0 <= at_ms < YEAR_9999_MS:
         return element("span", "-")

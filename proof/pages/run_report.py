@@ -25,7 +25,7 @@ class StoryLine(NamedTuple):
 
 
 class FaultSpan(NamedTuple):
-    """The begin and end of a fault, with the target whose row shows it."""
+    """The begin and end of a fault, and the target of the fault, which names the row."""
 
     row: str
     start_s: float
@@ -65,7 +65,7 @@ class RunTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The report of a run.
+    """The data of a run's report.
 
     `state` is the state of the verdict, or "" if nothing was tested.
     """

@@ -31,7 +31,7 @@ KEEP = "Keep its whole output: --keep DIR."
 
 
 class Application(Supervisor):
-    """The supervised instances.
+    """The supervised processes of the application's instances.
 
     address_for: the bootstrap line of an instance. is_kept: the logs outlive the run, so that they
     may be named. client_files: see `ClusterAccess`.

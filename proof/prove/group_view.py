@@ -22,7 +22,7 @@ class GroupLook:
 
 @dataclass(slots=True, kw_only=True)
 class WatchedGroup:
-    """A watched group.
+    """All that is known about the observed group.
 
     offsets_partitions: the number of partitions of `__consumer_offsets`. min_insync: by topic.
     open: the open transactions in all answers. first, last: the first and last offsets.

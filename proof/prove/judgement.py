@@ -28,7 +28,7 @@ Wanted = tuple[str | None, str]  # topic (None if any is right); id
 
 @dataclass(frozen=True, slots=True)
 class WrongFinal:
-    """A key whose last output has a wrong value. None means that there is no value."""
+    """A key with a wrong value in its last output. None means that there is no value."""
 
     key: str
     expected: str | None

@@ -57,7 +57,7 @@ class ProveOutcome:
 
     @property
     def met(self) -> int:
-        """Return the number of faults whose target had work in flight."""
+        """Return the number of faults that hit a target with work in flight."""
         return sum(struck.met > 0 for struck in self.made)
 
     def lines(self) -> list[str]:

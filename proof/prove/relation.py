@@ -49,7 +49,7 @@ def text_of(data: bytes | None) -> str | None:
 
 
 def matcher(how: str) -> Matcher:
-    """Return a function from an output to its input's id or None.
+    """Return the function for --match, which returns the input's id in an output, or None.
 
     Raises Failure for an unknown form.
     """

@@ -77,7 +77,7 @@ T = TypeVar("T")
 
 
 class Run:
-    """One run (see the top of the file).
+    """One run of `oncelog prove`.
 
     out: the directory for its files, or None for a temporary directory.
     """
@@ -103,7 +103,7 @@ class Run:
         self._prefix = f"r{secrets.token_hex(2)}"
 
     def go(self) -> ProveOutcome:
-        """Run the application under faults.
+        """Run the application under faults, and return the outcome.
 
         Raises Failure with exit code 2 when there is no verdict, because the application did not
         work before the first fault, or a part of ours failed.

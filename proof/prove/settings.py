@@ -19,7 +19,7 @@ RATE_MAX, SECONDS_MAX, INSTANCES_MAX, PARTITIONS_MAX = 5_000.0, 3_600.0, 16, 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProveSettings:
-    """The settings.
+    """The settings of one run of `oncelog prove`.
 
     expect, final, feed: functions in the form module:function. faults: names of faults separated by
     commas, instead of a plan.

@@ -55,9 +55,9 @@ class ScheduledFaults(FaultContext[Cluster]):
         note: Callable[[str], None],
         lock: AbstractContextManager[object],
     ) -> None:
-        """Prepare the thread. `lock` is held during each change to a node.
+        """Prepare the thread.
 
-        The test changes nodes, too.
+        `lock` is held during each change to a node, since the test changes nodes, too.
         """
         super().__init__(cluster)
         self._note, self._lock = note, lock

@@ -111,7 +111,7 @@ class _Member(WorkloadClient):
             await self._producer.send(OUTPUTS, record.partition, value, content)
 
     def _offsets(self, polled: Polled, transaction: Begun) -> dict[TopicPartition, int]:
-        """Return the offsets to commit by partition, and record each range.
+        """Return the offsets to commit, and record the range of inputs of each partition.
 
         A range is [first record, offset after the last record).
         """

@@ -30,7 +30,7 @@ class Polled(NamedTuple):
 
 
 class RecordedConsumer:
-    """A consumer whose polls and commits are recorded.
+    """A consumer that records its polls and commits in the history.
 
     One object is one client in the history. With a producer of the same `process` it is a half of
     one.

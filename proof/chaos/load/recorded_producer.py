@@ -23,7 +23,7 @@ COMMIT_CALLS_MAX = 2  # a commit whose deadline passed may be requested again
 
 
 class RecordedProducer:
-    """A producer whose operations are recorded.
+    """A producer that records its operations in the history.
 
     It is transactional with a transactional id, else idempotent unless `is_idempotent` is False.
     """

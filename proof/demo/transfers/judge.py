@@ -66,7 +66,7 @@ def judge_transfers(
     *,
     wait_max_s: float,
 ) -> TransfersVerdict:
-    """Compare rows, events and the services' answers.
+    """Compare the rows in the database, the events in Kafka, and the services' answers.
 
     told: the reported state of each transfer, which is committed, failed, or another word without a
     reported outcome. away: times without a broker, the database or the check-back.

@@ -38,7 +38,7 @@ class Reported:
 
 
 class TransferServices(Supervisor):
-    """The services. `told` has the reported state of each transfer.
+    """The processes of the services. `told` has the reported state of each transfer.
 
     A state is began, committed, failed or doubtful.
     """

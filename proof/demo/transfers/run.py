@@ -123,7 +123,7 @@ class TransfersDemo:
     def run(
         self, seconds: float = SECONDS, *, kinds: tuple[str, ...] | None = None
     ) -> TransfersReport:
-        """Work, inject faults, read, and judge.
+        """Let the services write transfers under faults. Then read all data, and judge it.
 
         The run is extended until each kind of fault has occurred. kinds: only these, each once.
         """

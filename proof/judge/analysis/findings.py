@@ -73,7 +73,7 @@ def finding(
 
 
 class Findings:
-    """A collector for findings whose cases are found one by one."""
+    """A collector for findings that consist of cases found one by one."""
 
     def __init__(self) -> None:
         self._found: dict[Anomaly, tuple[int, list[Case]]] = {}

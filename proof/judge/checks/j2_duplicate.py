@@ -14,7 +14,7 @@ ANOMALIES = (DUPLICATE, MISPLACED)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find sent records whose value was read or acknowledged at more than one place."""
+    """Find sent records with a value that was read or acknowledged at more than one place."""
     order = view.order
     doubled = np.flatnonzero(order.copies > 1)
 

@@ -39,7 +39,7 @@ ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
 
 
 def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
-    """Return the outcome of a plain send.
+    """Return the outcome of a send outside of transactions, given its error.
 
     NOT_LEADER_OR_FOLLOWER is ambiguous, because the write may still succeed (KAFKA-13574). Refusals
     of repeated requests are ambiguous, too, except refusals of the record itself. A record that was
@@ -56,7 +56,7 @@ def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
 
 
 def outcome_of_group_commit(error: int | None, attempts: int) -> OpOutcome:
-    """Return the outcome of a plain OffsetCommit.
+    """Return the outcome of an OffsetCommit outside of transactions, given its error.
 
     Only the end of the generation certainly refuses a commit, and only a commit that was requested
     once. An earlier one of several requests may have been executed, or may still be.

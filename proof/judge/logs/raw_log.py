@@ -111,7 +111,7 @@ class Open(NamedTuple):
 
 @dataclass(slots=True)
 class RawLog:
-    """The log of one partition.
+    """Checks the log of one partition batch by batch.
 
     is_whole: the log begins at offset 0, with the begin of every producer.
     """

@@ -22,7 +22,7 @@ async def read_to(
 ) -> list[Key]:
     """Call `poll` with a consumer until each position has reached its end.
 
-    Returns the partitions whose ends were not reached, because no position moved for a while.
+    Returns the partitions that did not reach it, because no position moved for a while.
     """
     unfinished = {key for key in starts if starts[key] < ends[key]}
     async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:

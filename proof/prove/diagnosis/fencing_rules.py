@@ -128,9 +128,10 @@ class RefusedOffsets(FindingRule):
 
 
 class SharedIds(FindingRule):
-    """The rule that two live instances must not use a transactional id alternately, twice.
+    """The rule that two live instances must not use one transactional id by turns.
 
-    A zombie, which was silent meanwhile or waited for a silent broker, is excluded.
+    Two changes from one instance to the other are a finding. A zombie, which was silent meanwhile
+    or waited for a silent broker, is excluded.
     """
 
     def __init__(self) -> None:

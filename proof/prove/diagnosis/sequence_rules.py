@@ -172,7 +172,7 @@ class FreshTransaction(FindingRule):
 
 
 class _Ending(NamedTuple):
-    """An unanswered commit.
+    """A commit request that was not answered.
 
     number: its position among the first uses of transactional ids. others: the other connections of
     its process at that time.

@@ -75,7 +75,9 @@ class _Instance:
 
 
 class TooLong(FindingRule):
-    """The rule that a transaction must not be open too long, twice.
+    """The rule that transactions must not be open for too long.
+
+    Two such transactions are a finding.
 
     Too long means longer than its timeout, than its consumer may go without a poll, or than a
     session without a heartbeat. Waits for a broker do not count. A transaction is excused if its

@@ -25,7 +25,7 @@ USAGE = "sqlite:///FILE?table=T&id=COLUMN or postgresql://USER@HOST/DB?table=T&i
 class DatabaseOutputs(threading.Thread):
     """A thread that reads the rows added after `start`, until `close`.
 
-    Each row becomes a record whose key is the id in the row.
+    Each row becomes a record with the id in the row as its key.
     """
 
     def __init__(self, url: str) -> None:

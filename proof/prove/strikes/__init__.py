@@ -1,1 +1,1 @@
-"""Kinds of faults whose code is too long for striking.py."""
+"""Kinds of faults that have their code outside of striking.py, since it is long."""

@@ -34,7 +34,7 @@ Wait = Callable[[Callable[[], bool], float], bool]
 
 
 class LateStrikes:
-    """Late requests.
+    """Injects slow and held requests, and pauses of a leader.
 
     wait: a function that waits until a condition holds, or a deadline. instances: the running
     instances. aim_s: how long to wait for a request.

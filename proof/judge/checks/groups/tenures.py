@@ -13,7 +13,7 @@ def tenure_column(history: History, name: str) -> Array:
 
 
 def certain_until(history: History) -> Array:
-    """Return the end of each tenure's certain part, after which the coordinator may have ended it.
+    """Return the time until which a member certainly had the partition, for each tenure.
 
     The member got the tenure at `taken_ns`. An answered heartbeat proves nothing about the time
     after it began, since the session may have ended since then.
