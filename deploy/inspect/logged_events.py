@@ -90,7 +90,7 @@ class _Tail:
 
 @dataclass(slots=True)
 class EventLogs:
-    """The logs of all nodes of a cluster on this machine, by the node's id."""
+    """A reader of the node.log of every node of a cluster on this machine."""
 
     logs: Mapping[int, Path]
     _tails: list[_Tail] = field(default_factory=list[_Tail])

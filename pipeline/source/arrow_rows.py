@@ -153,7 +153,7 @@ def _size_bytes(columns: RecordColumns) -> int:
 
 
 def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
-    """Concatenate the offsets or numbers of several batches into one array."""
+    """Concatenate a column of several batches, which is a range or a list of numbers in each."""
     return np.concatenate(
         [
             np.arange(c.start, c.stop, dtype=np.int64)

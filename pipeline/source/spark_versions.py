@@ -48,7 +48,7 @@ __all__ = [
 
 
 def check_reads_streams() -> None:
-    """Raise OptionError, with a workaround, if this Spark cannot read streams with this source."""
+    """Raise OptionError with a workaround if Spark cannot read streams with this source."""
     if not READS_STREAMS:
         raise OptionError(
             'format("oncelog") is read as a stream from Spark 4.2 on: before, Spark does not tell '
@@ -59,7 +59,7 @@ def check_reads_streams() -> None:
 
 
 def check_writes_streams() -> None:
-    """Raise OptionError, with a workaround, if this Spark cannot write streams with it."""
+    """Raise OptionError with a workaround if Spark cannot write streams with this source."""
     if not WRITES_STREAMS:
         raise OptionError(
             'format("oncelog") is written as a stream from Spark 4.1 on; exactly_once, or '
