@@ -1,4 +1,4 @@
-"""Hooks of all tests, for Kafka's jars, clusters shared by a module, and counts of comparisons."""
+"""Hooks of pytest for all tests, with fixtures of Apache Kafka and settings of Hypothesis."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ HANGS_AFTER_S = 600  # seconds after which a coroutine counts as hung
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare Kafka's jars once, and restore signals that a shell has ignored."""
+    """Prepare Hypothesis, Kafka's jars and the handlers of signals before the collection."""
     uvloop.new_event_loop = UvLoop  # also in the threads of blocking clients
     control.prepare(18, 0)  # before Hypothesis is there: kio would make strategies of its types
     from hypothesis import settings
@@ -77,10 +77,10 @@ def pytest_runtest_setup() -> None:
 
 
 def _compile_plugins_once() -> None:
-    """Leave the assert statements of plugin packages unchanged, since they have no tests.
+    """Let pytest compile our plugin's package without rewriting its asserts.
 
-    pytest rewrites all modules of such a distribution, which here is the whole project. If no
-    bytecode may be written, each worker would compile hundreds of modules again.
+    pytest would rewrite all modules of the package, which here is the whole project. If no bytecode
+    may be written, each worker would compile hundreds of modules again.
     """
     for finder in sys.meta_path:
         if isinstance(finder, AssertionRewritingHook):
@@ -89,12 +89,12 @@ def _compile_plugins_once() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip unwanted tests of Apache Kafka, and group the tests of a module.
+    """Order and group the tests, and skip those of Apache Kafka unless ONCELOG_KAFKA is 1.
 
-    The tests of a module with its own fixtures stay together, since otherwise each worker sets the
-    fixtures up. Most fixtures of a module or session are a cluster, a JVM or a large log.
+    The tests of a module with its own fixtures stay in one worker, since otherwise each worker sets
+    the fixtures up. Most fixtures of a module or session are a cluster, a JVM or a large log.
 
-    A test of a minute does not run last, since the other workers would wait for its end.
+    Long tests run first, since the other workers would wait for the end of a long last test.
     """
     if os.environ.get(_TAKES_TURNS):
         _take_turns(config, items)
@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test to its end in an event loop of its own."""
+    """Run an async test in a new event loop."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     is_uvloop = pyfuncitem.get_closest_marker("uvloop") is not None
@@ -123,7 +123,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 async def _with_fixtures(test: pytest.Function) -> None:
-    """Run a test in the event loop of its @asynccontextmanager fixtures."""
+    """Run an async test with its fixtures that are async context managers."""
     async with asyncio.timeout(HANGS_AFTER_S), AsyncExitStack() as stack:
         given = {name: test.funcargs[name] for name in inspect.signature(test.obj).parameters}
         for name, value in given.items():
@@ -135,20 +135,20 @@ async def _with_fixtures(test: pytest.Function) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_as_it_comes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the bootstrap line of one Apache Kafka with default settings, for one xdist group."""
+    """Yield the bootstrap address of an Apache Kafka with default settings."""
     with KafkaPeer(tmp_path_factory.mktemp("kafka")) as peer:
         yield peer.bootstrap
 
 
 @pytest.fixture(scope="session")
 def kafka_that_prepares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the bootstrap line of a Kafka with two-phase commit for xdist's group "our client"."""
+    """Yield the bootstrap address of an Apache Kafka with two-phase commit."""
     with running(KAFKA, tmp_path_factory.mktemp("kafka")) as bootstrap:
         yield bootstrap
 
 
 def pytest_collection_finish() -> None:
-    """Keep thousands of collected tests out of later garbage collections of 0.2 s each."""
+    """Freeze the collected tests, so that later garbage collections skip them."""
     gc.collect()
     gc.freeze()
 

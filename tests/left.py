@@ -1,4 +1,4 @@
-"""The files and processes that a command has left in its temporary directory."""
+"""Find the files and processes that a command has left behind."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import psutil
 
 
 def left_in(scratch: Path) -> list[str]:
-    """Return the files in the folder, and the processes that were started with it."""
+    """Return the files in the folder, and the command lines of processes that name the folder."""
     found = [str(path) for path in scratch.iterdir()]
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or [])

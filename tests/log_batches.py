@@ -1,4 +1,4 @@
-"""Append batches to logs as a leader does, and find appended batches."""
+"""Helpers that append batches and transaction markers to logs, and compact logs."""
 
 from typing import Any
 

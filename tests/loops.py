@@ -44,7 +44,7 @@ class SelectorLoop(asyncio.SelectorEventLoop):
 
 
 def run_in_new_loop(work: Coroutine[Any, Any, None], *, is_uvloop: bool) -> None:
-    """Run a coroutine in a new loop, and warn of open transports after a success."""
+    """Run a coroutine in a new loop. After a success, warn of transports that are still open."""
     runner = asyncio.Runner(loop_factory=UvLoop if is_uvloop else SelectorLoop)
     try:
         runner.run(work)

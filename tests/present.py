@@ -1,4 +1,4 @@
-"""Return a value without None for type checkers."""
+"""Assert that a value is not None, for type checkers."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""Bodies of Produce and Fetch requests, which have hand-written codecs."""
+"""Encoded bodies of Produce and Fetch requests for tests."""
 
 from typing import Any
 

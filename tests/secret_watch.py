@@ -1,9 +1,9 @@
-"""Search for leaked secrets of secured clusters while something runs.
+"""Search for leaked secrets of secured clusters while tests run.
 
-The search covers the command lines and environments of all processes, and all files, such as logs,
-reports, histories and data of nodes. It looks for the passwords and private keys of every cluster
-under some folders. Secrets may be only in the files of their owner (`tls/`, `client/`) and in the
-nodes' server.properties. All files in the directory of a cluster must belong to its owner alone.
+The search covers the command lines and environments of all processes, and all files below some
+folders, such as logs, reports, histories and data of nodes. It looks for the passwords and private
+keys of all clusters there. Only the folders `tls/` and `client/` and the nodes' server.properties
+may have secrets. Only the owner of a cluster's directory may read its files.
 """
 
 import contextlib

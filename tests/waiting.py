@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline, in tests that have no event loop."""
+"""Wait for a condition in tests without an event loop."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from collections.abc import Callable
 def until(
     holds: Callable[[], object], what: str | Callable[[], str] = "", timeout_s: float = 30.0
 ) -> None:
-    """Return when the condition is true.
+    """Wait until the condition is true.
 
     Raises AssertionError with `what` after the timeout.
     """

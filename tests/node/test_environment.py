@@ -1,4 +1,4 @@
-"""Test the facts that a broker reads from its machine."""
+"""Test the id of the machine's boot, which a broker reads."""
 
 from pathlib import Path
 

@@ -1,11 +1,11 @@
-"""A log in memory that follows the rules of the real log which replication uses."""
+"""A replacement of a partition's log in memory, for the tests of replication."""
 
 from bisect import bisect_right
 from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One batch of one record."""
+    """A batch with one record."""
 
     offset: int
     epoch: int

@@ -1,4 +1,4 @@
-"""Test the follower's rules of truncation by KIP-101, KIP-279 and KIP-595."""
+"""Test the truncation of a follower's log by KIP-101, KIP-279 and KIP-595."""
 
 import pytest
 
@@ -12,7 +12,7 @@ FOLLOWER = PartitionFollower(1, 9)
 
 
 def log_of(*epochs: int, high_watermark: int = 0) -> MemoryLog:
-    """Return a log with one record for each epoch given."""
+    """Return a log with one record for each of these leader epochs."""
     log = MemoryLog()
     for epoch in epochs:
         log.append(epoch, 0)

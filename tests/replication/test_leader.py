@@ -1,4 +1,4 @@
-"""Test the leader's rules by Kafka's Partition and Replica, and KIP-497, 841, 903, 966."""
+"""Test the rules of a partition's leader as in Kafka (KIP-497, 841, 903 and 966)."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def fetch(partition: Leading, node: int, offset: int, now_ms: int = 1, epoch=Non
 
 
 def adding_3() -> tuple[Leading, IsrChange]:
-    """Return a leader with node 2 in its ISR, and the leader's proposal that adds node 3."""
+    """Return a leader with the ISR 1, 2, and the change by which the leader adds node 3."""
     partition = leader(isr=(1, 2))
     fetch(partition, 3, 0)
     return partition, present(partition.next_isr_change(1))
@@ -151,7 +151,7 @@ def test_follower_that_is_ineligible_does_not_hold_back_the_high_watermark(
 
 @pytest.mark.parametrize("live", NOT_ELIGIBLE)
 def test_follower_that_is_ineligible_does_not_join_the_isr(live: dict[int, int]) -> None:
-    """The follower has fetched all records. Since then its broker died, maybe with its disk."""
+    """The follower has all records, but was fenced or replaced since its last fetch."""
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1, 2), end=10, peers=peers)
     assert fetch(partition, 3, 10).may_join_isr

@@ -106,7 +106,7 @@ def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> No
 
 
 def test_follower_session_adds_very_many_partitions_in_parts_after_each_answer() -> None:
-    """After a reconnection, one request for all partitions blocked the leader's loop for 60 ms."""
+    """One request for all partitions blocked the leader's loop for 60 ms."""
     session = FollowerSession()
     keys = [(bytes(16), index) for index in range(2 * ADDED_MAX + 10)]
     for key in keys:
@@ -212,7 +212,7 @@ def test_follower_session_with_another_leader_process_restarts() -> None:
 
 
 class Host:
-    """A partition that broker 1 leads."""
+    """A partition of the leader, broker 1."""
 
     def __init__(self, peers: PeerView) -> None:
         self.log = MemoryLog()
@@ -291,7 +291,7 @@ class Pair:
         del self.to_follower[:count]
 
     def lose(self) -> None:
-        """Break the connection. All messages in flight are lost, and the follower is notified."""
+        """Break the connection, lose all messages in flight, and notify the follower."""
         self.to_leader.clear()
         self.to_follower.clear()
         for request in list(self.session._outstanding):

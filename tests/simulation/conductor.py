@@ -51,7 +51,7 @@ class Conductor(DiskFaults, FileDamage):
         self._is_over = False
 
     def plan(self, faults: list[Fault]) -> None:
-        """Schedule these faults, which `fault_schedule.require_possible` has checked."""
+        """Schedule these faults. `fault_schedule.require_possible` must have checked them."""
         for fault in faults:
             self._loop.call_later(fault.at_s, self._make, fault)
 
@@ -73,7 +73,7 @@ class Conductor(DiskFaults, FileDamage):
             node.start()
 
     def is_whole(self) -> bool:
-        """Return whether every replica of every partition is alive and in sync."""
+        """Return whether each replica of each partition is alive and in sync."""
         nodes = self.cluster.nodes.values()
         if any(not node.is_serving or node.is_hurt for node in nodes):
             return False
@@ -305,7 +305,7 @@ class Conductor(DiskFaults, FileDamage):
         return True
 
     def _stop(self, fault: Fault) -> bool:
-        """Stop the node as a service manager does, and start it again."""
+        """Stop a node by SIGTERM, and start it again later."""
         node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
         if node is None:
             return False

@@ -86,7 +86,7 @@ class FileDamage:
         raise NotImplementedError
 
     def _damage(self, fault: Fault) -> bool:
-        """Change bytes in some files of one machine."""
+        """Flip bits in some files of the damaged machine, which the first fault chooses."""
         if self._victim is None:
             self._victim = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         node = self._victim

@@ -1,19 +1,19 @@
 """The invariants of a simulated cluster, checked while it runs.
 
-two leaders            one leader a partition and leader epoch; one a Raft group and term
+two leaders            a partition has one leader in a leader epoch, a Raft group one in a term
 watermark went back    a leader's high watermark rises within its epoch
 watermarks crossed     log start <= last stable offset <= high watermark <= log end
 leader lacks records   a leader of the newest epoch has everything that was ever committed
-member lacks records   so has every live member of its in-sync set
-replicas differ        the same bytes at the same place below the committed end, on every node
-failed by a read       a read that lacks space or descriptors may be repeated
-log damaged            no log is considered damaged unless a file was damaged
+member lacks records   every live member of its ISR has these records as well
+replicas differ        all replicas have the same bytes below the high watermark
+failed by a read       a log does not fail because a read lacks file descriptors
+log damaged            no log is marked as damaged unless a file was damaged
 producer forgotten     compaction keeps the last batch of each known producer
-not opened             a replica can be opened, where its disk is sound
-deaf and not fenced    a broker that receives from no other is soon fenced
-hole in a log          offsets follow one another in a log that is not compacted
-applied differs        every Raft entry is the same on every node, in every incarnation
-restless               the same decision is not made again and again
+not opened             a replica on an undamaged disk can be opened
+deaf and not fenced    a broker that receives from no other broker is soon fenced
+hole in a log          a log that is not compacted has no missing offset
+applied differs        a Raft entry is the same on all nodes, also after restarts
+restless               the same Raft entry is not proposed again and again
 """
 
 import contextlib

@@ -99,7 +99,7 @@ def run(
 
 
 class _Run:
-    """The phases of one run."""
+    """The run of one seed, with a method for each phase."""
 
     def __init__(self, cluster: VirtualCluster, outcome: Outcome, faults: list[Fault]) -> None:
         self.cluster, self.outcome, self.faults = cluster, outcome, faults
@@ -293,7 +293,7 @@ class _Run:
         return "; ".join(found[:8])
 
     def _stop(self) -> None:
-        """Stop all nodes as a service manager would, so that files are complete."""
+        """Stop all nodes by SIGTERM, so that their files are complete for the judge."""
         cluster = self.cluster
         stopped: list[int] = []
         for node in cluster.nodes.values():

@@ -198,7 +198,7 @@ class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
-    """The event loop of one process, with servers and connections from `network`."""
+    """The event loop of one process. `network` makes its servers and connections."""
 
     def __init__(self, timeline: Timeline, number: int, network: Any = None) -> None:
         self.timeline = timeline

@@ -215,7 +215,7 @@ class Threads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do nothing, since brokers have awaited their jobs before this call."""
+        """Do nothing. A broker has awaited all its jobs before it calls this."""
 
     def _next(self) -> None:
         if not self._free or not self._waiting:

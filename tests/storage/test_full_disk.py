@@ -82,7 +82,7 @@ def test_leader_epochs_truncated_on_a_full_disk_do_not_reappear(log, logs, batch
 
 
 def test_index_entries_that_do_not_fit_on_the_disk_are_written_later(logs, monkeypatch):
-    """The disk had space for the batch, and none for its index entries."""
+    """The disk had space for the batch, but not for its index entries."""
     log = logs.open(index_interval_bytes=1)
     real = os.pwrite
 

@@ -212,7 +212,7 @@ def test_snapshots_and_indexes_above_an_interrupted_truncation_are_not_used(
 def test_log_that_could_not_be_synced_is_checked_fully_after_a_kill(
     log, tmp_path, monkeypatch, read_whole
 ):
-    """The kernel reports an unwritten page only once, and may drop the page afterwards."""
+    """After a failed sync, the kernel may drop unwritten pages without a further error."""
     write_history(log)
     before, count = derived(log), len(batches_in(log))
 
@@ -451,7 +451,7 @@ def test_damage_below_the_recovery_point_is_reported_and_not_truncated(tmp_path,
 
 
 def test_producer_windows_of_five_batches_are_kept_over_a_clean_restart(tmp_path, log):
-    """Kafka keeps only one batch in its snapshot, so that an older retry gets a fatal error."""
+    """Kafka's snapshots keep one batch, so a retry of an older one gets a fatal error."""
     for _ in range(20):
         lead(log, 1, producer=1)
         lead(log, 1)

@@ -477,7 +477,7 @@ def test_write_that_fails_marks_the_log_as_failed_and_changes_no_offset(logs, po
 
 @pytest.mark.parametrize("flipped", [(0, 9), (0, 1), (4, 1), (4, 9), (4, 15), (4, 31)])
 def test_index_with_a_flipped_bit_hides_no_batch_from_readers(logs, flipped):
-    """Readers have the right batch or an error. No record is missed, and no wait is endless."""
+    """A reader gets the right batches or an error, and does not wait forever."""
     log = logs.open(index_interval_bytes=1)
     for _ in range(40):
         logs.lead(log, 3)

@@ -1,8 +1,8 @@
 """Test that a reader of committed data gets exactly the committed records from any offset.
 
-Random histories of transactions are written to a real log with small segments, which is rolled,
-truncated, restarted and killed. Kafka's consumer must read exactly the committed records from the
-answers. The reads begin at every offset, with fetches of every size, over segment borders.
+Random transactions are written to a real log of small segments, which is rolled, truncated,
+restarted and killed. Kafka's consumer must read exactly the committed records. It reads from each
+offset, with fetches of each size, over the ends of segments.
 """
 
 import shutil

@@ -19,7 +19,7 @@ from .patching import replaced, together
 
 
 def early_commits() -> AbstractContextManager[Any]:
-    """An OffsetCommit is answered when only the leader has it (KAFKA-20634)."""
+    """An OffsetCommit is answered before its records are replicated (KAFKA-20634)."""
     sound = GroupCoordinator.append_then
 
     def append_then(self: Any, shard: Any, batch: Any, replayed: Any, **kinds: Any) -> int:
@@ -125,7 +125,7 @@ def old_pattern_result() -> AbstractContextManager[Any]:
 
 
 def early_heartbeats() -> AbstractContextManager[Any]:
-    """A heartbeat of a consumer group is answered when only the leader has its records."""
+    """A heartbeat of a consumer group is answered before its records are replicated."""
     sound = TurnExecution._append_replayed
 
     def append_replayed(self: Any, shard: Any, append: Any) -> int:

@@ -40,7 +40,7 @@ class ScenarioCluster(ABC):
     async def heal(self) -> None: ...
 
     def flip_snapshots(self, node_id: int, topic: str, partition: int) -> int:
-        """Flip a bit in each producer snapshot of an idle partition, and return their number."""
+        """Flip a bit in each producer snapshot of a partition, and return their number."""
         flipped = 0
         for file in (self.data / f"node-{node_id}" / f"{topic}-{partition}").glob("*.snapshot"):
             content = bytearray(file.read_bytes())

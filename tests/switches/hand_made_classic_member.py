@@ -1,7 +1,7 @@
-"""A manually controlled classic member in a group that may have both protocols (migration).
+"""A classic member of which a scenario controls each request, for groups with both protocols.
 
-The member behaves like a correct member, but may send a commit that a correct client would not
-send. The history has its generations as epochs, as in a group of both protocols.
+The member behaves like a correct member, but may also send a commit that a correct client would not
+send. The history records its generations as epochs.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""A consumer group member (KIP-848) with manual control of heartbeats, commits and nodes.
+"""A consumer group member (KIP-848) of which a scenario controls each heartbeat and commit.
 
-The member behaves like a correct member, but may send a commit that a correct client would not
-send. The history has everything that the member does.
+The member behaves like a correct member, but may also send a commit that a correct client would not
+send. The history records all its operations.
 """
 
 from typing import Any

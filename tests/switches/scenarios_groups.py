@@ -58,7 +58,7 @@ async def replaced_member(context: Context) -> None:
 
 
 async def silent_member(context: Context) -> None:
-    """The coordinator dies, and a silent member loses all its partitions to the other one."""
+    """The coordinator dies, and a member without heartbeats loses its partitions."""
     first, _, _, _ = await _shared(context, "silent-member")
     dies = await first.coordinator()
     await context.cluster.kill(dies)
@@ -104,7 +104,7 @@ async def _probe_all(context: Context, member: HandMadeMember, kind: str) -> Non
 
 
 async def late_topic(context: Context) -> None:
-    """A member is subscribed to a pattern, and another matching topic is created."""
+    """A member is subscribed to a pattern, and a matching topic is created later."""
     names = "late-topic-1", "late-topic-2"
     await read_one(context, await context.topic(names[0]))
     consumer = Consumer(context.cluster.bootstrap, group_id=GROUP, group_protocol="consumer")

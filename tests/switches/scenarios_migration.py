@@ -1,4 +1,4 @@
-"""Directed scenarios about groups that change their protocol, with a death and old generations."""
+"""Directed scenarios about groups that change between the classic and the consumer protocol."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ FIRST_S, LATER_S = 0.0015, 0.0005  # when the coordinator dies, from when the la
 
 
 async def former_generation(context: Context) -> None:
-    """A classic member commits with an old generation a partition assigned to a consumer since."""
+    """A classic member commits with an old generation, for a partition that a consumer has."""
     classic = await _alone(context, "former-generation")
     before = classic.generation
     assert await classic.commit(0, 0, before) == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Directed scenarios about transactions, with zombies, late requests, and coordinators' deaths."""
+"""Directed scenarios about transactions, with fenced producers, late requests and failovers."""
 
 import asyncio
 from functools import partial
@@ -155,9 +155,9 @@ async def aborted_offsets(context: Context) -> None:
 
 
 async def late_end(context: Context) -> None:
-    """An EndTxn is delayed. Its client repeats it on another connection, and continues.
+    """An EndTxn is delayed, and its client repeats it on another connection and continues.
 
-    The late one arrives in the middle of the next transaction (KAFKA-17754).
+    The delayed request arrives during the next transaction (KAFKA-17754).
     """
     topic = await context.topic("late-end")
     producer = OldProducer(context, topic, "worker")
@@ -176,7 +176,7 @@ async def late_end(context: Context) -> None:
 
 
 async def timeout(context: Context) -> None:
-    """A producer is silent for longer than its timeout, then continues on another connection."""
+    """A producer pauses beyond its transaction timeout, and then uses another connection."""
     topic = await context.topic("timeout", 2)
     producer = OldProducer(context, topic, "worker")
     await producer.initialize(timeout_ms=TIMEOUT_MS)

@@ -1,6 +1,6 @@
-"""Write the list of packages in pyproject.toml with `python -m tests.tidy.packages`.
+"""Write the list of packages in pyproject.toml: python -m tests.tidy.packages.
 
-Setuptools cannot find packages if the checkout itself is the package, so they are listed.
+Setuptools cannot find the packages itself, since the checkout is the package.
 """
 
 import re

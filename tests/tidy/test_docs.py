@@ -1,8 +1,8 @@
-"""Test that the reference pages equal the code, and the README's links and commands exist.
+"""Test that generated pages equal the code, and that links and commands in pages exist.
 
-docs/protocol.md and docs/configuration.md are made from the tables of the broker, the first beside
-what Apache Kafka 4.4 says of itself, and docs/client.md from those of the client. After a change of
-those, write them anew:
+docs/protocol.md, docs/configuration.md and docs/client.md are generated from tables in the code.
+After a change of these, write the pages anew:
+
 .venv/bin/python -m tests.tidy.test_docs
 """
 

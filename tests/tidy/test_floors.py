@@ -1,4 +1,4 @@
-"""Test that product files import only from lower floors, and keep their size limits."""
+"""Test that product files import only from lower floors, and that files are short enough."""
 
 import ast
 from functools import cache

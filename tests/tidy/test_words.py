@@ -1,4 +1,4 @@
-"""Test that docstrings and test names are plain sentences, folder by folder."""
+"""Test the ratios of docstrings and test names that are not plain, for each folder."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Test Kafka's error table against two other tables."""
+"""Test Kafka's error table against those of kio and kafka-python."""
 
 import kafka.errors
 import pytest

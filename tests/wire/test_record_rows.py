@@ -1,4 +1,4 @@
-"""Test that records added as columns encode to the same bytes as single records."""
+"""Test that records added as columns are encoded to the same bytes as single records."""
 
 import pytest
 from hypothesis import given

@@ -51,7 +51,7 @@ def test_sync_group_fails_when_the_assignment_cannot_be_stored(groups: Groups) -
     assert groups.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_sync_group_of_a_past_generation_is_ignored(groups: Groups) -> None:
+def test_stored_assignment_of_a_past_generation_is_ignored(groups: Groups) -> None:
     (first,) = groups.joined(1)
     groups.holds_stores = True
     leader = groups.sync(first, assignments={first: b"all"})

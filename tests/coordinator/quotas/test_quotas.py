@@ -193,7 +193,7 @@ def test_quotas_of_addresses_are_kept_in_snapshots_beside_those_of_users():
 
 
 def test_quotas_of_addresses_have_a_snapshot_version_of_their_own():
-    """An older node has to refuse such a snapshot with the sentence about versions."""
+    """A node of an older release refuses this version of a snapshot with a clear message."""
     cluster = MetadataCluster()
     of_user = QuotaChange("u", None, ((PRODUCER_BYTE_RATE, 5.0),))
     cluster.do(AlterClientQuotas((of_user,)))

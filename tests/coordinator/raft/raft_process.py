@@ -54,7 +54,7 @@ class Numbers:
 
 
 class Process:
-    """The Raft engine, transport and load of one node."""
+    """One Raft node with its engine and transport, which submits commands while it leads."""
 
     def __init__(self, node_id: int, voters: list[int], directory: Path, options: dict) -> None:
         self.node_id, self.directory, self.options = node_id, directory, options

@@ -1,4 +1,7 @@
-"""Test that data losses D2, D4 and D5 of stock PySyncObj do not happen in our journal."""
+"""Test the defects D2, D4 and D5 of PySyncObj, and that our journal does not have them.
+
+Each defect loses data on the disk. It is first shown on the unmodified library.
+"""
 
 import contextlib
 import gc
@@ -100,7 +103,7 @@ asyncio.run(main())
 
 
 def killed_and_restarted(script: str, directory: Path) -> tuple[int, int]:
-    """Return how many commands were acknowledged before the SIGKILL, and how many survived."""
+    """Return how many commands were acknowledged before a SIGKILL, and how many survived it."""
     counts = []
     for mode in ("write", "read"):
         command = [sys.executable, "-c", script, str(directory), mode]
@@ -114,14 +117,14 @@ def killed_and_restarted(script: str, directory: Path) -> tuple[int, int]:
 
 
 def test_pysyncobj_killed_while_dumping_loses_the_journal_tail(tmp_path: Path) -> None:
-    """One SIGKILL while a forked child writes the dump loses the tail (defect D2)."""
+    """A SIGKILL during the dump of a forked child loses the last entries of the journal (D2)."""
     acknowledged, present = killed_and_restarted(STOCK_WRITER, tmp_path)
     assert acknowledged == 1_500
     assert present < acknowledged, "the stock library has been mended"
 
 
 def test_raft_snapshot_keeps_later_journal_entries(tmp_path: Path) -> None:
-    """Our engine keeps the entries after the snapshot (defect D2)."""
+    """Our engine keeps all entries after the snapshot in its journal (defect D2)."""
     assert killed_and_restarted(OUR_WRITER, tmp_path) == (1_500, 1_500)
 
 
@@ -130,7 +133,7 @@ class Killed(BaseException):
 
 
 def test_pysyncobj_killed_in_a_compaction_loses_entries(tmp_path: Path) -> None:
-    """The journal is cleared and filled again in place (defect D2b)."""
+    """PySyncObj clears the journal, and then writes the remaining entries again (defect D2b)."""
     path = str(tmp_path / "journal")
     journal = FileJournal(path)
     for index in range(1, 2_001):
@@ -203,7 +206,7 @@ def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
 def test_pysyncobj_without_a_dump_file_loses_all_entries(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """A journal without a dump file is the obvious configuration (defect D5)."""
+    """Many users configure a journal without a dump file (defect D5)."""
     net = stock_network(
         5,
         conf_of=lambda node: {"journalFile": str(tmp_path / node)},
@@ -225,7 +228,7 @@ def test_pysyncobj_without_a_dump_file_loses_all_entries(
 
 
 def test_raft_commands_acknowledged_before_a_power_cut_of_all_nodes_are_kept() -> None:
-    """All entries survive six minutes and a power cut of all nodes (defect D5)."""
+    """The cluster runs for six minutes before the power cut (defect D5)."""
     cluster, leader = started(5)
     for _ in range(50):
         cluster.submit(leader, 0)
@@ -238,7 +241,7 @@ def test_raft_commands_acknowledged_before_a_power_cut_of_all_nodes_are_kept() -
 
 
 def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
-    """The page with the header reached the disk, and the data pages did not (defect D4a)."""
+    """The page with the header was written before the power cut, but not the data (defect D4a)."""
     path = tmp_path / "journal"
     journal = FileJournal(str(path))
     entries = [(b"\0" + b"y" * 200, index, 1) for index in range(1, 60)]
@@ -259,7 +262,7 @@ def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
 
 
 def test_raft_journal_with_a_torn_tail_loses_no_synced_entry(tmp_path: Path) -> None:
-    """Cut 200 tails at any byte, followed by zeros or garbage (defect D4)."""
+    """The tail is truncated at 200 random bytes, and followed by zeros or garbage (defect D4)."""
     rng = random.Random(1)
     disk, _, journal = our_journal(tmp_path)
     for index in range(1, 30):
@@ -291,7 +294,7 @@ def test_raft_journal_with_a_torn_tail_loses_no_synced_entry(tmp_path: Path) -> 
 
 
 def test_raft_journal_damaged_in_the_middle_refuses_to_start(tmp_path: Path) -> None:
-    """A flipped bit of synced data is not a torn tail (defect D4)."""
+    """A flipped bit in synced entries must not be taken for a torn tail (defect D4)."""
     disk, _, journal = our_journal(tmp_path)
     for index in range(1, 30):
         journal.append_entry(0, index, 1, b"y" * 50)
@@ -309,7 +312,7 @@ def test_raft_journal_damaged_in_the_middle_refuses_to_start(tmp_path: Path) -> 
 def test_pysyncobj_that_loses_its_vote_file_votes_twice(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """The vote file is renamed unsynced, and PySyncObj ignores an unreadable vote file (D4b)."""
+    """PySyncObj does not sync its vote file, and ignores an unreadable one (defect D4b)."""
     net = stock_network(1, conf_of=lambda node: {"journalFile": str(tmp_path / node)})
     votes: list[str] = []
 
@@ -329,7 +332,7 @@ def test_pysyncobj_that_loses_its_vote_file_votes_twice(
 
 
 def test_raft_vote_is_sent_only_after_the_sync_of_the_vote() -> None:
-    """A node votes once a term after any crash, as the simulation of elections checks (D4b)."""
+    """Random simulation also checks that a node votes once in a term (defect D4b)."""
     for seed in range(6):
         cluster = Cluster(seed, size=3, groups=1)
         for _ in range(12):
@@ -346,7 +349,7 @@ def test_raft_vote_is_sent_only_after_the_sync_of_the_vote() -> None:
 def test_pysyncobj_leader_without_followers_acknowledges_after_a_power_cut(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """The commit index that survived exceeds the journal that survived (defect D4c)."""
+    """The stored commit index is beyond the end of the journal after the power cut (defect D4c)."""
     net = stock_network(1, conf_of=lambda node: {"journalFile": str(tmp_path / node)})
     leader = net.elect()
     for k in range(100):
@@ -371,7 +374,7 @@ def test_pysyncobj_leader_without_followers_acknowledges_after_a_power_cut(
 
 
 def test_raft_leader_that_is_isolated_acknowledges_no_command() -> None:
-    """The commit index is learnt again, and never read from disk (defect D4c)."""
+    """Our engine does not store the commit index, but learns it from a majority (defect D4c)."""
     cluster, leader = started()
     for _ in range(100):
         cluster.submit(leader, 0)

@@ -1,7 +1,7 @@
-"""Test that log damage D1, D3 and D8 of stock PySyncObj does not happen in our engine.
+"""Test the defects D1, D3 and D8 of PySyncObj, and that our engine does not have them.
 
-Each defect is first shown on the stock library. If a release fixes the defect, the test of the
-stock library fails.
+Each defect damages the log. It is first shown on the unmodified library, so its test fails when a
+release of the library fixes the defect.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .stock import StockNetwork
 def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """A repeated append truncates the log after its entries, and then one leader dies (D1)."""
+    """The repeated message removes later entries, and then the leader dies (defect D1)."""
     net = stock_network(3, delay=(0.02, 0.02), appendEntriesUseBatch=False)
     leader = net.elect()
     follower, cut_off = (node for node in net.nodes if node != leader)
@@ -46,7 +46,7 @@ def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
 
 
 def test_raft_append_that_arrives_twice_truncates_no_entry() -> None:
-    """The same steps run, and each frame arrives twice (defect D1)."""
+    """Our engine runs the same scenario, in which each frame arrives twice (defect D1)."""
     cluster, leader = started(3)
     follower, cut_off = (i for i in cluster.ids if i != leader)
     network = cluster.network
@@ -69,7 +69,7 @@ def test_raft_append_that_arrives_twice_truncates_no_entry() -> None:
 def test_pysyncobj_reports_success_for_commands_never_committed(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """During a snapshot the commit index passes the uncommitted entries of the old leader (D3)."""
+    """The commit index of a snapshot passes uncommitted entries of the old leader (defect D3)."""
     net = stock_network(
         4,
         appendEntriesUseBatch=False,
@@ -99,7 +99,7 @@ def test_pysyncobj_reports_success_for_commands_never_committed(
 
 
 def test_raft_leader_that_is_deposed_never_commits_its_own_tail() -> None:
-    """No success is reported, although a snapshot replaces the log (defect D3)."""
+    """Its commands are not reported as successful, although a snapshot replaces its log (D3)."""
     cluster, old = started(4)
     cluster.isolate(old)
     minority = {cluster.submit(old, 0, timeout_ms=60_000) for _ in range(10)}
@@ -122,7 +122,7 @@ def test_raft_leader_that_is_deposed_never_commits_its_own_tail() -> None:
 def test_pysyncobj_divergent_follower_never_catches_up(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """With more to send than fits into one message, the next index jumps back forever (D8)."""
+    """If the missing entries exceed one message, the leader starts again and again (defect D8)."""
     net = stock_network(
         4,
         appendEntriesUseBatch=False,
@@ -148,7 +148,7 @@ def test_pysyncobj_divergent_follower_never_catches_up(
 
 
 def test_raft_follower_that_diverged_catches_up() -> None:
-    """D8 on our engine, with a log many messages long."""
+    """Our engine sends the missing entries in many messages (defect D8)."""
     cluster, old = started(4)
     cluster.isolate(old)
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Test that defects D6, D7, D9, D11 and D12 of PySyncObj do not happen in our engine.
+"""Test the defects D6, D7, D9, D11 and D12 of PySyncObj, and that our engine does not have them.
 
 They concern exceptions, membership, acknowledgements, pickle and long commands.
 """
@@ -29,7 +29,7 @@ MakeStock = Callable[..., StockNetwork]
 
 
 def test_pysyncobj_with_a_raising_callback_applies_twice(stock_network: MakeStock) -> None:
-    """The entry counts as applied only after the callback has returned (defect D6)."""
+    """PySyncObj counts an entry as applied only after its callback has returned (defect D6)."""
     net = stock_network(5)
     leader = net.elect()
 
@@ -45,7 +45,7 @@ def test_pysyncobj_with_a_raising_callback_applies_twice(stock_network: MakeStoc
 
 
 def test_raft_callback_that_raises_does_not_stop_the_engine() -> None:
-    """Callbacks of submitters and listeners raise exceptions (defect D6)."""
+    """Callbacks of commands and of listeners raise exceptions (defect D6)."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
 
@@ -61,7 +61,7 @@ def test_raft_callback_that_raises_does_not_stop_the_engine() -> None:
 
 
 class PoisonedList(StockList):
-    """A machine with a replicated method that has a bug."""
+    """A state machine of PySyncObj with a replicated method that raises."""
 
     @replicated
     def poison(self) -> None:
@@ -70,7 +70,7 @@ class PoisonedList(StockList):
 
 
 def test_pysyncobj_repeats_a_failing_method_endlessly(stock_network: MakeStock) -> None:
-    """The method runs again and again, and no later command is applied (defect D6)."""
+    """The method is called again and again, and no later command is applied (defect D6)."""
     net = stock_network(5, machine=PoisonedList)
     leader = net.elect()
     net.objects[leader].poison()  # type: ignore[attr-defined]
@@ -80,7 +80,7 @@ def test_pysyncobj_repeats_a_failing_method_endlessly(stock_network: MakeStock) 
 
 
 class Poisoned(Machine):
-    """A machine that raises for one command, as a defect or a newer release's command would."""
+    """A state machine that raises for one command, which it may not know or handle wrongly."""
 
     def apply(self, command: bytes, index: int, term: int) -> int:
         if command == b"0-poison":
@@ -91,7 +91,7 @@ class Poisoned(Machine):
 def test_raft_entry_that_cannot_be_applied_stops_the_node_and_stays_in_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The entry is neither repeated nor skipped (defect D6)."""
+    """Our engine neither repeats nor skips the entry (defect D6)."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Poisoned)
     cluster, leader = started()
     outcomes: list[Exception | None] = []
@@ -117,7 +117,7 @@ def test_raft_entry_that_cannot_be_applied_stops_the_node_and_stays_in_the_log(
 
 
 def test_pysyncobj_accepts_two_membership_changes_at_once(stock_network: MakeStock) -> None:
-    """PySyncObj contains Raft's single-server rule, but never enforces the rule (defect D7)."""
+    """PySyncObj never enforces Raft's rule of one membership change at a time (defect D7)."""
     net = stock_network(5, dynamicMembershipChange=True)
     leader = net.elect()
     net.isolate(leader)
@@ -128,7 +128,7 @@ def test_pysyncobj_accepts_two_membership_changes_at_once(stock_network: MakeSto
 
 
 def test_raft_membership_is_fixed_and_frames_of_strangers_are_dropped() -> None:
-    """Frames of a stranger are dropped, whatever their content (defect D7)."""
+    """Our engine drops each frame of an unknown node (defect D7)."""
     cluster, leader = started()
     engine = cluster.nodes[leader].engine
     term = engine.groups[0].term
@@ -140,7 +140,7 @@ def test_raft_membership_is_fixed_and_frames_of_strangers_are_dropped() -> None:
 
 
 def test_pysyncobj_accepts_an_acknowledgement_of_an_older_term(stock_network: MakeStock) -> None:
-    """The acknowledgement carries no term (defect D9)."""
+    """The acknowledgements of PySyncObj have no term (defect D9)."""
     net = stock_network(9, nodes="ABCDE")
     leader = net.elect()
     net.isolate(leader)
@@ -158,7 +158,7 @@ def test_pysyncobj_accepts_an_acknowledgement_of_an_older_term(stock_network: Ma
 
 
 def test_raft_acknowledgement_of_an_older_term_commits_no_entry() -> None:
-    """D9 on our engine, with the same forged messages."""
+    """Our engine gets the same forged acknowledgements (defect D9)."""
     cluster, leader = started(9, size=5)
     cluster.isolate(leader)
     alone = {cluster.submit(leader, 0) for _ in range(5)}
@@ -197,7 +197,7 @@ class Evil:
 
 
 def test_pysyncobj_runs_code_of_any_client_that_connects(tmp_path: Path) -> None:
-    """The first bytes of any connection are unpickled (defect D11)."""
+    """PySyncObj unpickles the first bytes of each connection (defect D11)."""
     command = [sys.executable, "-c", STOCK_SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -219,7 +219,7 @@ def test_pysyncobj_runs_code_of_any_client_that_connects(tmp_path: Path) -> None
 
 
 def test_raft_frame_of_any_bytes_neither_runs_code_nor_stops_a_node(tmp_path: Path) -> None:
-    """Our engine does not use pickle, and drops bytes that are not a frame (defect D11)."""
+    """Our engine does not use pickle, and drops malformed frames (defect D11)."""
     cluster, leader = started()
     evil = pickle.dumps(Evil(tmp_path / "ran"))
     engine = cluster.nodes[leader].engine
@@ -232,7 +232,7 @@ def test_raft_frame_of_any_bytes_neither_runs_code_nor_stops_a_node(tmp_path: Pa
 
 
 def test_pysyncobj_fails_on_commands_of_certain_lengths(stock_network: MakeStock) -> None:
-    """A command just below a multiple of the batch size ends twice on the follower (D12)."""
+    """The follower gets the end of a command twice, if it just fits into a batch (defect D12)."""
     net = stock_network(5)
     leader = net.elect()
     net.objects[leader].append("z" * (131_072 - 40))
@@ -244,7 +244,7 @@ def test_pysyncobj_fails_on_commands_of_certain_lengths(stock_network: MakeStock
 
 @pytest.mark.parametrize("size", [4_095, 4_096, 1_500, 1_499, 1_501, 1_436, 1_437])
 def test_raft_command_of_any_length_up_to_the_limit_is_committed(size: int) -> None:
-    """Commands around the size of an append and at the limit are used (defect D12)."""
+    """The lengths are around the size of an append, and at the limit (defect D12)."""
     cluster, leader = started()
     command = cluster.submit(leader, 0, size=size)
     cluster.run(1)
@@ -253,7 +253,7 @@ def test_raft_command_of_any_length_up_to_the_limit_is_committed(size: int) -> N
 
 
 def test_raft_command_above_the_limit_is_refused_and_not_logged() -> None:
-    """The limit is stated in the refusal, and nothing is logged."""
+    """The error states the limit."""
     cluster, leader = started()
     outcomes: list[Exception | None] = []
     end = cluster.nodes[leader].engine.groups[0].status().log_end

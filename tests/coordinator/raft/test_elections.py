@@ -114,7 +114,7 @@ def test_raft_follower_after_a_partition_does_not_depose_the_leader(one_way: boo
 
 
 def test_raft_leader_in_a_ring_of_nodes_stays_the_leader() -> None:
-    """Nodes receive only from their neighbours. The other nodes ask for votes, and are refused."""
+    """Each node receives only from its neighbours, so some nodes ask in vain for votes."""
     cluster, leader = started(3, size=5)
     before = term(cluster, leader)
     ring = {(a, b) for a in cluster.ids for b in cluster.ids if (a - b) % 5 in (1, 4)}
@@ -128,9 +128,9 @@ def test_raft_leader_in_a_ring_of_nodes_stays_the_leader() -> None:
 
 
 def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
-    """The leader can still send, so no follower becomes a candidate.
+    """Its heartbeats still arrive, so no follower becomes a candidate.
 
-    The leader's submitters would wait forever otherwise.
+    Without the resignation, clients of the leader would wait forever.
     """
     cluster, leader = started()
     resigned: list[int] = []
@@ -175,7 +175,7 @@ def test_raft_follower_with_a_closed_link_to_a_live_leader_starts_no_election() 
 
 
 def test_raft_leadership_transfer_leaves_no_gap_in_the_log() -> None:
-    """TimeoutNow is sent when the target has every entry and the old leader has learned this."""
+    """The leader sends TimeoutNow only when it knows that the target has all entries."""
     cluster, leader = started()
     for _ in range(50):
         cluster.submit(leader, 0)
@@ -193,7 +193,7 @@ def test_raft_leadership_transfer_leaves_no_gap_in_the_log() -> None:
 
 
 def test_raft_leadership_transfer_to_an_unable_target_keeps_the_leader() -> None:
-    """The attempt ends, and commands are accepted again."""
+    """The leader ends the attempt, and accepts commands again."""
     cluster, leader = started()
     target = next(i for i in cluster.ids if i != leader)
     cluster.network.cut |= {(leader, target), (target, leader)}
@@ -244,7 +244,7 @@ def test_raft_group_without_any_entry_is_led_by_its_preferred_leader_immediately
 
 
 def test_raft_voter_that_was_wiped_loses_no_committed_entry() -> None:
-    """The node that lagged and the node that was wiped must not form a majority."""
+    """A node that lags and a wiped node must not elect a leader together."""
     cluster, leader = started()
     wiped, lagging = (i for i in cluster.ids if i != leader)
     cluster.isolate(lagging)

@@ -24,7 +24,7 @@ def test_raft_followers_apply_committed_entries_without_waiting_for_a_heartbeat(
 
 
 def test_raft_submit_gets_an_outcome_within_its_timeout() -> None:
-    """The timeout also applies without an answer of a majority."""
+    """The timeout expires if no majority answers."""
     cluster, leader = started()
     for i in cluster.ids:
         if i != leader:
@@ -67,7 +67,7 @@ def test_raft_engine_with_a_failing_disk_stops_before_an_acknowledgement() -> No
 
 
 def test_raft_entry_that_is_committed_is_never_replaced() -> None:
-    """If a committed entry is replaced, the leader or this node is wrong, so the process ends."""
+    """A message that replaces a committed entry proves an error, so the node ends."""
     cluster, leader = started()
     cluster.submit(leader, 0)
     cluster.run(1)
@@ -91,7 +91,7 @@ def lagging(cluster: Cluster, leader: int, commands: int = 120) -> int:
 
 
 def test_raft_follower_that_lags_gets_the_snapshot_in_chunks() -> None:
-    """No chunk is larger than the setting, and the remaining entries come from the log."""
+    """Each chunk has at most the configured size. Later entries are then sent from the log."""
     cluster, leader = started()
     behind = lagging(cluster, leader)
     sizes: list[int] = []
@@ -128,9 +128,9 @@ class Choosy(Machine):
 def test_raft_snapshot_that_cannot_be_loaded_stops_the_node_unacknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The load is not repeated forever (defect D10).
+    """The follower does not try again and again (defect D10).
 
-    A release that can read the snapshot continues.
+    It continues when it is started with a release that can read the snapshot.
     """
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Choosy)
     monkeypatch.setattr(Choosy, "refuses", True)
@@ -212,7 +212,7 @@ def test_raft_cluster_that_is_idle_sends_few_messages(seed: int) -> None:
 
 
 def test_raft_frames_of_a_long_message_queue_are_bounded() -> None:
-    """A long queue of messages is sent in several frames."""
+    """A long queue of messages to a peer is divided into several frames."""
     chunk = SnapshotChunk(1, 1, 1, 0, 1 << 20, b"x" * 1_000)
     frames = list(split([(0, chunk)] * 10, 3_500))
     assert [len(frame) for frame in frames] == [3, 3, 3, 1]

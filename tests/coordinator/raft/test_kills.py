@@ -1,4 +1,4 @@
-"""Test Raft in real processes on real disks with SIGKILL."""
+"""Test that Raft processes on real disks lose no acknowledged command after SIGKILLs."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def judge(directory: Path, seconds: float, seed: int, groups: int) -> None:
 
 @pytest.mark.cluster
 def test_raft_nodes_killed_repeatedly_lose_no_acknowledged_command(short_path: Path) -> None:
-    """Leaders, single nodes, two and all are killed, with compaction all the time."""
+    """One, two or all nodes are killed at a time, while the journal is compacted."""
     judge(short_path, 6, seed=1, groups=2)
 
 

@@ -95,7 +95,9 @@ def test_raft_snapshot_that_is_acknowledged_is_followed_by_entries(next_index: i
     assert tracker.by_peer[2].state is P.REPLICATE and tracker.by_peer[2].transfer is None
 
 
-def test_raft_follower_is_probed_above_its_match_index_after_its_snapshot_was_unreadable() -> None:
+def test_raft_follower_is_probed_above_its_match_index_if_the_leader_cannot_read_the_snapshot() -> (
+    None
+):
     tracker, _ = _leader_of(entries=9)
     progress = tracker.by_peer[2]
     tracker.on_reply(2, AppendReply(1, True, 5, True), 0)

@@ -107,7 +107,7 @@ def alone() -> Alone:
 
 
 def test_raft_vote_that_arrives_twice_is_counted_once() -> None:
-    """The library counts messages. A majority is of nodes."""
+    """A majority is counted by nodes, while PySyncObj counts messages."""
     alone = Alone(size=5)
     alone.answer_census()
     term = alone.become_candidate()
@@ -159,7 +159,7 @@ def test_raft_acknowledgement_is_sent_only_after_the_entries_are_synced(alone: A
 def test_raft_entries_of_an_older_term_are_committed_with_an_entry_of_the_current_term(
     alone: Alone,
 ) -> None:
-    """A majority with an old entry does not commit the entry (Raft, figure 8)."""
+    """Copies on a majority do not commit an entry of an older term (Raft, figure 8)."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00old")]))
     alone.run(0.05)
@@ -176,7 +176,7 @@ def test_raft_entries_of_an_older_term_are_committed_with_an_entry_of_the_curren
 
 
 def test_raft_leader_counts_its_own_entry_only_after_the_sync_of_the_entry(alone: Alone) -> None:
-    """The leader's copy is counted with one follower's acknowledgement, after a slow disk."""
+    """One follower has acknowledged the entry, but the leader's disk is slow."""
     term = alone.become_leader()
     alone.run(0.3)
     alone.say(2, m.AppendReply(term, True, 2, True))
@@ -201,7 +201,7 @@ def test_raft_answers_of_another_term_commit_no_entry(alone: Alone) -> None:
 
 
 def test_raft_acknowledgement_of_a_voter_without_memory_is_not_counted(alone: Alone) -> None:
-    """Entries are sent to the voter without memory, but its answers commit none."""
+    """A wiped voter gets entries, but its acknowledgements count for no majority."""
     term = alone.become_leader()
     alone.run(0.3)
     alone.say(2, m.AppendReply(term, True, 2, False))
@@ -213,7 +213,7 @@ def test_raft_acknowledgement_of_a_voter_without_memory_is_not_counted(alone: Al
 
 
 def test_raft_new_node_votes_only_after_every_census_answer() -> None:
-    """When all peers have empty logs, the cluster is new."""
+    """A new node asks all others for their logs (a census). If all are empty, it may vote."""
     alone = Alone()
     nonce = alone.take(m.Census)[0].nonce
     alone.say(2, m.CensusAnswer(nonce, 0, 0))
@@ -226,7 +226,7 @@ def test_raft_new_node_votes_only_after_every_census_answer() -> None:
 
 
 def test_raft_wiped_voter_votes_only_above_the_highest_term_of_its_lost_votes() -> None:
-    """Such a vote may have been sent before the disk was lost."""
+    """Before it lost its disk, the node may have voted in any term up to this one."""
     alone = Alone()
     alone.answer_census(term=5, last_index=1)
     assert not alone.group.status().is_voter
@@ -246,7 +246,7 @@ def test_raft_wiped_voter_votes_only_above_the_highest_term_of_its_lost_votes() 
 
 
 def test_raft_wiped_voter_has_caught_up_only_after_an_append_sent_after_its_census() -> None:
-    """An append sent before the disk was lost proves nothing."""
+    """An append that was sent before the disk was lost may arrive late."""
     alone = Alone()
     alone.answer_census(term=5, last_index=3)
     alone.say(2, m.AppendEntries(5, 0, 0, 0, [(5, b"\x01")]))
@@ -259,7 +259,7 @@ def test_raft_wiped_voter_has_caught_up_only_after_an_append_sent_after_its_cens
 
 
 def test_raft_wiped_voter_repeats_the_census_for_a_later_leader() -> None:
-    """The answer of the later leader to the census was sent before it led."""
+    """The later leader had answered the census before it was elected."""
     alone = Alone()
     nonce = alone.sent[0][1].nonce  # type: ignore[union-attr]
     alone.answer_census(term=5, last_index=1)
@@ -273,7 +273,7 @@ def test_raft_wiped_voter_repeats_the_census_for_a_later_leader() -> None:
 
 
 def test_raft_pre_vote_is_refused_while_the_leader_is_alive(alone: Alone) -> None:
-    """A pre-vote is granted if the leader's link has closed, but never for a shorter log."""
+    """It is granted if the link to the leader has closed, except to a node with a shorter log."""
     alone.run(0.02)
     beat = m.AppendEntries(1, 0, 0, 0, [(1, b"\x01")])
     alone.say(2, beat)
@@ -290,7 +290,7 @@ def test_raft_pre_vote_is_refused_while_the_leader_is_alive(alone: Alone) -> Non
 
 
 def test_raft_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
-    """Without an answer the deposed leader and its followers would continue forever."""
+    """Without an answer the deposed leader would not notice the newer term."""
     alone.run(0.02)
     alone.say(3, m.AppendEntries(4, 0, 0, 0, []))
     for stale in (m.AppendEntries(3, 0, 0, 0, []), m.Commit(3, 1), m.VoteRequest(3, 9, 9)):
@@ -299,7 +299,7 @@ def test_raft_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
 
 
 def test_raft_commit_index_stays_within_the_verified_entries(alone: Alone) -> None:
-    """The tail is from an older leader, and may yet be replaced."""
+    """The last entries come from an older leader, and may still be replaced."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00a"), (1, b"\x00b")]))
     alone.say(3, m.Commit(2, 3))
@@ -312,7 +312,7 @@ def test_raft_commit_index_stays_within_the_verified_entries(alone: Alone) -> No
 
 
 def test_raft_node_with_two_leaders_in_one_term_stops_its_process(alone: Alone) -> None:
-    """Two leaders in a term are impossible, so the state is broken."""
+    """Raft never has two leaders in a term, so the state of the node is wrong."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, []))
     alone.say(3, m.AppendEntries(1, 0, 0, 0, []))

@@ -53,7 +53,7 @@ def test_raft_groups_of_a_process_take_snapshots_one_after_the_other(
 
 
 def test_raft_entries_are_applied_while_a_snapshot_is_taken() -> None:
-    """The snapshot is of the index at which it began, and later entries stay in the log."""
+    """The snapshot has the state at its begin, and the log keeps all later entries."""
     cluster = Cluster(8, size=1, groups=1)
     assert cluster.run(5, cluster.leaders_settled)
     for _ in range(400):

@@ -302,7 +302,7 @@ def test_init_producer_id_during_an_open_transaction_fences_the_old_producer(epo
 
 
 def test_init_producer_id_with_an_unwritten_fence_raises_the_epoch_only_once() -> None:
-    """An epoch is raised only with a durable record (KAFKA-9666)."""
+    """The second InitProducerId finds the record unchanged (KAFKA-9666)."""
     record = opened(32764, S.ONGOING)
     decisions = {init(record).record.producer_epoch for _ in range(5)}
     assert decisions == {32765}

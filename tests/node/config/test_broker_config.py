@@ -233,7 +233,7 @@ def test_properties_file_escapes_are_read_as_by_java(line: str, value: str) -> N
 
 @pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_properties_file_lines_end_like_those_of_java(character: str) -> None:
-    """A value cannot contain a key behind a line end of Unicode that Java does not know."""
+    """For Java only LF and CR end a line, so other line ends of Unicode stay in the value."""
     assert parse_properties(f"a=b{character}c=d\ne=f\r\ng=h\ri=j") == {
         "a": f"b{character}c=d", "e": "f", "g": "h", "i": "j",
     }  # fmt: skip

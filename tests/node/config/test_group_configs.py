@@ -1,4 +1,4 @@
-"""Test the validation of group configurations as in Kafka, and their effective values."""
+"""Test the validation of group configs as in Kafka, and the values that take effect."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test Kafka's rules for names, protocols, ports and own keys of listeners."""
+"""Test Kafka's rules for the names, protocols and ports of listeners, and prefixed keys."""
 
 import pytest
 from hypothesis import given

@@ -147,7 +147,7 @@ async def test_consumer_group_answers_wait_for_the_replicas(tmp_path: Path) -> N
 
 
 async def test_consumer_group_description_shows_only_committed_state(tmp_path: Path) -> None:
-    """The description shows the committed state, since later changes may still be lost."""
+    """Changes that are not replicated yet may still be lost."""
     broker = await serving(tmp_path, replicas=2)
     broker.request(BEAT, 1, joining())
     describing = broker.request(DESCRIBE_CONSUMERS, 0, {"group_ids": ["g"]})

@@ -155,7 +155,7 @@ async def test_large_request_waiting_for_the_controller_frees_its_place() -> Non
 async def test_large_request_that_ends_without_an_answer_leaves_no_reference_cycle(
     end: str,
 ) -> None:
-    """A cycle would hold the request, and brokers run no full collection."""
+    """Brokers run no full collection, so a cycle would leak the memory of the request."""
 
     class Body(list[int]):
         pass

@@ -376,7 +376,7 @@ async def gone_from_a_long_poll(bench: Bench, behind: tuple[int, int], *bodies: 
 
 
 async def test_requests_sent_before_the_client_closed_are_executed(quick_sweep: None) -> None:
-    """A produce with acks=0 needs no waiting client, as in Kafka."""
+    """As in Kafka, a produce with acks=0 is appended although its client has disconnected."""
     async with toy_server() as bench:
         toys = bench.toys
         bodies = [b"none %d" % number for number in range(100)]

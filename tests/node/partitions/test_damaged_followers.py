@@ -1,4 +1,4 @@
-"""Test that a follower with damaged files is in sync again only after a new copy."""
+"""Test that a follower with a damaged log joins the ISR only after it was copied again."""
 
 import asyncio
 import threading

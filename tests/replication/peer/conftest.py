@@ -21,7 +21,7 @@ PEER_PROGRAM = Path(__file__).with_name("peer_process.py")
 
 
 class Peer:
-    """Broker 2 in its own process. The tests run broker 1."""
+    """The process of broker 2, to which the tests connect as broker 1."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -57,7 +57,7 @@ class Peer:
 
 
 async def connected(transport: PeerTransport) -> None:
-    """Wait for the control link and the stream to broker 2."""
+    """Wait until the transport's control link and stream to broker 2 are open."""
     streams = present(transport._streams)
     await until(lambda: transport.is_up(2) and streams.to(2) is not None)
 

@@ -11,7 +11,7 @@ from oncelog.replication.peer.codec import OMIT_DEFAULT, decode_message, encode_
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A part of another message, for tests of the codec."""
+    """A dataclass that is a field of another message."""
 
     x: int
     label: str | None = None

@@ -1,4 +1,4 @@
-"""Test the state of a link after events of its sockets, as a table."""
+"""Test the states of a link between brokers after sequences of connection events."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test streams with errors in callbacks, full streams, stops and failed attempts."""
+"""Test streams between brokers with failing callbacks, full buffers and failed connections."""
 
 import asyncio
 import gc
@@ -58,7 +58,7 @@ async def read_answer(reader: asyncio.StreamReader) -> int:
 async def test_peer_stream_with_an_answer_in_progress_sends_a_second_answer(
     directory: Path,
 ) -> None:
-    """A follower may send a second request before the first answer, which may be lost."""
+    """A follower repeats a request if the answer to the first one seems to be lost."""
     one = LavishSide(1, directory / "1", {2: directory / "2"})
     async with running(one):
         reader, writer = await asyncio.open_unix_connection(str(directory / "1"))
@@ -107,7 +107,7 @@ async def test_peer_listener_continues_after_lost_clients_and_too_many_open_file
 async def test_peer_listener_continues_after_a_socket_that_cannot_be_set_up(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On macOS a socket of a disconnected peer cannot be set up, and the broker must continue."""
+    """On macOS, setting options of a socket fails if its peer has disconnected."""
 
     class GoneSocket(socket.socket):
         def setsockopt(self, *_: Any) -> None:
@@ -192,7 +192,7 @@ async def test_peer_stream_with_a_raising_callback_stays_open(directory: Path) -
 
 
 async def test_peer_connection_after_the_stop_is_refused(directory: Path) -> None:
-    """A client that connected before the stop, and sends its hello afterwards, is refused."""
+    """The client has connected before the stop, and sends its first message afterwards."""
     one, _ = pair(directory)
     async with running(one):
         connected = await asyncio.open_unix_connection(str(directory / "1"))

@@ -1,4 +1,4 @@
-"""Test accepted peers, replaced streams and broken streams between brokers."""
+"""Test which brokers may open streams, and streams that break or are replaced."""
 
 import asyncio
 import signal

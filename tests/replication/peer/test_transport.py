@@ -1,4 +1,4 @@
-"""Test requests, deadlines, kills and cuts on the link between two real processes."""
+"""Test messages between two real broker processes, with kills, pauses and cuts of the link."""
 
 import asyncio
 import gc

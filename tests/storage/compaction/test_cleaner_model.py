@@ -1,7 +1,7 @@
-"""Test that compaction changes nothing for a reader of committed data or for a producer.
+"""Test that compaction changes nothing for readers of committed data and for producers.
 
-Random histories are written to a real log of small segments, with several producers, transactions
-and tombstones. The log is cleaned at random times, crashed at random places of the cleaning, and
+Random batches of several producers, with transactions and tombstones, are written to a real log of
+small segments. The log is cleaned at random times, crashes at random places of the cleaning, and is
 opened again. A read_committed reader must find the same last value of each key as before the
 compaction, and producers must get the same answers.
 """

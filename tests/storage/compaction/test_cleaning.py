@@ -265,7 +265,7 @@ def test_commit_marker_stays_as_long_as_its_records(compacted):
 
 
 def test_last_marker_of_a_producer_is_never_removed_by_cleaning(compacted):
-    """The marker bears the epoch that fences. Without it a full replay would forget the fence."""
+    """The marker has the epoch that fences older producers, also after a recovery from the log."""
     compacted.mark(5, epoch=9)
     for now_ms in (NOW, NOW + 200, NOW + 400):
         compacted.put((b"y", b"1"))
@@ -405,7 +405,7 @@ def follow(log, key, count, *, epoch):
 
 
 def following(directory):
-    """Return a log of several segments that was replicated from a leader."""
+    """Return a log of several segments, appended to as by a follower."""
     compacted = Compacted(directory, replace(CONFIG, segment_bytes=400))
     follow(compacted.log, b"a", 30, epoch=4)
     return compacted
@@ -413,7 +413,7 @@ def following(directory):
 
 @pytest.mark.parametrize("grows_by", [0, 1, 20])
 def test_segment_truncated_during_cleaning_is_not_replaced(tmp_path, grows_by):
-    """An unclean election truncates a segment during its cleaning, and new records replace it."""
+    """An unclean election truncates a segment that is being cleaned, and new records follow."""
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     steps = present(cleaner.begin([log], NOW)).steps()
@@ -554,7 +554,7 @@ def test_cleaner_chooses_the_log_with_the_highest_dirty_ratio(tmp_path):
 
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_log_cleaner_of_many_producers_plans_in_steps(compacted, is_deleted):
-    """A log may have many producers, and may be appended to or deleted during the steps."""
+    """During the steps the log may be appended to or deleted."""
     for producer_id in range(600):
         compacted.put((b"k", b"%d" % producer_id), producer=(producer_id, 0, 0))
     compacted.roll()

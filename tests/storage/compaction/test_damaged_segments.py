@@ -18,7 +18,7 @@ CONFIG = replace(COMPACTED, index_interval_bytes=100)
 
 @pytest.fixture
 def written(tmp_path):
-    """Return the directory of a log with one closed segment and an active segment."""
+    """Return the directory of a log with a closed segment and an active one."""
     log = open_log(tmp_path / "t-0")
     for number in range(BATCHES):
         pairs = [(b"a", b"%d" % number), (b"only-%d" % number, b"1")]
@@ -48,7 +48,7 @@ def copy(directory, name):
 
 
 def cleaned_records(log):
-    """Return a reader's records after a cleaning, or None if damage is found."""
+    """Compact the log, and return its records, or None if the damage was detected."""
     try:
         if clean(LogCleaner(), log, 1) is None:
             return None

@@ -103,7 +103,7 @@ def test_data_directory_of_another_cluster_or_node_is_refused_unchanged(opened, 
 def test_data_directory_with_a_damaged_boot_id_has_a_new_boot_until_it_is_recovered(
     opened, damaged
 ):
-    """The controller must see a new boot when the recovery may remove records."""
+    """The controller must treat the start as one after a power cut."""
     first = opened()
     assert first.meta.boot_id == "boot-1"
     first.close(1)
@@ -151,7 +151,7 @@ def beliefs(monkeypatch):
 
 
 def test_log_not_opened_since_a_power_cut_stays_marked_as_unrecovered(opened, beliefs):
-    """A metadata journal may name the log only later (found by simulation, seed 11)."""
+    """The broker may learn of the partition only later (found by simulation, seed 11)."""
     first = opened()
     for partition in (0, 1):
         open_partition(first, partition=partition)
@@ -460,7 +460,7 @@ def checkpointed(directory, logs):
 def test_topic_recreated_under_an_old_name_inherits_no_checkpointed_offsets(
     opened, logs, directory
 ):
-    """Otherwise deletions, commits and syncs of the old topic would apply to the new one."""
+    """The log start, cleaned offset and recovery point of the old topic would hide new records."""
     log = checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
     log = open_partition(directory, topic_id=OTHER_ID)
@@ -510,7 +510,7 @@ def test_lowered_checkpoint_of_one_log_raises_no_offset_of_other_logs(batch, dir
 def test_partition_reassigned_away_and_back_is_dirty_from_its_start_after_a_kill(
     directory, opened, logs
 ) -> None:
-    """A deleted key reappeared, since below the old cleaned offset only tombstones were removed."""
+    """With the old cleaned offset, compaction kept a deleted key but removed its tombstone."""
     checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
     assert OffsetCheckpoint(directory.path / CLEANED_OFFSETS).read() == {("t", 0): 9}
@@ -556,7 +556,7 @@ def test_cleaned_offset_of_an_unopened_log_stays_in_the_checkpoint(directory, op
 def test_checkpoint_write_in_progress_does_not_restore_lowered_offsets(
     directory, opened, logs, name, change
 ):
-    """The offsets were collected while the thread that writes them was opening the log."""
+    """The write has collected the offsets before the log was opened and its offsets lowered."""
     log = checkpointed(directory, logs)
     if change == "shortened":
         directory.release()

@@ -223,7 +223,7 @@ def test_verification_guard_of_another_producer_is_refused(log):
 
 
 def test_producer_epoch_is_checked_before_the_verification_guard(log):
-    """The producer must get the fencing error, which it can handle (KAFKA-19690)."""
+    """A producer can handle the error of a fenced epoch, but not of the guard (KAFKA-19690)."""
     log.open_transaction(0, epoch=1)
     log.mark(epoch=2, is_aborted=True)
     with pytest.raises(InvalidProducerEpoch):
@@ -231,7 +231,7 @@ def test_producer_epoch_is_checked_before_the_verification_guard(log):
 
 
 def test_producer_batch_of_a_newer_epoch_cannot_join_an_older_open_transaction(log):
-    """Otherwise the old marker would be stale, and its transaction could never end."""
+    """Otherwise the marker of the older transaction would be refused, and it would never end."""
     log.open_transaction(0, epoch=1)
     with pytest.raises(InvalidTxnState):
         log.send(0, epoch=2, transactional=True)

@@ -73,7 +73,7 @@ def test_recent_write_cache_is_unused_after_a_roll_a_truncation_or_a_drop(
 
 
 def test_receive_buffer_around_several_cached_batches_is_counted_once() -> None:
-    """A request of 100 MB with one batch of 32 kB would stay in memory as a whole."""
+    """A batch of 32 kB may keep the whole buffer of a request with 100 MB in memory."""
     recent, segment = RecentWrites(1000, min_bytes=0), cast(Segment, object())
     too_large = bytearray(1001)
     recent.note(segment, 0, memoryview(too_large)[:10])

@@ -51,7 +51,7 @@ def test_uniform_with_fewer_partitions_than_members_leaves_the_last_members_empt
 
 
 def test_uniform_new_member_takes_one_partition_like_apache_kafka() -> None:
-    """Kafka 4.3 moves one partition from c1=0,1 and c2=2 to a third member, which gets 1."""
+    """Kafka 4.3 assigns as follows: c1 keeps partition 0, c2 keeps 2, and the new member gets 1."""
     given = spec({A: 3}, c1=member([A], {A: [0, 1]}), c2=member([A], {A: [2]}), n1=member([A]))
     assert assigned(given) == {"c1": {A: {0}}, "c2": {A: {2}}, "n1": {A: {1}}}
 
@@ -117,7 +117,7 @@ def test_uniform_members_with_equal_subscriptions_differ_by_at_most_one_partitio
 def test_uniform_assignment_with_different_subscriptions_cannot_be_improved_by_a_move(
     given: AssignmentSpec,
 ) -> None:
-    """No single move makes the assignment more even, and a second assignment changes nothing."""
+    """Moving one partition would not make it more even. A second assignment is equal."""
     assignment = run_to_end(assign_uniform(given))
     check_complete(given, assignment)
     counts = {id: len(pairs(partitions)) for id, partitions in assignment.items()}
@@ -133,7 +133,7 @@ def test_uniform_assignment_with_different_subscriptions_cannot_be_improved_by_a
 def test_uniform_members_that_leave_move_only_their_own_partitions(
     given: AssignmentSpec, data: st.DataObject
 ) -> None:
-    """With fewer members shares only grow, so the others keep their partitions."""
+    """The shares of the other members only grow, so they keep their partitions."""
     before = run_to_end(assign_uniform(given))
     gone = data.draw(st.sets(st.sampled_from(sorted(before)))) if before else set[str]()
     after_spec = followed_by(given, before, without=gone)
@@ -145,7 +145,7 @@ def test_uniform_members_that_leave_move_only_their_own_partitions(
 
 @given(specs(homogeneous=True), st.integers(1, 4))
 def test_uniform_members_that_join_take_only_their_share(given: AssignmentSpec, new: int) -> None:
-    """Only the partitions of the new members move. None moves between the others."""
+    """No partition moves between two members that were in the group before."""
     before = run_to_end(assign_uniform(given))
     topics = next(iter(given.members.values())).topic_ids if given.members else frozenset[bytes]()
     old = followed_by(given, before)

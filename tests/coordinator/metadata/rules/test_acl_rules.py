@@ -58,7 +58,7 @@ def test_acls_beyond_the_maximum_are_refused_and_existing_acls_accepted(
     assert list(cluster.state.acls) == [A, B]
 
 
-def test_metadata_snapshot_has_the_acls_and_is_unchanged_without_any():
+def test_metadata_snapshot_has_the_acls_and_the_older_format_without_acls():
     cluster = MetadataCluster()
     without = cluster.state.snapshot()
     many = tuple(acl(f"t{number}") for number in range(200))

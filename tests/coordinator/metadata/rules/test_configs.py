@@ -210,7 +210,7 @@ def test_group_configs_beyond_the_maximum_of_groups_are_refused(cluster: Metadat
     assert not alter(cluster, operation, name="one-more", kind=GROUP_RESOURCE).error
 
 
-def test_metadata_snapshot_has_group_configs_and_is_unchanged_without_any(
+def test_metadata_snapshot_has_group_configs_and_the_older_format_without_group_configs(
     cluster: MetadataCluster,
 ) -> None:
     without = cluster.state.snapshot()

@@ -1,4 +1,4 @@
-"""Test creation, extension and deletion of topics, with every refusal."""
+"""Test commands that create, extend and delete topics, and all their errors."""
 
 import pytest
 

@@ -148,7 +148,7 @@ def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
 
 
 def test_raft_journal_segments_below_all_snapshots_are_deleted(disk: DirectoryDisk) -> None:
-    """The oldest segments are deleted first and the current one never. The rest stays readable."""
+    """The oldest segments are deleted first. The journal can still be read afterwards."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)
@@ -199,7 +199,7 @@ def test_raft_journal_seal_proves_that_the_last_frame_was_synced(disk: Directory
 
 
 def test_raft_journal_of_another_node_or_other_voters_is_refused(disk: DirectoryDisk) -> None:
-    """The directory records its node and its voters."""
+    """The journal contains its node id and voters."""
     journal, _ = open_journal(disk)
     journal.append_voter(0)
     commit(journal)
@@ -210,7 +210,7 @@ def test_raft_journal_of_another_node_or_other_voters_is_refused(disk: Directory
 
 
 def test_raft_journal_directory_in_use_is_refused_to_a_second_process(tmp_path: Path) -> None:
-    """A second process is refused with a sentence, and may use the directory later."""
+    """The directory can be opened after the first process has released it."""
     first, second = DirectoryDisk(tmp_path), DirectoryDisk(tmp_path)
     first.open()
     with pytest.raises(BlockingIOError, match="in use by another process"):
@@ -221,7 +221,7 @@ def test_raft_journal_directory_in_use_is_refused_to_a_second_process(tmp_path: 
 
 
 def test_raft_journal_record_of_a_newer_version_is_refused() -> None:
-    """An unknown record is not skipped."""
+    """If the node skipped the record, it would lose a part of its state."""
     disk = VirtualDisk(random.Random(1))
     journal, _ = open_journal(disk)
     journal.append_voter(0)

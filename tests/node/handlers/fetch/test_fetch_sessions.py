@@ -319,7 +319,7 @@ async def test_fetch_session_refuses_the_later_of_two_requests_with_one_epoch(
 async def test_fetch_session_evicted_before_its_first_step_leaves_no_reference_cycle(
     broker: LeadingBroker,
 ) -> None:
-    """A queued partition and its session form a cycle, and brokers run no full collection."""
+    """Brokers run no full collection, so a cycle of session and partitions would be leaked."""
     topic = FetchTopic("t", None, all_at_start())
     opening = FetchRequest(0, 1, [topic], session_epoch=0)
     asked = session_fetch.begin(broker.connect(), opening, 12)

@@ -1,4 +1,4 @@
-"""Test subscriptions to metrics of clients (KIP-714), which are stored and described."""
+"""Test the configs that subscribe to client metrics (KIP-714)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test the levels of a running broker's loggers (KIP-412)."""
+"""Test the change of log levels while the broker runs (KIP-412)."""
 
 import logging
 from collections.abc import Iterator

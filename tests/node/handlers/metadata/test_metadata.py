@@ -1,4 +1,4 @@
-"""Test metadata, DescribeTopicPartitions, and the automatic creation of topics."""
+"""Test Metadata, DescribeTopicPartitions, and the automatic creation of topics."""
 
 import asyncio
 from types import SimpleNamespace

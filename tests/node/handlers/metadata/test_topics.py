@@ -1,4 +1,4 @@
-"""Test CreateTopics, DeleteTopics, CreatePartitions."""
+"""Test CreateTopics, DeleteTopics and CreatePartitions."""
 
 import pytest
 
