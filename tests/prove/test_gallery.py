@@ -1,4 +1,4 @@
-"""Test the book-keeping of the gallery, and four of its applications for a short time.
+"""Test the table and the file of the gallery, and four of its applications for a short time.
 
 `python -m tests.prove.gallery` runs all applications by seeds.
 """

@@ -1,4 +1,4 @@
-"""Test `oncelog observe` before real applications of the gallery, without any fault."""
+"""Test `oncelog observe` with real applications of the gallery, and without faults."""
 
 import os
 import queue

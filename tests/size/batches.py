@@ -1,4 +1,4 @@
-"""Few batches of very many records, searched by time or validated for keys."""
+"""Cases with few batches of very many records, searched by time or validated for keys."""
 
 import time
 

@@ -1,7 +1,7 @@
-"""Burdens of a large cluster, each created once and used repeatedly.
+"""Large resources of a cluster, each created once and used repeatedly.
 
-`use` must find everything as created, however the nodes ended in between. Otherwise it raises an
-exception. Sizes depend on a `Scale`, so that all burdens can be tried at a small size.
+After any death of nodes `use` must find the resource as it was created. Otherwise it raises an
+exception. Sizes depend on a `Scale`, so that all resources can be tried at a small size.
 """
 
 import struct
@@ -23,12 +23,12 @@ PIPELINED = 64
 
 
 class Missing(Exception):
-    """Raised when a resource is not as it was created."""
+    """Raised if a resource is not as it was created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """1 is the full size."""
+    """A factor for the sizes of all resources. 1 is the full size."""
 
     factor: float = 1.0
 
@@ -38,7 +38,7 @@ class Scale:
 
 @dataclass(slots=True)
 class Burden:
-    """One large resource. `known` has the values that `make` noted for `use`."""
+    """A large resource, such as many partitions. `known` has what `make` stored for `use`."""
 
     scale: Scale
     known: dict[Any, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Burden:
 
 
 class Partitions(Burden):
-    """10,000 partitions with replication factor 3, created by 10 commands."""
+    """10,000 partitions with replication factor 3, created by 10 requests."""
 
     def make(self, stage: Stage) -> str:
         each = self.scale(10_000, COMMANDS) // COMMANDS
@@ -67,7 +67,7 @@ class Partitions(Burden):
 
 
 class TransactionalIds(Burden):
-    """100,000 transactional ids."""
+    """100,000 transactional ids with producer ids and epochs."""
 
     def make(self, stage: Stage) -> str:
         ids = ids_of_shards(SHARDS, self.scale(100_000, SHARDS) // SHARDS, "soak")
@@ -85,7 +85,7 @@ class TransactionalIds(Burden):
 
 
 class Producers(Burden):
-    """The burden of 100,000 producer ids in one partition."""
+    """A partition in which 100,000 producer ids have written."""
 
     def make(self, stage: Stage) -> str:
         stage.create("producers", 1)
@@ -105,7 +105,7 @@ class Producers(Burden):
         return f"{len(some)} of them repeat a batch and go on"
 
     def _append(self, stage: Stage, sequences: dict[int, int]) -> list[tuple[int, int]]:
-        """Append one batch of each producer, and return its offset."""
+        """Append one batch of each producer, and return (producer, offset) of each batch."""
         (leader,) = stage.leaders("producers")
         connection = Connection(stage.address(leader))
         row = Record(0, 0, None, b"x")
@@ -123,7 +123,7 @@ class Producers(Burden):
 
 
 class Connections(Burden):
-    """1,000 connections."""
+    """1,000 open connections, spread over all nodes."""
 
     def make(self, stage: Stage) -> str:
         nodes = stage.cluster.node_ids
@@ -153,7 +153,7 @@ class Connections(Burden):
 
 
 class Large(Burden):
-    """A partition of 20 GB of small batches at RF 1."""
+    """A partition of 20 GB in small batches, with replication factor 1."""
 
     def make(self, stage: Stage) -> str:
         total_bytes = self.scale(20_000_000_000)
@@ -180,7 +180,7 @@ class Large(Burden):
         return f"read at three places, appended at {end:,}"
 
     def _append(self, stage: Stage, batch: bytes, count: int) -> int:
-        """Append with a window of requests in flight, and return the first offset."""
+        """Append the batch `count` times with pipelined requests, and return the first offset."""
         (leader,) = stage.leaders("large")
         connection = Connection(stage.address(leader))
         body = produce_body("large", 0, batch)

@@ -15,7 +15,10 @@ Address = tuple[str, int]
 
 
 class Connection:
-    """A blocking connection. A caller that pipelines counts its answers itself."""
+    """A blocking connection to a broker.
+
+    A caller that pipelines requests counts the answers itself.
+    """
 
     def __init__(self, address: Address, *, receive_bytes: int | None = None) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -50,7 +53,7 @@ class Connection:
         return (len(header) + len(body)).to_bytes(4, "big") + header + body
 
     def receive_some(self) -> list[bytes]:
-        """Return the received frames with their headers, after at least one byte."""
+        """Receive at least one byte, and return all complete frames with their headers."""
         self._receive()
         frames: list[bytes] = []
         position = 0

@@ -2,11 +2,11 @@
 
 One member changes its subscription in each heartbeat, and each change is an epoch. Another member
 joins and leaves, so that partitions change their owners. The other members keep their partitions.
-For half of these they commit plainly, and for half in transactions. The commits run one after the
-other, with the last received epoch. Heartbeats use separate connections, so many commits meet a
-newer epoch at the coordinator. All members are correct, and wait for their commits before they
-report a revocation. No commit may be refused (a false fence). A new owner must find the last
-acknowledged offset (or else a commit is lost).
+They commit the offsets of half of these plainly, and of the others in transactions. The commits run
+one after the other, with the last received epoch. Heartbeats use separate connections, so many
+commits meet a newer epoch at the coordinator. All members are correct, and wait for their commits
+before they report a revocation. No commit may be refused (a false fence). A new owner must find the
+last acknowledged offset (or else a commit is lost).
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def epochs(stage: Stage) -> None:
 
 @dataclass(slots=True)
 class _Ledger:
-    """The answers that members got. `expected` is the offset acknowledged last."""
+    """The results of all members. `expected` has the last acknowledged offset of each partition."""
 
     expected: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(PARTITIONS), 0))
     owners: dict[int, str] = field(default_factory=dict[int, str])
@@ -68,7 +68,7 @@ class _Ledger:
         )
 
     def took(self, partition: int, owner: str, found: int) -> None:
-        """Record that a member gets a partition and reads this offset there."""
+        """Record that a member got a partition and found this committed offset there."""
         self.moves += self.owners.get(partition, owner) != owner
         self.owners[partition] = owner
         if found != self.expected[partition]:
@@ -103,7 +103,7 @@ async def _play(bootstrap: str, wanted: int) -> _Ledger:
 
 
 async def _assign_at_once(admin: Admin) -> None:
-    """Let each epoch of the group compute a target, and wait until the group is coordinated."""
+    """Set the group's assignment interval to 0, and wait until its coordinator is available."""
     config = {"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": "0"}
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUP, "configs": [config]}
     connection = await admin.view.any_broker()
@@ -113,14 +113,17 @@ async def _assign_at_once(admin: Admin) -> None:
 
 
 async def _committed(admin: Admin, partitions: Iterable[int]) -> dict[int, int]:
-    """Return the committed offset of each partition, 0 where there is none."""
+    """Return the committed offset of each partition, or 0 for a partition without one."""
     places = [(TOPIC, partition) for partition in partitions]
     found = await admin.groups.committed(GROUP, places, stable=True)
     return {place[1]: found[place].offset if place in found else 0 for place in places}
 
 
 class _Member:
-    """A correct member with a connection for heartbeats, one for commits, and a producer."""
+    """A correct member.
+
+    It has a connection for heartbeats, one for commits, and a transactional producer.
+    """
 
     def __init__(self, name: str, admin: Admin, ledger: _Ledger) -> None:
         self.name, self._admin, self._ledger = name, admin, ledger
@@ -135,7 +138,7 @@ class _Member:
     async def live(
         self, turns: Sequence[Sequence[str]], over: asyncio.Event, *, every: int = 1
     ) -> None:
-        """Be a member until `over`, subscribed to lists in turn, each for `every` heartbeats."""
+        """Run the member until `over`, with each list of topics for `every` heartbeats in turn."""
         view = self._admin.view
         await view.refresh([TOPIC])
         self._topic_id = view.snapshot.topic_ids[TOPIC]
@@ -160,14 +163,14 @@ class _Member:
             await producer.close()
 
     async def _find_coordinator(self) -> None:
-        """Speak to the group's coordinator, which another node is where one had no processor."""
+        """Connect to the group's coordinator, which changes if a node lacks processor time."""
         node_id = await self._admin.find_coordinator(GROUP)
         view = self._admin.view
         self._speaks = await view.broker(node_id, f"{self.name} speaks")
         self._commits = await view.broker(node_id, f"{self.name} commits")
 
     async def _beat(self, *, says_all: bool) -> bool:
-        """Send one heartbeat, and return whether the coordinator has the state of the member."""
+        """Send one heartbeat, and return whether the coordinator knows the member's whole state."""
         said = self._heartbeat(self.epoch)
         if says_all or self.epoch == JOINS:
             rows: dict[bytes, list[int]] = {}
@@ -215,7 +218,7 @@ class _Member:
                 self._plain[partition] = asyncio.create_task(self._commit_plainly(partition))
 
     async def _give_up(self, places: set[Place]) -> None:
-        """Stop committing for these partitions, and wait for the commits in flight."""
+        """Stop commits for these partitions, wait for those in flight, and own them no longer."""
         going = {partition for topic_id, partition in places if topic_id == self._topic_id}
         self._keeps -= going
         for partition in going & self._plain.keys():
@@ -255,7 +258,7 @@ class _Member:
         return int(answer.topics[0].partitions[0].error_code)
 
     async def _commit_in_transactions(self, producer: Producer, over: asyncio.Event) -> None:
-        """Commit the offsets of the member's odd partitions, one transaction after another."""
+        """Commit the offsets of the member's odd partitions in one transaction after another."""
         ledger = self._ledger
         while not over.is_set() and not ledger.fences:
             async with self._in_transaction:

@@ -1,4 +1,4 @@
-"""Limited figures, such as the time until a node returns, and the cost of an idle cluster."""
+"""Measurements with a limit, such as the restart time of a node or the cost of an idle cluster."""
 
 import time
 
@@ -12,7 +12,7 @@ COMMANDS = 10
 
 
 def restart_full(stage: Stage, factor: float) -> None:
-    """Kill and start a node with 10 GB in 100 partitions."""
+    """Kill and restart a node with 10 GB in 100 partitions, within a time limit."""
     total_bytes = int(10_000_000_000 * factor)
     stage.require_room(3 * total_bytes)
     fill(stage, "full", 100, total_bytes)
@@ -22,14 +22,14 @@ def restart_full(stage: Stage, factor: float) -> None:
 
 
 def restart_wide(stage: Stage, factor: float) -> None:
-    """Kill and start a node with 10,000 partitions."""
+    """Kill and restart a node with 10,000 partitions, within a time limit."""
     topics = _make_wide(stage, factor)
     count = sum(topics.values())
     _kill_and_start(stage, f"{count:,} partitions", WIDE_BACK_MAX_S, topics)
 
 
 def idle(stage: Stage, factor: float) -> None:
-    """Measure the CPU of 10,000 unused partitions, without the CPU of the probe."""
+    """Measure the CPU time of a cluster with 10,000 unused partitions, before the probe runs."""
     count = sum(_make_wide(stage, factor).values())
     time.sleep(5)
     before = {s.node_id: s.cpu_s for s in stage.cluster.status()}
@@ -45,7 +45,7 @@ def idle(stage: Stage, factor: float) -> None:
 
 
 def create_more(stage: Stage, factor: float) -> None:
-    """1,000 partitions more, beside 10,000."""
+    """Create 1,000 partitions beside 10,000 others, within a time limit."""
     count = sum(_make_wide(stage, factor).values())
     more = max(1, int(1_000 * factor))
     with stage.watched(f"{more:,} partitions more beside {count:,}"):
@@ -66,7 +66,10 @@ def _make_wide(stage: Stage, factor: float) -> dict[str, int]:
 
 
 def _kill_and_start(stage: Stage, what: str, limit_s: float, topics: dict[str, int]) -> None:
-    """Return the restart time without the wait for a processor."""
+    """Kill and restart a node, and note the times until it serves and is in sync.
+
+    Time without a processor does not count toward the limit.
+    """
     victim = next(i for i in stage.cluster.node_ids if i != stage.cluster.controller())
     with stage.watched(f"kill -9 and restart of a node with {what}") as watch:
         watch.kill(victim)

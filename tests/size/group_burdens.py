@@ -1,4 +1,4 @@
-"""A thousand groups with a member each, and a million committed offsets."""
+"""The large resources of groups, a thousand groups and a million committed offsets."""
 
 import contextlib
 import time
@@ -21,11 +21,11 @@ PARTITIONS = 1_000  # of each group that only commits
 
 
 class NotCoordinating(Exception):
-    """Raised when another broker coordinates the group, or no coordinator is ready."""
+    """Raised if the asked broker does not coordinate the group, or not yet."""
 
 
 class Groups(Burden):
-    """1,000 consumer groups, each with a member that joins, commits, and leaves."""
+    """1,000 consumer groups, in each of which a member joins, commits and leaves."""
 
     def make(self, stage: Stage) -> str:
         stage.create("grouped", 1)
@@ -91,7 +91,10 @@ class Offsets(Burden):
 def _each_at_its_coordinator(
     stage: Stage, groups: Iterable[str], work: Callable[[Connection, str], None]
 ) -> None:
-    """Process the groups of a coordinator in sequence, and all coordinators at the same time."""
+    """Call `work` for each group on a connection to its coordinator.
+
+    Coordinators work in parallel, and the groups of one of them one after the other.
+    """
     left = list(groups)
     stage.cluster.coordinator("group", left[0])  # which makes the topic of the offsets
     deadline = time.monotonic() + COORDINATOR_TIMEOUT_S

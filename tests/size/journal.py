@@ -1,4 +1,4 @@
-"""Snapshots of the transaction shards while they are large."""
+"""A case in which the transaction shards write snapshots while they are large."""
 
 import time
 from pathlib import Path
@@ -31,13 +31,16 @@ def journal(stage: Stage) -> None:
 
 
 def _has_rolled(stage: Stage, since_s: float) -> bool:
-    """Return whether every shard on every node has a new snapshot."""
+    """Return whether every shard on every node has a snapshot that is newer than this time."""
     new = [file for file in _snapshots(stage) if file.stat().st_mtime > since_s]
     return len(new) == SHARDS * len(stage.cluster.node_ids)
 
 
 def _snapshots(stage: Stage) -> list[Path]:
-    """Return the snapshot files of the transaction shards. The metadata group is number 0."""
+    """Return the snapshot files of the transaction shards.
+
+    Number 0 is the metadata group, which is left out.
+    """
     directories = [stage.cluster.node(i).directory / "raft" for i in stage.cluster.node_ids]
     files = [d / f"group-{group}.snapshot" for d in directories for group in range(1, SHARDS + 1)]
     return [file for file in files if file.exists()]

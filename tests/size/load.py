@@ -1,4 +1,4 @@
-"""Ordinary load with every append synced, and a consumer that waits at the tail."""
+"""Cases of ordinary load, with every append synced and a consumer at the end of the log."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Five hundred members on connections of their own join one group (KIP-848) and leave."""
+"""A case in which 500 members, each on its own connection, join a group (KIP-848) and leave."""
 
 import asyncio
 import time
@@ -42,7 +42,10 @@ def members(stage: Stage) -> None:
 async def _join_and_leave(
     address: Address, count: int, partitions: int
 ) -> tuple[float, float, int]:
-    """Return when all were answered, when the group was whole, and how many heartbeats it took."""
+    """Return the seconds until all were answered and all were assigned, and the heartbeats.
+
+    The members leave at the end.
+    """
     began_s, may_leave = time.monotonic(), asyncio.Event()
     joining = [_Member(address, number) for number in range(count)]
     async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
@@ -57,7 +60,7 @@ async def _join_and_leave(
 
 
 def _is_whole(joined: "list[_Member]", partitions: int) -> bool:
-    """Return whether all members are in one epoch, and each partition has one owner."""
+    """Return whether all members have the same epoch, and each partition has one owner."""
     owned = [each for member in joined for each in member.owned]
     epochs = {member.epoch for member in joined}
     return len(owned) == len(set(owned)) == partitions and len(epochs) == 1
@@ -74,7 +77,7 @@ class _Member:
         self._topic_id = b""
 
     async def live(self, may_leave: asyncio.Event) -> None:
-        """Join, take the assignment, and continue until the member may leave."""
+        """Join, take the assignment, and send heartbeats until the member may leave."""
         reader, writer = await asyncio.open_connection(*self._address)
         says_all = True
         while not may_leave.is_set():

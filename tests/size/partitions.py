@@ -1,4 +1,4 @@
-"""Three thousand partitions, created by one request and deleted by one request."""
+"""A case with 3,000 partitions, created by one request and deleted by one request."""
 
 from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 

@@ -1,4 +1,7 @@
-"""Readers with large requests. Some never read the answer, and one repeats a partition."""
+"""Cases with large fetches.
+
+Some clients never read the answer, and one requests the same partition repeatedly.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A node with much data that is killed and restarted."""
+"""A case in which a node with much data is killed and restarted."""
 
 import os
 import time

@@ -1,8 +1,8 @@
-"""Heavy cases, one after the other, each on a fresh cluster of three nodes under the probe.
+"""Run heavy cases, one after the other, each on a fresh cluster of three nodes with a probe.
 
 No ApiVersions may be answered later than 200 ms, and no living broker may be fenced. Otherwise the
-exit code is 1. The figures require an otherwise idle machine. WAIT is the time for which the nodes
-and the probe together had no processor. LESS is the latest answer without this time.
+exit code is 1. The measurements require an otherwise idle machine. WAIT is the time for which the
+nodes and the probe together had no processor. LESS is the latest answer without this time.
 """
 
 import argparse
@@ -45,7 +45,7 @@ COLUMNS = {
 
 
 def play(name: str, cluster: Cluster, *, is_short: bool) -> Outcome:
-    """Run one case on a running cluster, without a verdict."""
+    """Run one case on a running cluster, and return its outcome without a verdict."""
     stage = Stage(name, cluster, is_short=is_short)
     try:
         CASES[name](stage)
@@ -56,7 +56,7 @@ def play(name: str, cluster: Cluster, *, is_short: bool) -> Outcome:
 
 
 def row(outcome: Outcome) -> dict[str, object]:
-    """Return a line of the table."""
+    """Return the outcome of a case as a line of the printed table."""
     found: dict[str, object] = {
         "case": outcome.case,
         "done": "; ".join(
@@ -95,7 +95,7 @@ def print_findings(outcome: Outcome) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases. Return 0 when every case holds its limits."""
+    """Run the cases. Return 0 if every case keeps its limits, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.size.run", description=__doc__)
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(CASES)}")
     parser.add_argument("--short", action="store_true", help="smaller figures")

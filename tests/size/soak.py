@@ -1,8 +1,8 @@
-"""Create, use, kill -9, recover and use a large cluster, with the figures of each step.
+"""Create, use, kill -9, recover and use a large cluster, and measure each step.
 
-First all burdens are created and used on one cluster. One node is killed and returns, and then all
-nodes are killed together. All burdens are used again. Then follow limited figures, each on its own
-cluster. --factor 0.01 runs everything at a small size.
+First all large resources are created and used on one cluster. One node is killed and restarted, and
+then all nodes are killed together. All resources are used again. Then follow the measurements of
+figures.py, each on its own cluster. --factor 0.01 runs everything at a small size.
 """
 
 import argparse
@@ -51,14 +51,14 @@ READY_TIMEOUT_S = 600.0  # a slow start is a figure here, not a failure
 
 
 class Soak:
-    """A soak test that runs steps and keeps the result of each."""
+    """A soak test that runs its steps and stores the outcome of each."""
 
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
         self.outcomes: list[Outcome] = []
 
     def carry(self, names: Sequence[str]) -> None:
-        """Create and use burdens on one cluster while nodes die."""
+        """Create and use these resources on one cluster, kill nodes, and use them again."""
         burdens = {name: BURDENS[name](self.scale) for name in names}
         with Cluster(3, config=CONFIG) as cluster:
             for name, burden in burdens.items():
@@ -73,7 +73,7 @@ class Soak:
                     burden.close()
 
     def figure(self, name: str) -> None:
-        """Return one figure, measured on its own cluster."""
+        """Run one measurement with a limit on a cluster of its own."""
         with Cluster(3) as cluster:
             stage = Stage(name, cluster, is_short=False)
             try:
@@ -113,7 +113,7 @@ class Soak:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 when every step has succeeded."""
+    """Run the soak test, and return 0 if every step has succeeded, else 1."""
     known = [*BURDENS, *FIGURES]
     parser = argparse.ArgumentParser(prog="python -m tests.size.soak", description=__doc__)
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""The stage of a case, with a fresh cluster, a probe during the heavy operation, and the outcome.
+"""What a case of size gets, a fresh cluster, a probe during its heavy operation, and an outcome.
 
 A case is a function of a `Stage`. It prepares its needs, and runs the heavy operation inside `with
 stage.watched("what"):`. Only this operation is judged.
@@ -30,16 +30,16 @@ SPARE_BYTES = 10_000_000_000
 
 
 class Skipped(Exception):
-    """Raised when a case cannot run here, with the reason in the text."""
+    """Raised if a case cannot run on this machine. The text has the reason."""
 
 
 class BatchRefused(Exception):
-    """A produce was answered with an error."""
+    """Raised if a Produce is answered with an error."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a case with its duration, observations and exceeded limits."""
+    """The outcome of a case with its duration, notes and exceeded limits."""
 
     case: str
     done: str = ""
@@ -55,7 +55,7 @@ class Outcome:
 
 
 class Stage:
-    """One case on one cluster. `is_short` selects the smaller figures."""
+    """One case on one cluster. `is_short` selects its smaller sizes."""
 
     def __init__(self, case: str, cluster: Cluster, *, is_short: bool) -> None:
         self.cluster, self.is_short = cluster, is_short
@@ -68,7 +68,7 @@ class Stage:
 
     @contextmanager
     def watched(self, done: str, *, settle_s: float = 0.0) -> Iterator[ClusterWatch]:
-        """Run the probe until a moment after the end of the block, or for settle_s after it."""
+        """Run the probe during the block, and for `settle_s` or a default time after it."""
         self.outcome.done = done
         with ClusterWatch(self.cluster) as self.watch:
             began = time.monotonic()
@@ -84,14 +84,14 @@ class Stage:
         self.outcome.notes.append(words)
 
     def require(self, holds: bool, words: str) -> None:
-        """Check a limit of the case itself."""
+        """Add the words to the outcome as a problem, unless a limit of the case holds."""
         if not holds:
             self.outcome.problems.append(words)
 
     # -- helpers of the cases
 
     def require_room(self, total_bytes: int) -> None:
-        """Raise Skipped when the disk has too little free space for the case."""
+        """Raise Skipped if the disk has too little free space for this number of bytes."""
         free_bytes = shutil.disk_usage(self.cluster.data).free
         if free_bytes < total_bytes + SPARE_BYTES:
             raise Skipped(
@@ -100,7 +100,7 @@ class Stage:
             )
 
     def create(self, topic: str, partitions: int, rf: int = 3, **configs: Any) -> None:
-        """Create a topic, and wait until its partitions serve. `_` in a config means a dot.
+        """Create a topic, and wait until all leaders answer. `_` in a config name means a dot.
 
         Retention does not remove the records, most of which have timestamps of 1970.
         """
@@ -121,7 +121,7 @@ class Stage:
             self.wait(f"all partitions of {topic} serve", serves, ISR_TIMEOUT_S, every_s=0.25)
 
     def _serves(self, node_id: int, topic: str, led: list[int]) -> bool:
-        """Return whether a node answers as the leader of all these partitions."""
+        """Return whether a node answers ListOffsets as the leader of all these partitions."""
         ends = [{"partition_index": p, "timestamp": -1} for p in led]
         asked = {"replica_id": -1, "topics": [{"name": topic, "partitions": ends}]}
         with contextlib.closing(Connection(self.address(node_id))) as connection:
@@ -129,7 +129,10 @@ class Stage:
         return all(p.error_code == 0 for p in answer.topics[0].partitions)
 
     def wait_in_sync(self, topic: str, partitions: int, rf: int = 3) -> None:
-        """Wait until each partition has a leader and all replicas, with few large requests."""
+        """Wait until each partition has a leader and a full ISR.
+
+        The topic is described in few large requests.
+        """
 
         def holds() -> bool:
             try:
@@ -156,9 +159,9 @@ class Stage:
     def produce_everywhere(
         self, topic: str, batch: bytes, *, times: int = 1, pipelined: int = 8
     ) -> None:
-        """Append the same batch to all partitions, `times` times, acknowledged by all replicas.
+        """Append the same batch to all partitions, `times` times, with acks=all.
 
-        Unacknowledged records are sent again, as a client would do, and may be in the log twice.
+        Unacknowledged batches are sent again, as a client would do, and may be in the log twice.
         """
         left = {p: times for led in self.leaders(topic).values() for p in led}
         deadline = time.monotonic() + PRODUCE_TIMEOUT_S
@@ -205,13 +208,13 @@ class Stage:
 
 
 def produce_body(topic: str, partition: int, batch: bytes, *, acks: int = -1) -> bytes:
-    """Return a Produce request of version 9."""
+    """Return the body of a Produce request, version 9, with one batch."""
     wanted = ProduceTopic(topic, None, [ProducePartition(partition, batch)])
     return b"".join(produce.encode_request(ProduceRequest(None, acks, 60_000, [wanted]), 9))
 
 
 def require_appended(connection: Connection, partition: int) -> int:
-    """Read the answer of one produce, require success, and return the offset."""
+    """Receive the answer to one Produce, and return its offset. Raise BatchRefused on error."""
     answer = produce.decode_response(connection.receive(PRODUCE, 9), 9)
     (appended,) = answer.topics[0].partitions
     if appended.error_code:
@@ -220,7 +223,7 @@ def require_appended(connection: Connection, partition: int) -> int:
 
 
 def judge(outcome: Outcome, *, limit_ms: float = LIMIT_MS, less_wait: bool = False) -> Outcome:
-    """Add the findings of the watch.
+    """Add late answers and fenced brokers to the problems of an outcome.
 
     less_wait: waits for a processor are subtracted, and a node without a processor for half a
     session may be fenced, for machines that also do other work.
@@ -241,5 +244,5 @@ Case = Callable[[Stage], None]
 
 
 def names_of(cases: Sequence[Case]) -> dict[str, Case]:
-    """Return the cases by the names of the command line."""
+    """Return the cases by their names on the command line."""
     return {case.__name__.replace("_", "-"): case for case in cases}

@@ -1,4 +1,4 @@
-"""Test `python -m tests.size.soak` as a whole, with an hour and 40 GB of free disk."""
+"""Test `python -m tests.size.soak` as a whole, which needs an hour and 40 GB of free disk."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from .soak import main
 
 @pytest.mark.soak
 @pytest.mark.cluster
-def test_large_cluster_is_created_used_killed_and_used_again_within_limits(
+def test_large_cluster_soak_keeps_all_data_and_limits_after_kills(
     request: pytest.FixtureRequest,
 ) -> None:
     if "soak" not in str(request.config.getoption("-m")):

@@ -1,7 +1,7 @@
-"""Create many transactional ids fast with InitProducerId pipelined on many connections.
+"""Create many transactional ids fast, with pipelined InitProducerId on many connections.
 
-A broker serves one request of a connection at a time. The coordinator can only put the decisions of
-many connections into one group commit.
+A broker handles one request of a connection at a time. The coordinator can write the decisions of
+different connections with one group commit.
 """
 
 import itertools
@@ -25,7 +25,7 @@ RETRIABLE = {14, 15, 16, 51}  # loading, not available, not coordinator, concurr
 
 
 def ids_of_shards(shards: int, per_shard: int, prefix: str) -> list[list[str]]:
-    """Return the same number of names for each shard of the coordinator."""
+    """Return for each shard of the transaction coordinator the same number of ids."""
     found: list[list[str]] = [[] for _ in range(shards)]
     number = 0
     while any(len(names) < per_shard for names in found):
@@ -38,9 +38,9 @@ def ids_of_shards(shards: int, per_shard: int, prefix: str) -> list[list[str]]:
 
 
 def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, int]]:
-    """Send InitProducerId for every id to its coordinator, and return producer ids and epochs.
+    """Send InitProducerId for every id, and return (producer id, epoch) by id.
 
-    Requests that a moving coordinator does not answer go to the next coordinator.
+    An id that a coordinator does not answer is sent again to the next coordinator.
     """
     found: dict[str, tuple[int, int]] = {}
     deadline = time.monotonic() + PROGRESS_TIMEOUT_S
@@ -60,7 +60,7 @@ def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, i
 def _round(
     cluster: Cluster, ids: list[list[str]], found: dict[str, tuple[int, int]]
 ) -> list[list[str]]:
-    """Send all requests, and return the names without an answer in the same lists."""
+    """Send InitProducerId for all ids, and return those without an answer by shard."""
     selector = selectors.DefaultSelector()
     lines: list[list[_Line]] = []
     try:
@@ -88,7 +88,7 @@ def _round(
 
 
 class _Line:
-    """One connection, and the transactional ids that it still has to send."""
+    """One connection, and the transactional ids that it still has to initialize."""
 
     def __init__(
         self, connection: Connection, names: deque[str], found: dict[str, tuple[int, int]]
@@ -99,7 +99,7 @@ class _Line:
 
     @property
     def left(self) -> Iterable[str]:
-        """The ids that are still without a successful answer."""
+        """Return the ids that have no successful answer yet."""
         return itertools.chain(self._asked, self._names, self._refused)
 
     def fill(self) -> None:
@@ -114,7 +114,7 @@ class _Line:
             self.connection.socket.sendall(frames)
 
     def take(self) -> bool:
-        """Read the received answers, and return whether this connection is finished or lost."""
+        """Read received answers, and return whether the connection has finished or is lost."""
         try:
             for answer in self.connection.receive_some():
                 _, _, error, producer_id, epoch = struct.unpack(">iihqh", answer)

@@ -1,4 +1,4 @@
-"""Pin processes to one core and restore them afterwards, on Linux only."""
+"""Pin processes to one core, and restore their former cores. This works on Linux only."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -10,10 +10,10 @@ import psutil
 
 @contextmanager
 def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
-    """Pin all threads of these processes and their children to one core, and later undo this.
+    """Pin all threads of these processes and their children to one core during the block.
 
-    A thread created in between inherits a mask. It is restored to the first mask found for its
-    process.
+    A thread created in the block inherits that core. Afterwards it gets the first cores that were
+    found for its process.
     """
     family = {pid for each in pids for pid in _with_children(each)}
     before = {pid: os.sched_getaffinity(pid) for pid in family}
@@ -26,14 +26,14 @@ def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
 
 
 def threads_of(pid: int) -> set[int]:
-    """Return the thread ids of a process, or nothing if the process has ended."""
+    """Return the thread ids of a process, or an empty set if the process has ended."""
     with suppress(OSError):
         return {int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()}
     return set()
 
 
 def _set_all(of_processes: dict[int, set[int]], of_threads: dict[int, set[int]]) -> None:
-    """Repeat until each found thread is pinned, since others may start meanwhile."""
+    """Set the cores of all threads, and repeat for threads that were started meanwhile."""
     done = set[int]()
     while new := [(pid, tid) for pid in of_processes for tid in threads_of(pid) if tid not in done]:
         for pid, tid in new:

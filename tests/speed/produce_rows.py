@@ -1,4 +1,4 @@
-"""Rows of plain producers, with a core less, many producers, and large or compressed records."""
+"""Rows of the table that measure producers, with one core, many producers or large records."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def one_core_each(target: Target) -> dict[str, Figures]:
 
 
 def one_core_for_all(target: Target) -> dict[str, Figures]:
-    """Brokers and client share one core, as on the smallest machine for CI."""
+    """Measure with brokers and client on one core, as on the smallest machine for CI."""
     core = min(os.sched_getaffinity(0))
     return {"one core for all": _on_cores(target, core, core)}
 
@@ -37,13 +37,13 @@ def large_records(target: Target) -> dict[str, Figures]:
 
 
 def zstd(target: Target) -> dict[str, Figures]:
-    """Megabytes are those before compression."""
+    """Measure a producer with zstd. The megabytes are those before compression."""
     values = [_event(number) for number in range(1000)]
     return {"zstd": produce(target, values, compression="zstd")}
 
 
 def _event(number: int) -> bytes:
-    """Return 1 kB of JSON like a service's events. zstd compresses a batch to a fifth."""
+    """Return 1 kB of JSON like an event of a service, of which zstd leaves a fifth."""
     draw = random.Random(number)
     fields = {f"measured-{key}": round(draw.gauss(100, 15), 2) for key in range(50)}
     event = {"id": number, "host": f"host-{draw.randrange(50)}", "level": "info", **fields}
@@ -63,7 +63,7 @@ def _own_processes() -> Collection[int]:
 
 
 def one_at_a_time(target: Target) -> list[float]:
-    """Measure the seconds from a record to its acknowledgement, with one record in flight."""
+    """Return the seconds from each send to its acknowledgement, with one record in flight."""
     found: list[float] = []
     producer = Producer(target.settings(**{"enable.idempotence": True, "linger.ms": 0}))
     value = random_bytes(LATENCY_BYTES)

@@ -1,4 +1,4 @@
-"""The measured cluster with its topics, its brokers' CPU time and a producer's load."""
+"""The measured cluster, with new topics, its brokers' CPU time, and a producer's load."""
 
 import os
 import time
@@ -21,7 +21,7 @@ CHUNK = 200
 
 @dataclass(slots=True)
 class Target:
-    """Any Kafka-compatible cluster, with processor time where the brokers' pids are given."""
+    """A Kafka-compatible cluster. Its CPU time is measured if the brokers' pids are given."""
 
     bootstrap: str
     pids: Sequence[int]
@@ -41,7 +41,7 @@ class Target:
 
     @contextmanager
     def topic(self, partitions: int) -> Iterator[str]:
-        """Yield a new topic with all replicas in sync. Its files are deleted soon after the row."""
+        """Yield a new topic with all replicas in sync, and delete it with its files afterwards."""
         name = f"variants-{time.time_ns():x}"
         configs = {"min.insync.replicas": str(MIN_INSYNC), "file.delete.delay.ms": "1000"}
         new = NewTopic(name, partitions, REPLICATION_FACTOR, config=configs)
@@ -63,16 +63,16 @@ class Target:
         )
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds that all brokers have used so far, 0 without pids."""
+        """Return the CPU seconds that all brokers have used so far, or 0 without pids."""
         return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in self.pids)
 
     def costs(self, **figures: float) -> Figures:
-        """Figures of processor time, where it is known."""
+        """Return these figures of CPU time, or none if the brokers' pids are unknown."""
         return figures if self.pids else {}
 
 
 def latency_figures(seconds: Sequence[float]) -> Figures:
-    """p50 and p99 in ms."""
+    """Return the p50 and p99 of these seconds, in ms."""
     ordered = sorted(seconds)
     at = {q: ordered[min(len(ordered) - 1, int(len(ordered) * q))] for q in (0.5, 0.99)}
     return {"p50_ms": at[0.5] * 1000, "p99_ms": at[0.99] * 1000}
@@ -81,10 +81,10 @@ def latency_figures(seconds: Sequence[float]) -> Figures:
 def produce(
     target: Target, values: Sequence[bytes], *, producers: int = 1, compression: str = "none"
 ) -> Figures:
-    """Produce for some seconds, idempotent, with acks=all, to a topic of 6 partitions.
+    """Measure idempotent producers with acks=all on a topic of 6 partitions for some seconds.
 
-    All values have one size. Records left in the queues count, and so does their time. Raises
-    KafkaException where a record was not delivered.
+    All values have one size. Records left in the queues count, and so does their time.
+    KafkaException is raised if a record was not delivered.
     """
     failed: list[KafkaError] = []
 

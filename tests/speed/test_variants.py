@@ -1,4 +1,4 @@
-"""Test that each row has its figures, although figures of so short a load mean little."""
+"""Test that each row has its figures. The figures of so short a load mean little."""
 
 import json
 import os

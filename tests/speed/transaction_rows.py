@@ -1,4 +1,4 @@
-"""Rows of transactions, with commits a second, and latency of read_committed readers."""
+"""Rows of the table that measure transactions and read_committed consumers."""
 
 import threading
 import time
@@ -19,15 +19,15 @@ WRITERS, ABORTED_OF, WRITTEN_PER_S = 10, 10, 100
 
 
 def transactions(target: Target) -> dict[str, Figures]:
-    """30 records over 3 partitions a transaction, by producers with an id each."""
+    """Measure transactions of 30 records over 3 partitions, with 1, 10 and 50 producers."""
     return {_row("transactions", n, "producer"): _transactions(target, n) for n in (1, 10, 50)}
 
 
 def committed_readers(target: Target) -> dict[str, Figures]:
-    """Measure readers of transactions of 100 records of 1 kB, of which each tenth is aborted.
+    """Measure consumers of transactions with 100 records of 1 kB, every tenth aborted.
 
-    The throughput is measured for 1 and 3 readers. The latency of a following reader is the time
-    from the return of commit to the last record.
+    The throughput is measured for 1 and 3 consumers. The latency of a consumer at the end of the
+    log is the time from the end of the commit call to the transaction's last record.
     """
     found: dict[str, Figures] = {}
     with target.topic(PARTITIONS) as topic:
@@ -95,7 +95,7 @@ def _transaction(
 
 
 def _write_transactions(target: Target, topic: str) -> None:
-    """Write the same number of transactions to every cluster, unless one takes far too long."""
+    """Write a fixed number of transactions, or fewer if that takes far too long."""
     count = max(2, round(WRITTEN_PER_S * target.seconds / WRITERS))
     deadline = time.monotonic() + 10 + 5 * target.seconds
 
@@ -114,7 +114,7 @@ def _write_transactions(target: Target, topic: str) -> None:
 
 
 def _read_again(target: Target, topic: str, readers: int) -> Figures:
-    """Let all readers read all records repeatedly, each in a group of its own."""
+    """Measure readers that read all records repeatedly, each in a group of its own."""
     with ThreadPoolExecutor(readers) as pool:
         cpu_s, began = target.cpu_s(), time.perf_counter()
         end = began + target.seconds
@@ -128,7 +128,10 @@ def _read_again(target: Target, topic: str, readers: int) -> Figures:
 
 
 def _read_until(target: Target, topic: str, number: int, end: float) -> int:
-    """Bytes of committed records, from the start again whenever a partition ends."""
+    """Return the bytes of committed records read until `end`.
+
+    At the end of a partition the reader begins again at its start.
+    """
     count = 0
     # A fetch that waits at the end of all partitions would keep the seek waiting for as long.
     settings = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
@@ -158,7 +161,10 @@ def _reader(target: Target, group: str, more: dict[str, object]) -> Consumer:
 
 
 def _live(target: Target) -> list[float]:
-    """Return the seconds of each transaction. The next begins when a transaction was read."""
+    """Return the seconds from each commit to the read of its last record.
+
+    The next transaction begins when this one has been read.
+    """
     found: list[float] = []
     with target.topic(PARTITIONS) as topic:
         producer = _writer(target, topic, 0)

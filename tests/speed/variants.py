@@ -1,8 +1,8 @@
-"""Figures of special cases, such as one core, many producers, and large records.
+"""Measure special cases, such as one core, many producers, and large records.
 
-The target is any Kafka-compatible cluster of three brokers or more, by librdkafka, with acks=all,
-replication factor 3 and min.insync.replicas 2. Only ratios of two clusters measured in turn on one
-machine are meaningful.
+The target is any Kafka-compatible cluster of three brokers or more. The client is librdkafka with
+acks=all, replication factor 3 and min.insync.replicas 2. Only ratios of two clusters measured in
+turn on one machine are meaningful.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class _Options(argparse.Namespace):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the rows. Return 0 when all requested rows have their figures."""
+    """Print the rows. Return 0 if all requested rows have their figures, else 1."""
     options = _parsed(arguments)
     pids = [int(pid) for pid in options.pids.replace(",", " ").split()]
     target = Target(options.bootstrap, pids, options.seconds)
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def table(found: dict[str, Figures]) -> list[dict[str, object]]:
-    """Return a line for each row, with three figures of each number."""
+    """Return the printed rows, with each number rounded to three figures."""
     return [
         {"row": row, **{key: _three_figures(value) for key, value in figures.items()}}
         for row, figures in found.items()

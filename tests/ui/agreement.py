@@ -1,8 +1,9 @@
-"""Compare a page with the answers of the brokers during its life.
+"""Compare a page with the answers of the brokers at the same time.
 
-A view shows its age. Each of its values must have been true at some moment between then and its
-reading. The value must equal an answer that a broker gave in this time, once before it, or once
-after it. A rising value may lie between two answers.
+A view shows the time of its data. Each of its values must have been true at some moment between
+that time and the reading of the view. The value must equal an answer that a broker gave in this
+time, the last answer before it, or the first one after it. A rising value may lie between two
+answers.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ Rows = list[dict[str, str]]
 
 
 class Shown(NamedTuple):
-    """A displayed view, with tables by caption and facts by name."""
+    """A view as the browser shows it, with its tables by caption and its facts by name."""
 
     as_of_ms: int
     read_ms: int
@@ -49,12 +50,12 @@ class Shown(NamedTuple):
     words: str
 
     def rows(self, caption: str, name: str) -> dict[str, dict[str, str]]:
-        """Return rows of a table by one of their cells, empty when the table is missing."""
+        """Return the rows of a table by their cell in column `name`, or {} without the table."""
         return {row[name]: row for row in self.tables.get(caption, ())}
 
 
 class Sample(NamedTuple):
-    """An answer of the protocol that was true at some moment of this time."""
+    """An answer of a broker, and when its request began and ended."""
 
     began_ms: int
     ended_ms: int
@@ -62,7 +63,7 @@ class Sample(NamedTuple):
 
 
 def read(chrome: Browser, address: str, shows: Callable[[Shown], Any] | None = None) -> Shown:
-    """Open a view, wait until it shows the awaited content, and read the whole view."""
+    """Open a view, wait until `shows` holds for it, and return all that it shows."""
     chrome.go(address)
     found: list[Shown] = []
 
@@ -76,7 +77,7 @@ def read(chrome: Browser, address: str, shows: Callable[[Shown], Any] | None = N
 
 @dataclass(slots=True)
 class Told:
-    """Answers of the protocol, asked for repeatedly without the page."""
+    """The answers that the brokers gave to repeated requests, without the page."""
 
     admin: Admin
     samples: dict[str, list[Sample]] = field(default_factory=dict[str, list[Sample]])
@@ -91,7 +92,7 @@ class Told:
             await asyncio.sleep(AGAIN_S)
 
     async def beside(self, shown: Shown) -> "Beside":
-        """Wait until each part was asked for after the page was read."""
+        """Wait until each part was requested again after the view was read, and return both."""
         later = lambda: all(s and s[-1].began_ms >= shown.read_ms for s in self.samples.values())  # noqa: E731
         await until(later, TOLD_S)
         return Beside(self, shown)
@@ -126,7 +127,7 @@ class Told:
 
 @asynccontextmanager
 async def telling(bootstrap: str) -> AsyncIterator[Told]:
-    """Ask until the block ends."""
+    """Send the requests repeatedly until the block ends, and yield the answers."""
     async with Admin({"bootstrap.servers": bootstrap, "request.timeout.ms": 2_000}) as admin:
         told = Told(admin)
         parts = {
@@ -147,18 +148,18 @@ async def telling(bootstrap: str) -> AsyncIterator[Told]:
 
 @dataclass(slots=True)
 class Beside:
-    """A view and the answers of the protocol at that time."""
+    """A view, and the brokers' answers before, during and after that time."""
 
     told: Told
     shown: Shown
 
     def was(self, part: str, pick: Callable[[Any], Any], said: Any) -> None:
-        """Assert that a shown value equals one of the protocol's answers."""
+        """Assert that a shown value equals one of the brokers' answers."""
         found = self._told(part, pick)
         assert said in found, f"{said!r} was never told, but {found}: {self._when()}"
 
     def rises(self, part: str, pick: Callable[[Any], int], said: str) -> None:
-        """Check that a rising number is between the protocol's answers before and after."""
+        """Assert that a rising number is between the brokers' answers before and after the view."""
         found = self._told(part, pick)
         value = number(said)
         assert found[0] <= value <= found[-1], f"{value} is not in {found}: {self._when()}"
@@ -176,7 +177,7 @@ class Beside:
 
 
 def number(words: str) -> int:
-    """Return a number in the format of the pages."""
+    """Return the value of a number in the format of the pages."""
     return int(words.replace(",", ""))
 
 

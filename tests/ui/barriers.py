@@ -1,6 +1,7 @@
-"""Barriers of a page for readers without a mouse, without sight, or without colours.
+"""Find accessibility barriers of a page, for readers without mouse, sight or colours.
 
-Names and roles are those that chromium gives to screen readers. Contrast is WCAG's, level AA.
+Names and roles are those that chromium gives to screen readers. The required contrast is that of
+WCAG, level AA.
 """
 
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ COLOUR_ALONE = """
 
 
 def barriers(chrome: Browser) -> list[str]:
-    """Return the barriers of the displayed page. Each begins with its kind."""
+    """Return the barriers of the displayed page, each with its kind, such as "no name"."""
     found = [f"no name: {words}" for words in _without_name(chrome)]
     found += [f"colour alone: {words}" for words in chrome.driver.execute_script(COLOUR_ALONE)]
     for scheme in ("light", "dark"):
@@ -133,7 +134,7 @@ def _value(node: dict[str, Any], field: str) -> str:
 
 
 def out_of_reach(chrome: Browser) -> Iterator[str]:
-    """Move through the page by Tab while new elements get the focus, which must be visible."""
+    """Press Tab through the page, and yield each element without a visible focus or unreached."""
     chrome.driver.execute_script("document.activeElement.blur(); getSelection().empty()")
     wanted: dict[str, str] = dict(chrome.driver.execute_script(STOPS))
     reached: set[str] = set()

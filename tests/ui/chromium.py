@@ -1,4 +1,4 @@
-"""A chromium that opens the page, in tests and for pictures."""
+"""A chromium that opens the pages, for tests and screenshots."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false
@@ -16,7 +16,7 @@ SHOWN_S = 30
 
 
 class Browser:
-    """A chromium without a window on one site. `address` has its token."""
+    """A headless chromium on the site at `address`, which contains the site's token."""
 
     def __init__(self, address: str) -> None:
         options = webdriver.ChromeOptions()
@@ -50,6 +50,6 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def press(self, words: str) -> None:
-        """Click on a link without waiting, since the page may replace it meanwhile."""
+        """Click on the link with this text, without waiting for the next page."""
         script = "[...document.links].find((each) => each.innerText === arguments[0]).click()"
         self.driver.execute_script(script, words)

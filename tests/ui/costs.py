@@ -1,14 +1,16 @@
-"""Measure the costs of the page: python -m tests.ui.costs [--only NAME,...] [--rounds N]
-[--seconds S].
+"""Measure what the page costs the cluster and its own process.
+
+    python -m tests.ui.costs [--only NAME,...] [--rounds N] [--seconds S]
 
 page    60 partitions, 100 open transactions, 20 groups; two refreshes a second
-growth  ten minutes of that under load: memory of the page's process
-first   1,000 partitions: the first view
-scrape  100 partitions, one scrape a second of each node
-loop    3,000 partitions: no turn above 20 ms by a scrape a second of each node, by the probe
+growth  ten minutes of refreshes while programs write and read; memory growth of the process
+first   1,000 partitions; seconds until the first view
+scrape  100 partitions; one scrape of each node a second
+loop    3,000 partitions; no blocked event loop above 20 ms by one scrape of each node a second
 
-Percent are of a core. CPU time counts what a process did, so other work disturbs it less than
-it would a time. The best of the rounds counts. Exit code 1 when a bound is not held.
+Percent are of a core. CPU time counts the work of a process, so other work disturbs it less than
+it would disturb a duration. The best of the rounds counts. The exit code is 1 if a bound is not
+kept.
 """
 
 import argparse
@@ -42,7 +44,7 @@ VIEWS = ("/", "/topics/orders/0", "/transactions", "/groups", "/timeline", "/top
 
 
 class Bounds:
-    """Measured figures, each compared with its bound."""
+    """Measured figures, each with the bound that it must keep."""
 
     def __init__(self) -> None:
         self.are_held = True
@@ -55,7 +57,7 @@ class Bounds:
 
 @asynccontextmanager
 async def page(data: Path) -> AsyncIterator[tuple[psutil.Process, Visitor, float]]:
-    """Measure the page as a process, a visitor, and the time until the page named its address."""
+    """Run `oncelog ui`. Yield its process, a visitor, and the seconds until its first output."""
     began_s = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "ui", "--no-open", "--data", str(data), stdout=asyncio.subprocess.PIPE
@@ -72,7 +74,7 @@ async def page(data: Path) -> AsyncIterator[tuple[psutil.Process, Visitor, float
 
 
 async def refresh(visitor: Visitor, seconds: float, views: Sequence[str] = VIEWS[:2]) -> None:
-    """Ask for a view twice a second. A machine that is too busy for that proves nothing."""
+    """Request a view twice a second. On a machine too busy for that, print a warning."""
     end_s = time.monotonic() + seconds
     for number, address in enumerate(itertools.cycle(views)):
         began_s = time.monotonic()
@@ -88,12 +90,12 @@ async def refresh(visitor: Visitor, seconds: float, views: Sequence[str] = VIEWS
 
 
 def cpu_s(cluster: Cluster) -> float:
-    """CPU time of all nodes."""
+    """Return the CPU seconds that all nodes have used so far."""
     return sum(status.cpu_s for status in cluster.status())
 
 
 async def percent(cluster: Cluster, seconds: float, doing: Coroutine[Any, Any, None]) -> float:
-    """Return the percent of a core that all nodes use while something is done."""
+    """Return the percent of a core that all nodes use while `doing` runs."""
     before, began_s = cpu_s(cluster), time.monotonic()
     await doing
     return (cpu_s(cluster) - before) / (time.monotonic() - began_s) * 100
@@ -171,7 +173,7 @@ async def first(bounds: Bounds, rounds: int, seconds: float) -> None:
 
 @contextmanager
 def scraping(cluster: Cluster) -> Iterator[list[int]]:
-    """Scrape each node once a second in a thread, and return the sizes of the pages."""
+    """Scrape the metrics of each node once a second in a thread, and yield the sizes."""
     is_over, sizes = Event(), list[int]()
 
     def scrape(url: str) -> None:
@@ -222,7 +224,10 @@ async def loop(bounds: Bounds, rounds: int, seconds: float) -> None:
 
 
 def watched(cluster: Cluster, seconds: float) -> float:
-    """Return the latest answer to a probe of each node every 5 ms, less waits for a processor."""
+    """Return the latest answer, in ms, to a probe of each node every 5 ms.
+
+    Waits for a processor are subtracted.
+    """
     stage = Stage("loop", cluster, is_short=True)
     with stage.watched("scrapes"):
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Facts of a small cluster in the form that a test needs."""
+"""Observed facts of a small cluster, which tests can change."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def group(name: str = "readers", offset: int = 4, **fields: Any) -> ObservedGrou
 
 
 def facts(**fields: Any) -> ClusterFacts:
-    """Return the facts of a cluster of three. app-1 holds orders/0 from offset 10 to 30."""
+    """Return the facts of three nodes. In orders/0 app-1 has a transaction open since offset 10."""
     opened = transaction()
     values: dict[str, Any] = {
         "as_of_ms": dict.fromkeys(PARTS, NOW_MS),

@@ -1,8 +1,8 @@
-"""Take the pictures of docs/ui.md and the README: python -m tests.ui.screenshots.
+"""Take the pictures of docs/ui.md and the README, by python -m tests.ui.screenshots.
 
-Needs chromium, chromium-driver and the extra test-ui. A cluster of three nodes has two writers, one
-transaction that stays open, two groups, and a node that is killed and started again. The run is one
-of `oncelog prove`, of an application that commits behind its output.
+This needs chromium, chromium-driver and the extra test-ui. A cluster of three nodes has two
+producers, a transaction that stays open, two groups, and a node that is killed and restarted. One
+picture shows a run of `oncelog prove` with an application that commits offsets after its output.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ BYTES_MAX = 2_000_000  # of all pictures
 
 
 async def write(bootstrap: str, name: str) -> None:
-    """Commit small transactions, and abort each tenth."""
+    """Commit small transactions, and abort every tenth, until cancelled."""
     number = 0
     async with Producer({"bootstrap.servers": bootstrap, "transactional.id": name}) as producer:
         await producer.init_transactions()
@@ -64,7 +64,7 @@ async def write(bootstrap: str, name: str) -> None:
 
 
 async def hold(bootstrap: str) -> None:
-    """Leave a transaction open."""
+    """Leave a transaction open until cancelled."""
     settings = {"transactional.id": "nightly-import", "transaction.timeout.ms": 600_000}
     async with Producer({"bootstrap.servers": bootstrap, **settings}) as producer:
         await producer.init_transactions()
@@ -76,7 +76,7 @@ async def hold(bootstrap: str) -> None:
 
 
 async def read(bootstrap: str, group: str, isolation: str) -> None:
-    """Read as a group."""
+    """Read the topics as a member of a group until cancelled."""
     settings = {"group.id": group, "isolation.level": isolation, "auto.offset.reset": "earliest"}
     async with Consumer({"bootstrap.servers": bootstrap, **settings}) as consumer:
         consumer.subscribe(["orders", "payments"])
@@ -86,7 +86,7 @@ async def read(bootstrap: str, group: str, isolation: str) -> None:
 
 @contextlib.asynccontextmanager
 async def load(bootstrap: str) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Topics, and programs that write and read until the block ends."""
+    """Create the topics, and run the programs that write and read until the block ends."""
     async with Admin(bootstrap) as admin:
         for topic, partitions in (("orders", 6), ("payments", 1), ("audit", 1)):
             await admin.create_topic(topic, partitions=partitions)
@@ -108,7 +108,7 @@ async def load(bootstrap: str) -> AsyncIterator[list[asyncio.Task[None]]]:
 
 @contextlib.asynccontextmanager
 async def page(folder: Path, *shown: str) -> AsyncIterator[str]:
-    """Run the page as a process, and yield its address."""
+    """Run `oncelog ui` as a process, and yield its address."""
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "ui", "--no-open", *shown, stdout=asyncio.subprocess.PIPE, cwd=folder
     )
@@ -121,7 +121,7 @@ async def page(folder: Path, *shown: str) -> AsyncIterator[str]:
 
 
 async def prove(folder: Path) -> None:
-    """Convict an application, and keep the run."""
+    """Run `oncelog prove` with a wrong application, and keep the report."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "prove", "--faults", "kill@before-commit", "--seed", "1", "--keep", str(folder),
@@ -131,7 +131,7 @@ async def prove(folder: Path) -> None:
 
 
 def take(address: str, views: Mapping[str, str]) -> None:
-    """Take all pictures."""
+    """Take the pictures of all views."""
     chrome = Browser(address)
     try:
         for name, view in views.items():
@@ -143,7 +143,7 @@ def take(address: str, views: Mapping[str, str]) -> None:
 
 
 def shoot(chrome: Browser, view: str, file: Path, scheme: str, width: int) -> None:
-    """Take one picture, as high as the view, up to a bound."""
+    """Take one picture of a view, with the height of the view up to a bound."""
     features: list[Any] = [{"name": "prefers-color-scheme", "value": scheme}]
     chrome.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     chrome.size(width, 600)

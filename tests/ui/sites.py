@@ -1,4 +1,4 @@
-"""A broker, an observer of it and the page's server, all in the loop of a test."""
+"""A broker, the page's server and its observer of that broker, in the event loop of a test."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ ANSWER_S = 20
 
 @dataclass(slots=True)
 class Answer:
-    """A response. Header names are in small letters."""
+    """An HTTP response. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Visitor:
-    """A program that asks a site as a browser would, without hiding anything from the test."""
+    """An HTTP client that sends requests like a browser, and returns the whole response."""
 
     port: int
     headers: dict[str, str] = field(default_factory=dict[str, str])
@@ -75,7 +75,7 @@ class Visitor:
 
 @dataclass(slots=True, kw_only=True)
 class OpenSite:
-    """A site that serves. `visitor` has its cookie."""
+    """A running server of the page. `visitor` is logged in."""
 
     bootstrap: str
     admin: Admin
@@ -94,7 +94,7 @@ class OpenSite:
         return producer
 
     async def told(self, part: str) -> None:
-        """Wait for an observation of this part that was made after this call."""
+        """Wait until the server has made a new observation of this part of the cluster."""
         for _ in range(2):
             before = self.site.facts.as_of_ms.get(part)
             await until(lambda b=before: self.site.facts.as_of_ms.get(part) != b)
@@ -102,7 +102,7 @@ class OpenSite:
 
 @asynccontextmanager
 async def open_site(root: Path, *, can_write: bool = False) -> AsyncIterator[OpenSite]:
-    """Serve the page of one broker, which runs here too."""
+    """Run a broker in this event loop, serve its page, and yield the site."""
     (port,) = free_ports(1)
     listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "offsets.topic.num.partitions": "2"}
     async with (
@@ -114,7 +114,7 @@ async def open_site(root: Path, *, can_write: bool = False) -> AsyncIterator[Ope
 
 @asynccontextmanager
 async def site_of(bootstrap: str, *, can_write: bool = False) -> AsyncIterator[OpenSite]:
-    """Serve the page of any cluster."""
+    """Serve the page of a running cluster, and yield the site."""
     observer = Observer({"bootstrap.servers": bootstrap})
     observer.start({})
     sock = listening_socket(None)

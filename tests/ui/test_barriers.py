@@ -1,4 +1,4 @@
-"""Test every view without a mouse, for a screen reader and without colours."""
+"""Test that every view can be used without a mouse, by a screen reader and without colours."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false
@@ -28,7 +28,7 @@ OTHERS = ("/faults", "/topics/nothing", "/timeline?minutes=5", "/topics/orders/0
 
 
 async def no_fault(fields: Mapping[str, str]) -> str:
-    """Do nothing, since the view Faults is only read."""
+    """Stand in for the injection of a fault, which this test never requests."""
     return f"{dict(fields)}"
 
 

@@ -1,4 +1,4 @@
-"""Test the page in a real browser, of a broker that runs in the test."""
+"""Test the page in a real browser, for a broker that runs in the test."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false
@@ -36,7 +36,7 @@ VIEWS = (
 
 @asynccontextmanager
 async def browser(root: Path, **options: Any) -> AsyncIterator[tuple[OpenSite, Browser, Any]]:
-    """Yield a site with orders/0 in an open transaction of app-1, and a logged-in browser."""
+    """Yield a site with an open transaction of app-1 in orders/0, and a logged-in browser."""
     async with open_site(root, **options) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders")

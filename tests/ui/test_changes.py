@@ -1,4 +1,4 @@
-"""Test events from the difference of two observations."""
+"""Test the events that are derived from the difference of two observations."""
 
 from dataclasses import replace
 

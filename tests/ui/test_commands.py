@@ -21,7 +21,7 @@ ENDS_S = 60
 
 @asynccontextmanager
 async def started(tmp_path: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a command, and kill it when the test fails before its end."""
+    """Run a command as a process, and kill it at the end if it still runs."""
     process = await asyncio.create_subprocess_exec(
         *PROGRAM,
         *arguments,

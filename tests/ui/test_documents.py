@@ -1,4 +1,4 @@
-"""Test ages, lags, and holders of partitions in documents made from facts."""
+"""Test the ages, the lags and the open transactions in documents made from facts."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test `oncelog events` and its choice of new events."""
+"""Test which events `oncelog events` prints as new."""
 
 from oncelog.cli.look.events import after
 from oncelog.ui.facts import ClusterEvent

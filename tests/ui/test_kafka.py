@@ -1,4 +1,4 @@
-"""Test the page of an Apache Kafka with the same views by the protocol alone."""
+"""Test the page for an Apache Kafka, with the same views through the protocol alone."""
 
 import secrets
 from urllib.parse import quote, urlencode

@@ -1,4 +1,4 @@
-"""Test that reports kept by `demo` and `bench` open in `oncelog ui DIR/` and as a file."""
+"""Test that reports stored by `demo` and `bench` open in `oncelog ui DIR/` and as a file."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false

@@ -1,4 +1,4 @@
-"""Test that events of a cluster on this machine come from the logs of its nodes."""
+"""Test that events of a cluster on this machine are read from the logs of its nodes."""
 
 import asyncio
 import re

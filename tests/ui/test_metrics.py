@@ -1,4 +1,4 @@
-"""Test names, values, and parsing of the metrics page with the client library."""
+"""Test the names and values of the metrics page, which Prometheus' client library parses."""
 
 import re
 import urllib.error

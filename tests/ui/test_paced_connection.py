@@ -1,4 +1,4 @@
-"""Test the pace of the page's requests to one broker."""
+"""Test the limit on the page's requests to one broker in any second."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Test pace, addresses, escaping, access and record rows of the page."""
+"""Test small parts of the page, such as escaping, addresses, access and record rows."""
 
 import re
 from urllib.parse import unquote

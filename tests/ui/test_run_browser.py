@@ -1,4 +1,4 @@
-"""Test the views of a run in a real browser, as a file and from `oncelog ui`."""
+"""Test the report of a run in a real browser, as a file and from `oncelog ui`."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false
@@ -28,7 +28,7 @@ pytestmark = [
 
 
 def look(chrome: Browser, address: str, report: RunReport) -> None:
-    """Open the page on a screen and on a phone, and compare it with the report."""
+    """Open the report in the width of a screen and of a phone, and compare it with `report`."""
     for width in (1280, 390):
         chrome.size(width, 900)
         chrome.driver.get(address)
@@ -45,7 +45,7 @@ def look(chrome: Browser, address: str, report: RunReport) -> None:
 
 
 def go_by_keys(chrome: Browser) -> None:
-    """Reach the story by the keyboard alone."""
+    """Go to the section "Story of one record" with the keyboard alone."""
     active = chrome.driver.switch_to.active_element
     active.send_keys(Keys.TAB)
     for _ in range(30):

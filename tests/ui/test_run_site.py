@@ -1,4 +1,4 @@
-"""Test answers, access and end of `oncelog ui RUN/` as a process."""
+"""Test `oncelog ui RUN/` as a process, with its answers, its access and its end."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Test the window, the axis and the curves of the timeline."""
+"""Test the time window, the axis and the curves of the timeline."""
 
 import re
 import time

@@ -50,7 +50,7 @@ TABLE, OPEN = "Partitions of orders", "Open transactions"
 
 
 class Views:
-    """A reader of each view that compares it with the protocol."""
+    """Compare each view in a browser with the brokers' answers."""
 
     def __init__(self, chrome: Browser, told: Told) -> None:
         self._chrome, self._told = chrome, told
@@ -62,7 +62,7 @@ class Views:
         return shown, await self._told.beside(shown)
 
     async def all_agree(self, states: dict[int, str]) -> None:
-        """Check all views. `states` has each node's state in the page's terms."""
+        """Compare all views. `states` has the expected state of each node, in the page's words."""
         await self.now(states)
         await self.topics()
         await self.partition()
@@ -176,7 +176,7 @@ class Views:
         both.was("groups", lambda g: sorted(m.member_id for m in g["billing"][0].members), said)
 
     async def records(self, bootstrap: str) -> None:
-        """Compare the records of payments/0 with readers of both isolation levels."""
+        """Compare the shown records of payments/0 with reads at both isolation levels."""
         address = f"/topics/payments/0/records?offset={FIRST}&isolation=read_uncommitted"
         shown = await asyncio.to_thread(read, self._chrome, address, None)
         rows = [r for r in shown.tables["Records"] if not r["Outcome"].endswith("marker")]
@@ -192,7 +192,7 @@ class Views:
         assert {fates[n] for n in known} == ended, fates
 
     def timeline(self, cluster: Cluster) -> list[dict[str, str]]:
-        """Check the events of the timeline. Each has its line in the log of a node."""
+        """Assert that each timeline event has its line in a node's log. Return the events."""
         shown = read(self._chrome, "/timeline")
         found = self._chrome.driver.execute_script(LINES)
         assert len(found) > 10
@@ -203,7 +203,10 @@ class Views:
 
 
 def all_told(shown: Shown, caption: str, *columns: str) -> bool:
-    """Return whether a table exists with values. A leaderless partition has none."""
+    """Return whether the table exists and has a value in each of these columns.
+
+    Columns of a leaderless partition have none.
+    """
     rows = shown.tables.get(caption, [])
     return bool(rows) and all(row[column] != "-" for row in rows for column in columns)
 
@@ -223,7 +226,7 @@ def in_sync(words: str) -> tuple[int, ...]:
 
 
 def words_of(state: str) -> str:
-    """Return a state's name without its sign."""
+    """Return the text of a state on the page, without the symbol before it (such as ◆)."""
     return state.partition(" ")[2]
 
 
@@ -258,7 +261,7 @@ def coordinator_of(known: Any) -> int | None:
 
 
 def ids(shown: Shown) -> dict[str, tuple[int, dict[str, str]]]:
-    """Return rows of the view Transactions by id, with the coordinator of their table."""
+    """Return the rows of the view Transactions by id, each with its coordinator's node id."""
     return {
         row["Transactional id"]: (int(caption.rpartition(" ")[2]), row)
         for caption, rows in shown.tables.items()
@@ -267,7 +270,7 @@ def ids(shown: Shown) -> dict[str, tuple[int, dict[str, str]]]:
 
 
 async def read_by(bootstrap: str, isolation: str, last: int) -> dict[int, str]:
-    """Read payments/0 from FIRST to an offset."""
+    """Return the values of payments/0 from FIRST to `last` by offset, as this isolation level."""
     found: dict[int, str] = {}
     config = {"bootstrap.servers": bootstrap, "isolation.level": isolation}
     async with Consumer(config) as consumer, asyncio.timeout(60):
@@ -278,7 +281,7 @@ async def read_by(bootstrap: str, isolation: str, last: int) -> dict[int, str]:
 
 
 def do(chrome: Browser, fault: str, proof: str) -> str:
-    """Press a button of the view Faults, and return the text that proves the fault."""
+    """Press a fault's button in the view Faults, and return the text that shows its effect."""
     chrome.go("/faults")
     button = f"[aria-label='{fault}']" if fault != "heal" else "[value=heal] + button"
     chrome.wait(lambda: chrome.driver.find_elements(By.CSS_SELECTOR, button))
@@ -289,7 +292,7 @@ def do(chrome: Browser, fault: str, proof: str) -> str:
 
 
 def open_a_line(chrome: Browser) -> None:
-    """Check that a log line opened by a key stays open and focused in a live view."""
+    """Check that a log line opened by a key stays open and focused after the view is updated."""
     chrome.go("/timeline")
     script = "const e = document.querySelector('summary'); e?.focus(); return e !== null"
     chrome.wait(lambda: chrome.driver.execute_script(script))

@@ -1,4 +1,4 @@
-"""Test the views and their JSON twins, of a broker that runs in the test."""
+"""Test the views and their JSON forms, for a broker that runs in the test."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ HOSTILE = "<script>alert('x')</script>\"&\x07"
 
 
 async def filled(opened: OpenSite) -> None:
-    """Write two records that everybody may read to orders/0."""
+    """Create the topic orders, and write two committed records to orders/0."""
     await opened.admin.create_topic("orders", partitions=2)
     producer = await opened.open_transaction("first", "orders", 2)
     await producer.commit_transaction()

@@ -1,4 +1,4 @@
-"""Print the gallery as a table.
+"""Run the gallery's applications, and print the results as a table.
 
 Usage is python -m tests.prove.gallery --resume F [--seeds 1:10] [--only NAME].
 """

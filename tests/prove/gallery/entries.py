@@ -1,4 +1,4 @@
-"""The applications with their mistakes, their verdicts and the expected findings."""
+"""The applications of the gallery, with their mistakes, expected verdicts and findings."""
 
 import sys
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ ANY = ("AT LEAST ONCE", "AT MOST ONCE", "NEITHER")
 class GalleryEntry:
     """An application of the gallery.
 
-    wrong: the mistake, in words, empty for a correct application. verdicts: any of these verdicts
-    convicts. findings: all of these findings must be named. needs: a program that must be
-    installed. options: of `ProveSettings`.
+    wrong: the mistake, in words, empty for a correct application. verdicts: each of these verdicts
+    is a right one for it. findings: a run must name all of them. needs: a program that must be
+    installed. options: settings of `ProveSettings`.
     """
 
     name: str

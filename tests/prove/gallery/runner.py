@@ -1,6 +1,7 @@
-"""Runs of applications by seeds, each a run of `oncelog prove` and a JSON line in a file.
+"""Run applications with seeds under `oncelog prove`, with one JSON line for each run.
 
-Cells in the file are not run again, so an interrupted runner continues at the same cell.
+Runs that are in the file already are not repeated, so an interrupted runner continues where it
+stopped.
 """
 
 import json
@@ -31,9 +32,10 @@ EXACTLY_ONCE = "EXACTLY ONCE"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The result of a run.
+    """The result of one application with one seed.
 
-    found: the findings that are mistakes. why: the verdict's words, or the reason for none.
+    found: the findings that are mistakes. why: the words of the verdict, or the reason why there is
+    none.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Cell:
 
     @property
     def is_as_expected(self) -> bool:
-        """Return whether a wrong application is convicted, or a right one has no findings."""
+        """Return whether a wrong application has an expected verdict, or a right one no finding."""
         if self.entry.wrong:
             return self.verdict in self.entry.verdicts
         return self.verdict == EXACTLY_ONCE and not self.found
@@ -75,7 +77,7 @@ def run_all(
     keep: Path | None = None,
     **options: Any,
 ) -> list[Cell]:
-    """Run the cells that are not in the file yet, seed by seed, and return all cells.
+    """Run all entries with all seeds, except those in the file, and return all results.
 
     keep: a directory for the files of runs with an unexpected result, or with missing findings.
     """
@@ -96,9 +98,9 @@ def run_all(
 def run_one(
     entry: GalleryEntry, seed: int, folder: Path, out: Path | None = None, **options: Any
 ) -> Cell:
-    """Run one cell of the gallery's table.
+    """Run one application with one seed, and return the result.
 
-    out: for `oncelog prove --out`. options: more of `ProveSettings`.
+    out: the directory for `oncelog prove --out`. options: more settings of `ProveSettings`.
     """
     with ExitStack() as stack:
         return _run(entry, seed, folder, out, stack, options)
@@ -162,7 +164,7 @@ def _run(
 
 
 def table(found: Sequence[Cell]) -> str:
-    """Return a Markdown table with an application a row."""
+    """Return a Markdown table with a row for each application."""
     by_name = defaultdict[str, list[Cell]](list)
     for cell in found:
         by_name[cell.name].append(cell)
@@ -190,13 +192,13 @@ def _filled(text: str, places: dict[str, str]) -> str:
 
 
 def _kafkajs(folder: Path) -> Path:
-    """Create a folder with kafkajs and the program in it, fetched once a run."""
+    """Return a folder with kafkajs, fetched once a run, and the program."""
     install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS_VERSION}"]
     return _made(folder / "kafkajs", OTHERS / "copier.js", install)
 
 
 def _franz(folder: Path) -> Path:
-    """Make a folder with the compiled program."""
+    """Return a folder with the compiled franz-go program."""
     return _made(
         folder / "franz", OTHERS / "franz/main.go", ["go", "mod", "init", "gallery"],
         ["go", "get", f"github.com/twmb/franz-go/pkg/kgo@{FRANZ_VERSION}"],

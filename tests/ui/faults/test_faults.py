@@ -1,4 +1,4 @@
-"""Test the view Faults as a process beside a cluster of three."""
+"""Test the view Faults of an `oncelog ui` process with a cluster of three nodes."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @asynccontextmanager
 async def page(cluster: Cluster, *options: str) -> AsyncIterator[Visitor]:
-    """Run `oncelog ui` of a cluster as a process, and yield a visitor with its token."""
+    """Run `oncelog ui` as a process, and yield a visitor with its token."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "oncelog.cli", "ui", "--no-open", *options),
         *("--data", str(cluster.data)),

@@ -1,4 +1,4 @@
-"""Transactional copiers on confluent-kafka, one correct and the others with one mistake each."""
+"""Transactional copiers with confluent-kafka, one correct and the others with one mistake each."""
 
 # A message of a topic without errors has its key, value and place.
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 
 def right() -> None:
-    """Commit offsets with group metadata in the transaction, and read again after an abort."""
+    """Commit offsets and group metadata in the transaction, and seek back after an abort."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -33,7 +33,7 @@ def _one_transaction(reader, writer, batch) -> None:
 
 
 def _commit(writer) -> None:
-    """Commit, and repeat the same commit while its outcome is unknown."""
+    """Commit the transaction, and repeat the call while its outcome is unknown."""
     while True:
         try:
             return writer.commit_transaction(30)
@@ -43,7 +43,7 @@ def _commit(writer) -> None:
 
 
 def offsets_outside() -> None:
-    """Write output in a transaction, then commit the offsets by the consumer."""
+    """Write output in a transaction, and then commit the offsets with the consumer."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -57,7 +57,7 @@ def offsets_outside() -> None:
 
 
 def auto_commit() -> None:
-    """Write output in a transaction, and commit offsets by the consumer's timer."""
+    """Write output in a transaction, and let the consumer commit offsets by its timer."""
     reader = s.consumer(enable_auto_commit=True)
     writer = s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
@@ -81,7 +81,7 @@ def read_uncommitted() -> None:
 
 
 def shared_id() -> None:
-    """Use an id from the program text, which is the same for each instance."""
+    """Use a fixed transactional id, which is the same for all instances."""
     reader, writer = s.consumer(), s.transactional("copy")
     for batch in s.batches(reader):
         try:
@@ -91,7 +91,7 @@ def shared_id() -> None:
 
 
 def abort_without_seek() -> None:
-    """Abort a failed batch and continue with the next one."""
+    """Abort a failed batch, and continue with the next batch without a seek back."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for number, batch in enumerate(s.batches(reader)):
         try:
@@ -112,7 +112,7 @@ def abort_without_seek() -> None:
 
 
 def plain_producer_beside() -> None:
-    """Write half of the output through a second producer, outside of the transactions."""
+    """Write half of the output with a second producer, outside the transactions."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     beside = s.producer(enable_idempotence=True)
     for batch in s.batches(reader):
@@ -130,7 +130,7 @@ def plain_producer_beside() -> None:
 
 
 def too_long() -> None:
-    """Let some transactions take five seconds, with a timeout of three."""
+    """Let some transactions take 5 s, with a transaction timeout of 3 s."""
     writer = s.transactional(f"copy-{s.INSTANCE}", transaction_timeout_ms=3_000)
     reader = s.consumer()
     for number, batch in enumerate(s.batches(reader)):
@@ -150,7 +150,10 @@ def too_long() -> None:
 
 
 def random_id() -> None:
-    """Use a new id at each start and commit offsets outside. The old id is never fenced."""
+    """Use a new transactional id at each start, and commit offsets outside the transaction.
+
+    The old id is never fenced.
+    """
     reader, writer = s.consumer(), s.transactional(f"copy-{uuid.uuid4()}")
     for batch in s.batches(reader):
         try:

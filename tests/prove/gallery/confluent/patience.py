@@ -1,7 +1,7 @@
-"""Copiers in transactions with slow and refused requests, on confluent-kafka.
+"""Transactional copiers that meet slow and refused requests, with confluent-kafka.
 
-Each mistake stands beside the same pattern done right. Any other problem ends the process, and it
-starts anew.
+For each mistake there is a correct copier with the same pattern. Any error that a copier does not
+handle ends the process, which is then started again.
 """
 
 # A message of a topic without errors has its key, value and place.
@@ -45,7 +45,7 @@ def _commit(writer, wait_s: float = 30) -> None:
 
 
 def new_id_after_a_slow_commit() -> None:
-    """Treat a commit of more than 1.5 s as failed, and send the batch again by a new producer."""
+    """Count a commit as failed after 1.5 s, and repeat the batch with a new producer."""
     reader, writer = s.consumer(), s.transactional(f"copy-{uuid.uuid4()}")
     for batch in s.batches(reader):
         while True:
@@ -63,7 +63,7 @@ def new_id_after_a_slow_commit() -> None:
 
 
 def patient_commit() -> None:
-    """Repeat a commit that takes more than 1.5 s. It is the same commit."""
+    """Repeat the call for a commit that takes more than 1.5 s, which is the same commit."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -76,7 +76,7 @@ def patient_commit() -> None:
 
 
 def resend_after_four_seconds() -> None:
-    """Write records again that are not delivered after four seconds, by the same producer."""
+    """Produce records again that are not delivered after 4 s, with the same producer."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         delivered = set[bytes]()
@@ -94,7 +94,7 @@ def resend_after_four_seconds() -> None:
 
 
 def patient_delivery() -> None:
-    """Wait for records that are not delivered after four seconds."""
+    """Wait for records that are not delivered after 4 s."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -138,12 +138,12 @@ def _with_refusals(leaves_out: bool) -> None:
 
 
 def refused_is_left_out() -> None:
-    """Treat a refused record as invalid, and send the batch again without it."""
+    """Treat a refused record as invalid, and write the batch again without that record."""
     _with_refusals(leaves_out=True)
 
 
 def refused_is_tried_again() -> None:
-    """Send the whole batch again a few times, then end the process."""
+    """Write the whole batch again a few times after a refusal, and then end the process."""
     _with_refusals(leaves_out=False)
 
 
@@ -178,12 +178,12 @@ def _asking_for_offsets(begins_anew: bool) -> None:
 
 
 def begins_anew_without_offsets() -> None:
-    """Take unanswered offsets for none, and begin at the start."""
+    """Treat an unanswered OffsetFetch as if there were no offsets, and begin at the start."""
     _asking_for_offsets(begins_anew=True)
 
 
 def asks_again_for_offsets() -> None:
-    """Ask for offsets until they are answered."""
+    """Repeat OffsetFetch until it is answered."""
     _asking_for_offsets(begins_anew=False)
 
 

@@ -1,4 +1,4 @@
-"""The environment of all applications here, and the clients that they begin with.
+"""The environment variables and the clients that all confluent-kafka applications share.
 
 Clients keep librdkafka's defaults except where an application says otherwise. Reading a new topic
 from its start is necessary.
@@ -33,7 +33,10 @@ signal.signal(signal.SIGTERM, _stop)
 
 
 def consumer(**config: Any) -> Consumer:
-    """Return a consumer in the group on the input. Auto-commit is off unless requested."""
+    """Return a consumer that subscribes to the input in the group.
+
+    Auto-commit is off unless requested.
+    """
     begin: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
     named = {key.replace("_", "."): value for key, value in config.items()}
     group = {"group.id": GROUP, "group.protocol": PROTOCOL}
@@ -43,10 +46,10 @@ def consumer(**config: Any) -> Consumer:
 
 
 def assigned(reader: Consumer, _: object = None) -> None:
-    """Keep the group metadata of the assignment.
+    """Store the group metadata at the assignment, for later transactions.
 
-    librdkafka forgets it when the session is lost, and transactions that are still open would go
-    unfenced.
+    When the session is lost, librdkafka forgets the metadata, and open transactions would not be
+    fenced.
     """
     global membership
     membership = reader.consumer_group_metadata()
@@ -64,7 +67,7 @@ def transactional(name: str, **config: Any) -> Producer:
 
 
 def batches(reader: Consumer, size: int = 20) -> Iterator[list[Message]]:
-    """Yield batches of records until it is asked to stop."""
+    """Yield batches of records until the process is asked to stop, and close the consumer."""
     while not is_asked_to_stop:
         taken = reader.consume(size, timeout=0.2)
         good = [message for message in taken if message.error() is None]
@@ -94,6 +97,6 @@ def next_offsets(batch: list[Message]) -> list[Any]:
 
 
 def fail(problem: KafkaException) -> None:
-    """End with a traceback, as most programs do, for a supervisor to start them again."""
+    """Print the error, and end the process with exit code 1. A supervisor starts it again."""
     print(problem, file=sys.stderr, flush=True)
     raise SystemExit(1)

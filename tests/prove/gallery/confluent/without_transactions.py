@@ -1,4 +1,4 @@
-"""Copiers without transactions and sinks, on confluent-kafka."""
+"""Copiers without transactions, and applications that write to a database."""
 
 # A message of a topic without errors has its key, value and place.
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
@@ -24,7 +24,7 @@ def commit_before_send() -> None:
 
 
 def plain_defaults() -> None:
-    """Use no idempotence, and commit offsets after the output, which is at least once."""
+    """Commit offsets after the output, without idempotence, which is at least once."""
     reader, writer = s.consumer(), s.producer()
     for batch in s.batches(reader):
         for message in batch:
@@ -34,7 +34,7 @@ def plain_defaults() -> None:
 
 
 def fresh_producer() -> None:
-    """Send records again by a new producer when they are not acknowledged within a second."""
+    """Write records that are not acknowledged within 1 s again with a new producer."""
     reader = s.consumer()
     writer = s.producer(enable_idempotence=True, message_timeout_ms=1_000)
     for batch in s.batches(reader):
@@ -55,10 +55,10 @@ def fresh_producer() -> None:
 
 
 def counts_in_memory() -> None:
-    """Count the orders of each customer so far, by partition, in memory.
+    """Count the orders of each customer by partition, with counts in memory only.
 
-    The count begins anew where a partition comes from another instance, and continues from old
-    numbers where one comes back.
+    A count restarts when its partition comes from another instance. It continues from an old number
+    when the partition comes back.
     """
     reader, writer = s.consumer(), s.transactional(f"count-{s.INSTANCE}")
     counts = Counter[str]()
@@ -84,7 +84,7 @@ def _database() -> sqlite3.Connection:
 
 
 def sink_with_upsert() -> None:
-    """Write rows keyed by the id of the input, which is right."""
+    """Write rows with the input's id as their key, which is correct."""
     database, reader = _database(), s.consumer()
     database.execute("CREATE TABLE IF NOT EXISTS invoices (id TEXT PRIMARY KEY, value TEXT)")
     for batch in s.batches(reader):
@@ -96,7 +96,7 @@ def sink_with_upsert() -> None:
 
 
 def postgresql_with_upsert() -> None:
-    """Write the same rows in PostgreSQL, which is right."""
+    """Write rows with the input's id as their key to PostgreSQL, which is correct."""
     import psycopg
 
     database = psycopg.connect(os.environ["ONCELOG_SINK"], autocommit=True)
@@ -113,7 +113,7 @@ def postgresql_with_upsert() -> None:
 
 
 def sink_with_notes_apart() -> None:
-    """Note each written id outside of the transaction of its row."""
+    """Store each written id in another database transaction than its row."""
     database, reader = _database(), s.consumer()
     database.execute("CREATE TABLE IF NOT EXISTS invoices (id TEXT, value TEXT)")
     for batch in s.batches(reader):

@@ -1,5 +1,5 @@
 # type: ignore
-"""Drop the batch in hand at a rebalance or an abort. Kafka delivers what is not committed."""
+"""Drop the current batch at a rebalance or an abort. Kafka delivers uncommitted records again."""
 
 import os
 import time
@@ -24,7 +24,7 @@ producer = Producer({"bootstrap.servers": BOOTSTRAP, "transactional.id": name})
 
 
 def on_revoke(_consumer, _partitions):
-    """No record of the batch is committed yet, so the next owner starts before it."""
+    """No record of the batch is committed yet, so the next owner reads the whole batch."""
     batch.clear()
 
 

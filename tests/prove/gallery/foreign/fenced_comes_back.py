@@ -1,5 +1,5 @@
 # type: ignore
-"""Use a transactional id per partition, and replace a fenced producer by a new one."""
+"""Use a transactional id for each partition, and replace a fenced producer by a new one."""
 
 import asyncio
 import logging

@@ -11,7 +11,7 @@ OUT = os.environ["ONCELOG_OUT"]
 
 
 class FinishFirst(ConsumerRebalanceListener):
-    """A rebalance waits until the batch in hand is sent and committed."""
+    """A rebalance listener that waits until the current batch is written and committed."""
 
     def __init__(self):
         self.busy = asyncio.Lock()

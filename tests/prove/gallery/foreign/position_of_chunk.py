@@ -1,5 +1,5 @@
 # type: ignore
-"""Keep transactions small with ten records each, and commit the consumer's position."""
+"""Write ten records in each transaction, and commit the consumer's position."""
 
 import os
 
@@ -22,9 +22,9 @@ producer = KafkaProducer(
 
 
 class Membership(ConsumerRebalanceListener):
-    """The generation in which the records were read.
+    """The group metadata at the time when the records were read.
 
-    A later generation must not commit the records.
+    A later generation must not commit these records.
     """
 
     group = None

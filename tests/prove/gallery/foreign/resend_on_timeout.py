@@ -1,5 +1,5 @@
 # type: ignore
-"""Send a record without an answer in ten seconds again, since the producer is idempotent."""
+"""Send a record again after 10 s without an answer, since the producer is idempotent."""
 
 import logging
 import os
@@ -23,9 +23,9 @@ producer = KafkaProducer(
 
 
 class Membership(ConsumerRebalanceListener):
-    """The generation in which the records were read.
+    """The group metadata at the time when the records were read.
 
-    A later generation must not commit the records.
+    A later generation must not commit these records.
     """
 
     group = None

@@ -1,5 +1,8 @@
 # type: ignore
-"""Skip ids already seen, since upstream repeats an order at times. Kafka does the rest."""
+"""Skip ids that were seen before, since the input's producer sometimes repeats an order.
+
+Kafka does the rest.
+"""
 
 import os
 import time
@@ -26,7 +29,7 @@ class Membership(ConsumerRebalanceListener):
     group = None
 
     def on_partitions_revoked(self, revoked):
-        """Drop pending records. They are not committed, so the next owner reads them again."""
+        """Drop unwritten records, which are not committed, so the next owner reads them again."""
         pending.clear()
         offsets.clear()
 

@@ -1,4 +1,4 @@
-"""Put rows and offsets into one SQLite transaction with `with database:`."""
+"""Write rows and offsets in one SQLite transaction with `with database:`."""
 
 import os
 import sqlite3
@@ -14,7 +14,7 @@ position = {}
 
 
 def on_assign(consumer, partitions):
-    """Resume at the position in the database, not at that of the group."""
+    """Resume at the offset in the database, not at the group's committed offset."""
     for at in partitions:
         database.execute("INSERT OR IGNORE INTO offsets VALUES (?, 0)", (at.partition,))
         row = database.execute("SELECT next FROM offsets WHERE part = ?", (at.partition,))

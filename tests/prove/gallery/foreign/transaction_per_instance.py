@@ -1,5 +1,8 @@
 # type: ignore
-"""Use one transactional id per instance with offsets in the transaction, to fence zombies."""
+"""Use one transactional id for each instance, and send the offsets in the transaction.
+
+This fences zombies.
+"""
 
 import asyncio
 import os
@@ -11,7 +14,7 @@ GROUP = "invoicing"
 
 
 class FinishFirst(ConsumerRebalanceListener):
-    """A rebalance waits until the transaction in hand is committed."""
+    """A rebalance listener that waits until the open transaction is committed."""
 
     def __init__(self):
         self.busy = asyncio.Lock()

@@ -1,5 +1,5 @@
 # type: ignore
-"""Run four workers with a transaction each. Offsets advance to the furthest finished record."""
+"""Run four workers with a transaction each. Commit the offset of the furthest finished record."""
 
 import os
 import queue

@@ -1,5 +1,5 @@
 # type: ignore
-"""Connect two transactional stages by a topic, to make the whole transactional."""
+"""Connect two transactional stages by a topic, so that the whole is transactional."""
 
 import logging
 import os

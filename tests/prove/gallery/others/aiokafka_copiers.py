@@ -1,4 +1,4 @@
-"""Copiers on aiokafka, which knows no group metadata in transactions and no require_stable."""
+"""Copiers with aiokafka, which has no group metadata in transactions and no require_stable."""
 
 # pyright: reportIncompatibleMethodOverride=false
 
@@ -22,11 +22,11 @@ def consumer(**config) -> AIOKafkaConsumer:
 
 
 class Producers(ConsumerRebalanceListener):
-    """Use one producer for each assigned partition.
+    """A rebalance listener with a transactional producer for each assigned partition.
 
-    The id of the producer fences the former owner, and ends the former owner's transaction. Only
-    then is the committed offset final, since aiokafka may have requested older offsets. `lock`:
-    readers wait for the end of the fence.
+    Its InitProducerId fences the former owner, and aborts the former owner's transaction. Only then
+    is the committed offset final, since aiokafka may have requested older offsets. Readers hold
+    `lock` so that they wait for this.
     """
 
     def __init__(self, reader: AIOKafkaConsumer) -> None:
@@ -52,7 +52,7 @@ class Producers(ConsumerRebalanceListener):
 
 
 async def _copy(send_all) -> None:
-    """Use one transactional id for each input partition, and write a batch by send_all."""
+    """Copy with one transactional id for each input partition. `send_all` writes a batch."""
     reader = consumer(isolation_level="read_committed")
     producers = Producers(reader)
     reader.subscribe([IN], listener=producers)
@@ -80,7 +80,7 @@ async def right() -> None:
 
 
 async def impatient() -> None:
-    """Send records again that are not delivered within three seconds, with a cancelled future."""
+    """Send records again after 3 s without delivery. The wait cancels their future."""
 
     async def send_all(producer, batch) -> None:
         sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
@@ -97,7 +97,7 @@ async def impatient() -> None:
 
 
 async def patient() -> None:
-    """Wait for records that are not delivered within three seconds, and keep the future."""
+    """Wait for records that are not delivered after 3 s, and keep their future."""
 
     async def send_all(producer, batch) -> None:
         sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
@@ -113,7 +113,7 @@ async def patient() -> None:
 
 
 async def id_of_the_instance() -> None:
-    """Use the instance's id, and commit without the generation."""
+    """Use a transactional id for each instance, and commit offsets without the generation."""
     reader = consumer(isolation_level="read_committed")
     reader.subscribe([IN])
     await reader.start()
@@ -133,7 +133,7 @@ async def id_of_the_instance() -> None:
 
 
 async def acks_1() -> None:
-    """Use the defaults of aiokafka, acks=1 and auto-commit."""
+    """Use the defaults of aiokafka, which are acks=1 and auto-commit."""
     reader = AIOKafkaConsumer(
         IN, bootstrap_servers=SERVERS, group_id=GROUP, auto_offset_reset="earliest"
     )

@@ -1,7 +1,8 @@
-"""Copiers with a producer written by hand on the protocol.
+"""Copiers with a producer that is written by hand on the protocol.
 
-The program makes batches, sequence numbers and the end of a transaction itself. Any other problem
-ends the process, and it starts anew.
+The program itself makes batches and sequence numbers, and ends transactions. It retries requests
+without an answer and retriable errors. Any other error ends the process, which is then started
+again.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ Records = Sequence[Any]
 
 
 class HandmadeProducer:
-    """Transactions of version 2, in which a Produce adds its partition to the transaction."""
+    """A producer with transaction version 2, in which Produce adds its partition."""
 
     def __init__(self) -> None:
         self._view = ClusterView(SERVERS)
@@ -49,7 +50,7 @@ class HandmadeProducer:
         self._producer = (session.producer_id, session.producer_epoch)
 
     def encoded(self, partition: int, records: Records) -> bytearray:
-        """Return a batch with the next sequence number, which `delivered` advances."""
+        """Return a batch with the next sequence number. `delivered` advances this number."""
         builder = BatchBuilder()
         for record in records:
             builder.append(record.timestamp, record.key, record.value)
@@ -59,7 +60,7 @@ class HandmadeProducer:
         )  # fmt: skip
 
     async def write(self, partition: int, batch: bytearray) -> None:
-        """Send one batch, the same bytes until a broker has answered."""
+        """Send a batch, and repeat the same bytes until a broker answers."""
 
         async def attempt() -> None:
             connection = await self._view.leader_of(OUT, partition)
@@ -78,9 +79,9 @@ class HandmadeProducer:
         self._next[partition] += count
 
     async def offsets(self, membership: GroupMetadata, records: Records) -> None:
-        """Commit the offsets.
+        """Send the offsets after these records in the transaction.
 
-        `membership` is the membership at the generation of these records.
+        `membership` is the group metadata with which the records were read.
         """
         ends = {(r.topic, r.partition): r.offset + 1 for r in by_offset(records)}
         await self._requests.commit_offsets(
@@ -111,7 +112,7 @@ def by_partition(records: Records) -> dict[int, list[Any]]:
 
 
 async def right(producer: HandmadeProducer, consumer: Consumer, records: list[Any]) -> None:
-    """End the transaction when each batch is answered."""
+    """Commit the transaction after each of its batches is answered."""
     for partition, part in by_partition(records).items():
         await producer.write(partition, producer.encoded(partition, part))
         producer.delivered(partition, len(part))
@@ -122,7 +123,7 @@ async def right(producer: HandmadeProducer, consumer: Consumer, records: list[An
 async def end_before_produce(
     producer: HandmadeProducer, consumer: Consumer, records: list[Any]
 ) -> None:
-    """End the transaction a second after its batches, answered or not."""
+    """Commit the transaction 1 s after its batches were sent, even if they are unanswered."""
     writing: set[asyncio.Task[None]] = set()
     for partition, part in by_partition(records).items():
         batch = producer.encoded(partition, part)
@@ -138,10 +139,10 @@ async def end_before_produce(
 
 
 async def other_records(producer: HandmadeProducer, consumer: Consumer, records: list[Any]) -> None:
-    """Write the newest records first, and build an unanswered batch again.
+    """Write the newest records first, and replace an unanswered batch by another batch.
 
-    The new batch has the records that are there by then, and the number that is due. A rebalance
-    meanwhile fences it, as it should.
+    The other batch has the newest records at that time, and the same sequence number. A rebalance
+    fences the transaction, as it should.
     """
     membership, waiting = consumer.group_metadata(), newest_first(records)
     while waiting:

@@ -1,4 +1,4 @@
-"""A right copier on oncelog's own client."""
+"""A correct copier with oncelog's own client."""
 
 import os
 import signal

@@ -1,7 +1,6 @@
-"""A correct query of Spark with outputs and position in one transaction (`exactly_once`).
+"""A correct Spark query with outputs and positions in one transaction (`exactly_once`).
 
-The directory of the checkpoint is its argument. The directory outlives the driver, as on a shared
-file system.
+Its argument is the checkpoint directory, which outlives the driver as on a shared file system.
 """
 
 import os
