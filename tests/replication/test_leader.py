@@ -208,7 +208,7 @@ def test_fetch_of_a_former_follower_incarnation_is_ignored() -> None:
     assert partition.followers[2].log_end_offset == -1
 
 
-def test_fetch_of_an_incarnation_older_than_seen_is_ignored() -> None:
+def test_fetch_of_a_follower_incarnation_older_than_a_known_one_is_ignored() -> None:
     partition = leader(live={})
     partition.appended(10, 1)
     assert fetch(partition, 2, 5, 1, epoch=20).is_accepted
@@ -318,7 +318,9 @@ def test_isr_change_that_is_refused_restores_the_confirmed_isr(error: ErrorCode)
         ErrorCode.NEW_LEADER_ELECTED,
     ],
 )
-def test_isr_change_behind_the_metadata_stays_pending_until_the_update(error: ErrorCode) -> None:
+def test_isr_change_refused_for_outdated_metadata_stays_pending_until_newer_metadata(
+    error: ErrorCode,
+) -> None:
     partition, change = adding_3()
     assert partition.isr_change_failed(change, error) is None
     assert partition.pending_isr_change is change
@@ -335,7 +337,7 @@ def test_isr_change_with_an_unknown_outcome_is_repeated(error: ErrorCode) -> Non
     assert partition.pending_isr_change is change
 
 
-def test_isr_change_answer_after_its_end_is_ignored() -> None:
+def test_isr_change_answer_that_arrives_after_the_change_is_ignored() -> None:
     partition, change = adding_3()
     partition.metadata_applied(isr=(1, 2, 3), partition_epoch=9, now_ms=2)
     assert not partition.isr_change_succeeded(change, (1, 2), 8, 3)

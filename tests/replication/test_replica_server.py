@@ -125,7 +125,7 @@ def broker() -> Broker:
     return opened(0)
 
 
-def test_replica_fetch_without_news_expires_empty(broker: Broker) -> None:
+def test_replica_fetch_without_new_records_expires_empty(broker: Broker) -> None:
     assert broker.server.next_deadline_ms == broker.now + 500
     broker.now += 499
     assert broker.responses() == []
@@ -207,7 +207,7 @@ def test_replica_fetch_byte_budget_rotates_over_the_partitions() -> None:
     assert max(positions) - min(positions) <= 2
 
 
-def test_replica_fetch_response_of_many_small_batches_leaves_partitions_to_the_next(
+def test_replica_fetch_response_of_many_small_batches_leaves_partitions_to_the_next_response(
     monkeypatch,
 ) -> None:
     monkeypatch.setattr(replica_server, "ANSWER_BATCHES_MAX", 12)
@@ -404,7 +404,7 @@ def test_replica_fetches_of_two_followers_at_one_offset_share_one_read(
     assert not broker.server._reads
 
 
-def test_replica_session_that_ends_with_pending_news_leaves_no_reference_cycle() -> None:
+def test_replica_session_that_ends_with_pending_changes_leaves_no_reference_cycle() -> None:
     """Brokers run no full garbage collection, so each broken link would leak a session."""
     broker = Broker()
     for key in KEYS:

@@ -161,7 +161,9 @@ def test_follower_session_adds_a_failed_partition_again_after_its_wait() -> None
     assert [added.topic_id for added in request_of(session).added] == [KEYS[0][0]]
 
 
-def test_follower_session_after_a_failure_restarts_without_waiting_partitions() -> None:
+def test_follower_session_after_a_failure_restarts_without_partitions_that_wait_for_a_retry() -> (
+    None
+):
     session = opened(KEYS[0], KEYS[1])
     session.retry(session.slots[KEYS[0]], at_ms=50)
     request = request_of(session)

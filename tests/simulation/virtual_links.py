@@ -1,7 +1,7 @@
 """The links between simulated brokers, with the interface of `PeerTransport` but no sockets.
 
 A broker opens one connection to each peer, with two ordered channels. Messages to an unconnected
-peer are refused. Messages on a connection that breaks are lost, or arrive among messages of the
+peer are not queued. Messages on a connection that breaks are lost, or arrive among messages of the
 next connection. The bytes in flight are bounded. After a kill the connections break immediately,
 and new ones are refused. During a cut or a power failure messages disappear silently. Only Raft
 frames may be repeated or overtake one another, which the Raft engine has to tolerate.

@@ -174,7 +174,9 @@ def test_recovery_after_a_kill_reads_only_batches_behind_the_newest_snapshot(
     assert len(read_whole) <= 16 + 300 // 70 + 1 if kill else len(read_whole) == count
 
 
-def test_index_with_a_torn_entry_causes_a_read_of_only_its_tail(tmp_path, monkeypatch, read_whole):
+def test_index_with_a_torn_entry_causes_a_read_of_only_the_segment_end(
+    tmp_path, monkeypatch, read_whole
+):
     monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
     log = open_log(tmp_path / "t-0", config=LogConfig(index_interval_bytes=300))
     write_history(log, steps=300)
@@ -425,7 +427,7 @@ def test_damaged_snapshots_and_leader_epochs_are_rebuilt(tmp_path, log):
     assert derived(open_log(tmp_path / "t-0", clean_shutdown=True)) == before
 
 
-def test_leader_epochs_without_their_file_are_rebuilt_whatever_the_tail(tmp_path, log):
+def test_leader_epochs_without_their_file_are_rebuilt_from_a_log_with_a_torn_end(tmp_path, log):
     write_history(log)
     epochs = log.leader_epochs.entries
     active = log.segments.active
@@ -632,7 +634,7 @@ def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
 
 
 @pytest.mark.parametrize("is_in_last_segment", [False, True])
-def test_log_with_a_damaged_marker_fails_alone(logs, is_in_last_segment: bool) -> None:
+def test_log_with_a_damaged_marker_does_not_fail_other_logs(logs, is_in_last_segment: bool) -> None:
     """The error of a damaged marker (InvalidRecord) ended the thread that opens all logs."""
     log = logs.open()
     logs.lead_transaction(log)

@@ -297,7 +297,7 @@ def test_records_are_found_by_their_timestamp(logs):
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("entry", [(55, 3), (60, 3 + 64)])
-def test_damaged_newest_time_entry_is_found_at_the_start(logs, entry, is_clean):
+def test_damaged_last_time_index_entry_is_detected_when_the_log_is_opened(logs, entry, is_clean):
     """With a lower last timestamp in the time index, searches would skip the whole segment."""
     log = logs.open(index_interval_bytes=50)
     for times in ([10, 20], [60, 15], [40, 30], [50, 50]):
@@ -348,7 +348,7 @@ def test_delete_records_above_the_high_watermark_is_refused(logs, log):
     assert log.log_start_offset == 2
 
 
-def test_leader_epoch_end_in_a_log_is_the_start_of_the_next(logs, log):
+def test_leader_epoch_end_in_a_log_is_the_start_of_the_next_epoch(logs, log):
     logs.lead(log, 4, epoch=1)
     logs.lead(log, 2, epoch=3)
     log.assign_leader_epoch(5)

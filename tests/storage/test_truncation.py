@@ -204,7 +204,7 @@ def test_truncation_with_a_failing_disk_operation_can_be_repeated(
     assert refused >= 3 and at > 8
 
 
-def test_truncation_with_a_damaged_index_ends(logs: Any) -> None:
+def test_truncation_with_a_damaged_index_fails_the_log(logs: Any) -> None:
     """The index entry points behind the end of the segment."""
     log = filled(logs, segment_bytes=1 << 20)
     log.segments.active.write_out()

@@ -104,7 +104,7 @@ def test_generic_codec_refuses_malformed_bytes_in_steps(api_key: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
-def test_first_flexible_version_of_each_api_is_known(api_key: int, version: int) -> None:
+def test_flexible_versions_of_each_api_equal_those_of_kio(api_key: int, version: int) -> None:
     flexible = _schema(api_key, version, "request").__flexible__
     assert is_flexible(api_key, version) == flexible
 
@@ -197,11 +197,11 @@ def test_generic_codec_writes_tagged_fields_only_if_not_default() -> None:
     assert default == plain
 
 
-def test_generic_codec_is_prepared_for_an_api_without_an_error() -> None:
+def test_generic_codec_prepare_of_an_api_raises_no_error() -> None:
     control.prepare(OFFSET_FETCH, 9)
 
 
-def test_generic_codec_messages_are_compared_and_printed() -> None:
+def test_generic_codec_messages_with_equal_fields_are_equal_and_printable() -> None:
     body = control.encode_request(METADATA, 12, {"topics": [{"name": "t"}]})
     one, two = (control.decode_request(METADATA, 12, body) for _ in range(2))
     assert one == two

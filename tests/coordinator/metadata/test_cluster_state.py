@@ -92,7 +92,7 @@ def test_metadata_operation_repeated_with_its_id_returns_the_first_outcome(
     assert cluster.do(create).items[0].error == 0, "without an id everything is done anew"
 
 
-def test_metadata_outcomes_are_kept_in_snapshots_and_bounded_in_number(
+def test_metadata_operation_outcomes_are_kept_in_snapshots_and_bounded_in_number(
     cluster: MetadataCluster,
 ) -> None:
     for i in range(OUTCOMES_MAX + 10):
@@ -110,7 +110,7 @@ def test_metadata_outcomes_are_kept_in_snapshots_and_bounded_in_number(
     assert len(cluster.state._outcomes) == OUTCOMES_MAX
 
 
-def test_metadata_outcomes_are_bounded_in_bytes() -> None:
+def test_metadata_operation_outcomes_are_bounded_in_bytes() -> None:
     cluster = MetadataCluster(())
     names = tuple(TopicReference("x" * 200 + str(i)) for i in range(250))
     for i in range(40):

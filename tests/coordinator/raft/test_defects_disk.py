@@ -206,7 +206,7 @@ def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
 def test_pysyncobj_without_a_dump_file_loses_all_entries(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """Many users configure a journal without a dump file (defect D5)."""
+    """PySyncObj accepts a configuration with a journal but no dump file (defect D5)."""
     net = stock_network(
         5,
         conf_of=lambda node: {"journalFile": str(tmp_path / node)},

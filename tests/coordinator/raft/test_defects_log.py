@@ -122,7 +122,7 @@ def test_raft_leader_that_is_deposed_never_commits_its_own_tail() -> None:
 def test_pysyncobj_divergent_follower_never_catches_up(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """If the missing entries exceed one message, the leader starts again and again (defect D8)."""
+    """If the missing entries exceed one message, the next index jumps back again and again (D8)."""
     net = stock_network(
         4,
         appendEntriesUseBatch=False,

@@ -232,7 +232,7 @@ def test_raft_frame_of_any_bytes_neither_runs_code_nor_stops_a_node(tmp_path: Pa
 
 
 def test_pysyncobj_fails_on_commands_of_certain_lengths(stock_network: MakeStock) -> None:
-    """The follower gets the end of a command twice, if it just fits into a batch (defect D12)."""
+    """A length just below a multiple of the batch size repeats the end of the command (D12)."""
     net = stock_network(5)
     leader = net.elect()
     net.objects[leader].append("z" * (131_072 - 40))

@@ -146,7 +146,7 @@ def test_raft_leader_with_current_followers_sends_only_heartbeats(
     assert alone.group._core.state != LEADER
 
 
-def test_raft_acknowledgement_of_the_last_follower_needs_no_group_turn(
+def test_raft_acknowledgement_of_the_last_follower_takes_the_short_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The acknowledgement changes nothing, since the entry is already committed and applied."""

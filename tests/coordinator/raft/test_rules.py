@@ -200,7 +200,7 @@ def test_raft_answers_of_another_term_commit_no_entry(alone: Alone) -> None:
     assert (alone.group._core.state, alone.group.term) == (FOLLOWER, term + 3)
 
 
-def test_raft_acknowledgement_of_a_voter_without_memory_is_not_counted(alone: Alone) -> None:
+def test_raft_acknowledgement_of_a_wiped_voter_is_not_counted(alone: Alone) -> None:
     """A wiped voter gets entries, but its acknowledgements count for no majority."""
     term = alone.become_leader()
     alone.run(0.3)

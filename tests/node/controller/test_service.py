@@ -161,7 +161,7 @@ async def test_broker_silent_for_its_session_timeout_is_fenced() -> None:
 
 
 @pytest.mark.parametrize("session_timeout_ms", [100, 200, 400, 1_500])
-async def test_controller_tick_of_short_sessions_is_within_its_clock_step(
+async def test_controller_tick_interval_of_short_sessions_is_within_the_maximum_clock_step(
     session_timeout_ms: int,
 ) -> None:
     async with running_cluster(session_timeout_ms=session_timeout_ms) as cluster:

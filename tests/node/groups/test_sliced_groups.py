@@ -328,7 +328,7 @@ async def test_offset_deletion_of_many_offsets_is_one_batch(api_key: int, broker
     assert ("g" in shard.groups) == (api_key == OFFSET_DELETE)
 
 
-async def test_offset_deletion_is_refused_by_subscriptions_at_its_end(broker: Broker) -> None:
+async def test_offset_deletion_of_a_topic_subscribed_meanwhile_is_refused(broker: Broker) -> None:
     shard = await with_offsets(broker)
     deleting = asyncio.ensure_future(broker.ask(OFFSET_DELETE, 0, deletion(OFFSET_DELETE)))
     await asyncio.sleep(0)

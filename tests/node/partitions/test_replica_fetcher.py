@@ -80,7 +80,7 @@ async def test_replica_fetcher_of_a_leader_without_a_session_waits_before_the_ne
     broker.fetchers.stop()
 
 
-async def test_replica_fetcher_that_is_throttled_requests_no_more_above_its_rate(
+async def test_replica_fetcher_above_its_throttle_rate_requests_no_throttled_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = FollowingBroker(tmp_path)

@@ -102,7 +102,7 @@ async def test_topic_recreated_while_its_logs_are_opened_has_the_new_id(tmp_path
 
 
 @pytest.mark.parametrize("count", [2, 3 * SETTLED_AT_ONCE_MAX])
-async def test_deleted_topic_is_no_longer_served_immediately(tmp_path: Path, count: int) -> None:
+async def test_deleted_topic_immediately_stops_being_served(tmp_path: Path, count: int) -> None:
     """A topic of the same name may be created again at once."""
     async with running(tmp_path) as broker:
         await broker.create("a", count)
@@ -600,7 +600,7 @@ async def test_log_of_a_partition_that_moves_away_and_back_keeps_its_directory(
         assert broker.directories_of("a").count("a-0") == 1
 
 
-async def test_log_that_cannot_be_opened_now_has_one_next_attempt(
+async def test_log_that_cannot_be_opened_now_has_only_one_next_attempt_scheduled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each change of the metadata opens the log, which may take all file descriptors."""

@@ -94,7 +94,7 @@ async def test_follower_append_of_a_small_answer_is_immediate(follower: Follower
 
 
 @pytest.mark.parametrize("part", ["leads", "follows anew", "is dropped"])
-async def test_follower_append_stops_once_the_role_has_changed(
+async def test_follower_append_stops_when_the_role_has_changed(
     part: str, follower: Follower
 ) -> None:
     await follower.answered(0, records=batches(0, BATCHES))

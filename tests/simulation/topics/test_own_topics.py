@@ -63,7 +63,7 @@ def test_own_topic_with_a_removed_or_changed_record_is_reported(
     ("removal", "gap_s", "is_lost"),
     [(None, 0.0, True), (None, 60.0, True), (51, 0.0, True), (51, 60.0, False)],
 )
-def test_former_value_behind_an_unanswered_removal_is_lost_only_without_a_long_absence(
+def test_old_value_after_an_unanswered_removal_counts_as_lost_unless_a_replica_was_long_absent(
     removal: int | None, gap_s: float, is_lost: bool
 ) -> None:
     """A replica that was down for long may have an old value whose tombstone is gone elsewhere."""

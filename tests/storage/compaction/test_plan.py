@@ -76,7 +76,7 @@ def test_cleaning_plan_leaves_records_younger_than_min_compaction_lag():
     assert plan(segments, config=config, cleaned_offset=10).end_offset == 40
 
 
-def test_cleaning_plan_after_a_clock_advance_has_older_records_for_both_lags():
+def test_cleaning_plan_after_a_clock_advance_uses_the_advanced_age_for_both_lags():
     def advanced_since_ms(moment_ms: int) -> int:
         return 2000 if moment_ms <= NOW - 4000 else 0
 

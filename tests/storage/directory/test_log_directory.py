@@ -100,7 +100,7 @@ def test_data_directory_of_another_cluster_or_node_is_refused_unchanged(opened, 
 
 
 @pytest.mark.parametrize("damaged", ["boot.id=boot-3", "boot.ie=boot-1", "boot.id-boot-1"])
-def test_data_directory_with_a_damaged_boot_id_has_a_new_boot_until_it_is_recovered(
+def test_data_directory_with_a_damaged_boot_id_has_a_new_boot_id_until_it_is_recovered(
     opened, damaged
 ):
     """The controller must treat the start as one after a power cut."""

@@ -196,7 +196,7 @@ def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_tra
 
 
 @pytest.mark.parametrize("trouble", ["changed bit", "bad sector"])
-def test_start_opens_a_log_with_a_damaged_marker_in_a_closed_segment(
+def test_log_with_a_damaged_marker_in_a_closed_segment_is_opened(
     logs, monkeypatch, trouble
 ) -> None:
     """The transaction index was taken for wrong, since a damaged commit marker looked like data."""

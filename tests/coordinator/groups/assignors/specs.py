@@ -39,7 +39,10 @@ def sizes(assignment: Assignment) -> list[int]:
 def followed_by(
     given: AssignmentSpec, assignment: Assignment, without: Collection[str] = ()
 ) -> AssignmentSpec:
-    """Return the input for the next assignment, with `assignment` as target of the members left."""
+    """Return the input of the next assignment, in which `assignment` is the members' target.
+
+    The members in `without` have left.
+    """
     members = {
         id: AssignableMember(
             topic_ids=old.topic_ids, instance_id=old.instance_id, target=assignment[id]

@@ -398,7 +398,7 @@ def test_producer_id_blocks_are_consecutive_and_never_repeated() -> None:
     assert exhausted.error == ErrorCode.UNKNOWN_SERVER_ERROR and exhausted.message
 
 
-def test_cluster_id_cannot_be_changed_and_defaults_can() -> None:
+def test_cluster_id_cannot_be_changed_but_the_defaults_can() -> None:
     cluster = MetadataCluster()
     refused = cluster.do(SetClusterId("another", {}))
     assert refused.error == ErrorCode.INCONSISTENT_CLUSTER_ID

@@ -169,7 +169,7 @@ def test_raft_journal_segments_below_all_snapshots_are_deleted(disk: DirectoryDi
 def test_raft_journal_with_a_missing_segment_is_refused(
     tmp_path: Path, disk: DirectoryDisk
 ) -> None:
-    """A segment is missed in the middle and at the beginning."""
+    """A segment may be missing in the middle or at the beginning of the journal."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)

@@ -49,7 +49,7 @@ def test_address_quota_is_set_described_and_removed(broker: FakeBroker) -> None:
     assert described(broker, ANY) == [default]
 
 
-def test_address_quota_is_known_by_one_form_of_the_address(broker: FakeBroker) -> None:
+def test_address_quota_is_found_by_each_text_form_of_the_address(broker: FakeBroker) -> None:
     assert alter(broker, ("ip", "0:0:0:0:0:0:0:1")) == (0, None)
     assert described(broker, EXACT, "::1") == described(broker, EXACT, "0::1")
     assert described(broker, ANY) == [([("ip", "::1")], 9.0)]

@@ -1,4 +1,4 @@
-"""Test that equal requests share a computation, but none older than the request."""
+"""Test that equal requests share a computation, unless the state changed after its begin."""
 
 import asyncio
 import itertools
@@ -157,7 +157,7 @@ async def test_shared_metadata_of_all_topics_is_computed_once_for_many_clients(
 @pytest.mark.parametrize(
     ("topics", "partitions"), [(1, 49), (1, 120), (25, 1), (3, 40), (60, 1), (120, 1)]
 )
-async def test_shared_metadata_of_any_answer_that_takes_several_turns_is_computed_once(
+async def test_shared_metadata_answer_that_takes_several_turns_is_computed_once(
     broker: FakeBroker, computed: list[int], topics: int, partitions: int
 ) -> None:
     names = [f"t{number}" for number in range(topics)]
