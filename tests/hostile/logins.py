@@ -111,6 +111,7 @@ def _signed(rng: random.Random) -> bytes:
     claims: dict[str, Any] = {"sub": rng.choice(("a", "", 7, None, "\ud800")), "aud": "kafka"}
     claims |= {"exp": rng.choice((time.time() + 60, *NUMBERS)), "iss": rng.choice(("x", 1, None))}
     claims |= {"nbf": rng.choice(NUMBERS)} if rng.random() < 0.3 else {}
+    claims["iat"] = time.time() if rng.random() < 0.9 else rng.choice(NUMBERS)
     claims["aud"] = rng.choice(("kafka", ["kafka"], [1], {}, None, ["kafka", {}]))
     body = rng.choice((json.dumps(claims).encode(), b"[" * deep + b"]" * deep, b"\xff", b"1"))
     if rng.random() < 0.1:

@@ -113,6 +113,7 @@ class TokenVerifier:
                 audience=list(audiences),
                 issuer=settings.sasl_oauthbearer_expected_issuer or None,
                 options={
+                    "require": ["exp", "iat"],  # as in Kafka
                     "verify_aud": bool(audiences),
                     "verify_exp": False,
                     "verify_nbf": False,
@@ -123,10 +124,8 @@ class TokenVerifier:
             raise FailedLogin(str(problem)) from None
         name = claims.get(settings.sasl_oauthbearer_sub_claim_name)
         skew_s = settings.sasl_oauthbearer_clock_skew_seconds
-        ends_s, begins_s = (
-            _time_s(claims.get("exp")),
-            _time_s(claims.get("nbf", claims.get("iat", 0))),
-        )
+        ends_s, issued_s = _time_s(claims["exp"]), _time_s(claims["iat"])
+        begins_s = _time_s(claims.get("nbf", issued_s))
         if not isinstance(name, str) or not name:
             raise FailedLogin(f"it has no claim {settings.sasl_oauthbearer_sub_claim_name}")
         if not (begins_s - skew_s <= now_s < ends_s + skew_s):

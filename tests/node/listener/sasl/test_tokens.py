@@ -45,7 +45,13 @@ SHARED = "a secret of thirty-two bytes, or more"
 NOW_S = 1_800_000_000
 RSA = rsa.generate_private_key(65537, 2048)
 EC, OTHER = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-CLAIMS: dict[str, Any] = {"sub": "alice", "aud": "kafka", "iss": "us", "exp": NOW_S + 60}
+CLAIMS: dict[str, Any] = {
+    "sub": "alice",
+    "aud": "kafka",
+    "iss": "us",
+    "iat": NOW_S,
+    "exp": NOW_S + 60,
+}
 
 
 def jwks() -> str:
@@ -96,6 +102,8 @@ BAD = {  # signatures differ between runs, so tests are named by the defect
     "no end": token({"exp": None}),
     "not yet": token({"nbf": NOW_S + 31}),
     "issued later": token({"iat": NOW_S + 31}),
+    "no time of its issue": token({"iat": None}),
+    "no number as the time of its issue": token({"iat": "today", "nbf": NOW_S}),
     "another audience": token({"aud": "another"}),
     "no audience": token({"aud": None}),
     "another issuer": token({"iss": "them"}),
@@ -124,7 +132,12 @@ def test_oauth_token_for_another_audience_or_issuer_is_refused(keys: Path, bad: 
 
 @pytest.mark.parametrize(
     ("bad", "why"),
-    [("another audience", "Audience"), ("expired", "has expired"), ("unknown key", "of the JWKS")],
+    [
+        ("another audience", "Audience"),
+        ("expired", "has expired"),
+        ("no time of its issue", "iat"),
+        ("unknown key", "of the JWKS"),
+    ],
 )
 def test_oauth_token_refusal_is_logged_with_its_reason_and_without_the_token(
     keys: Path, bad: str, why: str, caplog: pytest.LogCaptureFixture
@@ -401,7 +414,7 @@ async def test_librdkafka_client_with_tokens_reauthenticates_before_each_expiry(
     def new_token(_config: str) -> tuple[str, float]:
         ends_s = time.time() + 4
         given_tokens.append(ends_s)
-        return token({"exp": ends_s}), ends_s
+        return token({"iat": int(ends_s) - 60, "exp": ends_s}), ends_s
 
     def produced() -> list[Any]:
         errors: list[Any] = []
