@@ -19,7 +19,6 @@ from ..deploy.cluster.lookup import open_cluster
 from ..deploy.cluster.targets import SYNTAX
 from ..deploy.cluster.terminal import say, show, show_one, tell
 from ..wire.printable import printable
-from .all_clusters import end_all_of_user, show_all
 from .common import (
     DEFAULT_DATA,
     QUERY,
@@ -43,6 +42,7 @@ NODE_COLUMNS = headings(
 )  # fmt: skip
 BROKEN_COLUMNS = {**NODE_COLUMNS, **headings("faults")}  # where a node has some
 NODE_OPTIONAL = ("stall_ms", "up_s", "cpu_s", "rss_mb", "leads")  # in a narrow terminal
+CLUSTER_COLUMNS = headings("nodes", "running", "directory")
 STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
 PORT_MAX = 65_535
 ALL_LOGGERS = "oncelog"
@@ -202,7 +202,9 @@ def ps(
 ) -> None:
     """List the nodes with their process, state, role, memory, CPU, faults and disk problems."""
     if everywhere:
-        show_all(format)
+        from ..deploy.cluster.ends.leftovers import clusters_of_user
+
+        show([found.row for found in clusters_of_user()], format, columns=CLUSTER_COLUMNS)
         return
     rows = _node_rows(open_cluster(data))
     columns = BROKEN_COLUMNS if any(row["faults"] for row in rows) else NODE_COLUMNS
@@ -290,7 +292,9 @@ def down(
 ) -> int:
     """Stop every node. The data is kept unless --purge is given."""
     if everywhere:
-        return end_all_of_user(purge)
+        from ..deploy.cluster.ends.leftovers import end_all_of_user
+
+        return end_all_of_user(is_purged=purge)
     cluster = open_cluster(data)
     for node_id in cluster.down(purge=purge):
         words = cluster.node(node_id).log

@@ -42,8 +42,7 @@ def conformance(
     With --against, print what this cluster lacks or answers differently. The exit code is 1 if a
     difference has no known reason, or if a survey did not end (docs/conformance.md).
     """
-    from ...proof.conformance.compare import compared, counts
-    from ...proof.conformance.reasons import reasons_for
+    from ...proof.conformance.compare import compared, counts, reasons_for
     from ...proof.conformance.report import report_fields
 
     ours = _survey(query)

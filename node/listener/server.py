@@ -18,11 +18,10 @@ from ...wire.frame_memory import FrameMemory
 from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener
 from ..environment import listening_socket
-from .address_rates import AddressRates
 from .answer_times import AnswerTimes
 from .connection import Connection
 from .connection_limits import ConnectionLimits
-from .creation_rate import CreationRate, wait_ms
+from .creation_rate import AddressRates, CreationRate, wait_ms
 from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
 from .muting import Mute

@@ -63,14 +63,16 @@ def junit(recipe: Recipe, runs: Sequence[CertifiedRun]) -> str:
         f"certify {recipe.name}",
         [
             JunitCase(
-                suite=f"certify.{recipe.name}", name=f"seed {run.seed} on {run.cluster}",
+                suite=f"certify.{recipe.name}",
+                name=f"seed {run.seed} on {run.cluster}",
                 seconds=run.seconds,
                 problem=PROBLEMS[run.is_kept],
-                message=f"{run.verdict}: {run.why}", text="\n".join(run.story),
+                message=f"{run.verdict}: {run.why}",
+                text="\n".join(run.story),
             )
             for run in runs
         ],
-    )  # fmt: skip
+    )
 
 
 def badge(fields: Mapping[str, Any]) -> dict[str, Any]:

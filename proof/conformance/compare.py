@@ -1,4 +1,9 @@
-"""The comparison of two surveys, with features that this cluster lacks or answers differently."""
+"""The comparison of two surveys, with features that this cluster lacks or answers differently.
+
+REASONS has the reasons why a cluster of ours differs from Apache Kafka 4.4, of which the first
+match counts. docs/protocol.md is generated from the reasons. A row without a reason fails
+`oncelog conformance`, so an unintended gap is noticed.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +16,29 @@ from .survey import Survey, SurveyedApi, api_label, runs_of, version_range
 Kind = Literal["api", "versions", "answer", "feature", "config"]
 VERDICTS = ("equal", "reason", "without", "not asked")
 NOTHING = "-"
+NO_SHARE = "share groups are not served"
+NO_STREAMS = "streams groups are not served"
+FIXED_VOTERS = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
+
+_APIS = {
+    NO_SHARE: ("Share*", "*Share*"),
+    NO_STREAMS: ("Streams*",),
+}
+_FEATURES = {
+    NO_SHARE: ("share.version",),
+    NO_STREAMS: ("streams.version",),
+}
+_BROKER_KEYS = {
+    NO_SHARE: ("group.share.*", "share.*", "errors.deadletterqueue.*"),
+    NO_STREAMS: ("group.streams.*",),
+    FIXED_VOTERS: (
+        "controller.*",
+        "metadata.log.dir",
+        "process.roles",
+        "broker.id",
+    ),
+}
+OWN_KEYS = "oncelog."  # only brokers of ours have such configuration keys
 
 
 class Reason(NamedTuple):
@@ -19,6 +47,18 @@ class Reason(NamedTuple):
     kind: Kind
     pattern: str
     reason: str
+
+
+REASONS: tuple[Reason, ...] = (
+    *(Reason("api", name, why) for why, names in _APIS.items() for name in names),
+    *(Reason("feature", name, why) for why, names in _FEATURES.items() for name in names),
+    *(
+        Reason("config", f"broker {name}", why)
+        for why, names in _BROKER_KEYS.items()
+        for name in names
+    ),
+    Reason("versions", "SaslHandshake", "after version 0 tokens are no requests; clients take 1"),
+)
 
 
 class ConformanceRow(NamedTuple):
@@ -40,6 +80,12 @@ class ConformanceRow(NamedTuple):
         if not self.is_asked:
             return "not asked"
         return "equal" if self.is_equal else "reason" if self.reason else "without"
+
+
+def reasons_for(survey: Survey) -> tuple[Reason, ...]:
+    """Return the known reasons for differences, if the survey is of an oncelog cluster, else ()."""
+    keys = survey.configs.get("broker", frozenset())
+    return REASONS if any(key.startswith(OWN_KEYS) for key in keys) else ()
 
 
 def compared(ours: Survey, theirs: Survey, reasons: Sequence[Reason]) -> list[ConformanceRow]:

@@ -41,9 +41,12 @@ def junit_xml(name: str, cases: Sequence[JunitCase]) -> str:
     )  # fmt: skip
     for case in cases:
         found = ElementTree.SubElement(
-            suite, "testcase", classname=printable(case.suite), name=printable(case.name),
+            suite,
+            "testcase",
+            classname=printable(case.suite),
+            name=printable(case.name),
             time=f"{case.seconds:.1f}",
-        )  # fmt: skip
+        )
         if case.problem:
             told = ElementTree.SubElement(found, case.problem, message=printable(case.message))
             told.text = printable(case.text, keep="\n")

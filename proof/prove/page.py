@@ -29,11 +29,13 @@ def junit_of(outcome: ProveOutcome) -> str:
     made must not pass.
     """
     case = JunitCase(
-        suite="oncelog.prove", name=f"{' '.join(outcome.settings.command)}, seed "
-        f"{outcome.settings.seed}", seconds=outcome.seconds,
+        suite="oncelog.prove",
+        name=f"{' '.join(outcome.settings.command)}, seed {outcome.settings.seed}",
+        seconds=outcome.seconds,
         problem=PROBLEMS.get(outcome.exit_code, "error"),
-        message=outcome.verdict.line, text="\n".join(outcome.lines()),
-    )  # fmt: skip
+        message=outcome.verdict.line,
+        text="\n".join(outcome.lines()),
+    )
     return junit_xml("oncelog prove", [case])
 
 

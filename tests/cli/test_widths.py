@@ -18,8 +18,8 @@ import pytest
 from cyclopts import App
 from rich.console import Console
 
-from oncelog.cli import all_clusters, groups, profile, topics, transactions
 from oncelog.cli import cluster as c
+from oncelog.cli import groups, profile, topics, transactions
 from oncelog.cli.bench import REPLICATION_OPTIONAL, TRANSACTION_OPTIONAL
 from oncelog.cli.main import build
 from oncelog.cli.security import acls
@@ -89,7 +89,7 @@ TABLES: dict[str, tuple[dict[str, Any], Columns, Sequence[str]]] = {
     ),
     "ps --all": (
         {"nodes": 3, "running": 3, "directory": "/home/somebody/a-project/with-tests/.oncelog"},
-        all_clusters.CLUSTER_COLUMNS, (),
+        c.CLUSTER_COLUMNS, (),
     ),
     "up": (NODE, c.STARTED_COLUMNS, ()),
     "doctor": (asdict(HEALTH), None, ()),

@@ -26,8 +26,7 @@ from oncelog.node.handlers.groups.members import METADATA_BYTES_MAX as MEMBER_BY
 from oncelog.node.handlers.groups.offset_commits import OFFSETS_MAX
 from oncelog.node.listener.dispatch import Api
 from oncelog.node.listener.large_requests import ASIDE_AFTER_S, ASIDE_BYTES_MAX, IN_WORK_BYTES_MAX
-from oncelog.proof.conformance.compare import ConformanceRow, compared
-from oncelog.proof.conformance.reasons import REASONS
+from oncelog.proof.conformance.compare import REASONS, ConformanceRow, compared
 from oncelog.proof.conformance.survey import api_label, version_range
 from oncelog.storage.topic_configs import TOPIC_CONFIGS
 from oncelog.wire.messages.apis import API_NAMES

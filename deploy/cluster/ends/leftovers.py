@@ -19,9 +19,10 @@ import psutil
 
 from ....node.linux import shares_our_namespaces
 from .. import layout
-from ..failure import Failure
+from ..failure import Failure, told_by_system
 from ..local_cluster import Cluster
 from ..node_process import node_file_of
+from ..terminal import say
 from .guardian import PURGE, RUN
 
 GONE_TIMEOUT_S, BUSY_TIMEOUT_S = 10.0, 30.0
@@ -43,6 +44,16 @@ class FoundCluster:
             if (file := layout.read(self.data)) is not None:
                 return file.node_ids
         return []
+
+    @property
+    def row(self) -> dict[str, object]:
+        """Return the row of `oncelog ps --all`."""
+        return {
+            "nodes": len(self.node_ids) or None,
+            "running": len(self.processes),
+            "directory": self.data,
+            "pids": {node: process.pid for node, process in self.processes.items()},
+        }
 
 
 def clusters_of_user() -> list[FoundCluster]:
@@ -156,6 +167,28 @@ def end_orphans() -> int:
     for run in runs:
         end_run(run)
     return len(orphans)
+
+
+def end_all_of_user(*, is_purged: bool) -> int:
+    """Stop all clusters of the user, and print each.
+
+    Returns 1 if a cluster could not be stopped, else 0.
+    """
+    clusters, problems = clusters_of_user(), 0
+    for found in clusters:
+        try:
+            is_removed = end_found(found, is_purged=is_purged)
+            begin = "ended" if found.processes else "did not run"
+            say(f"{begin}: {found.data}{', data removed' if is_removed else ''}")
+        except (Failure, OSError) as problem:
+            problems += 1
+            told = told_by_system(problem) if isinstance(problem, OSError) else None
+            say(f"not ended: {found.data}: {told or problem}")
+    if orphans := end_orphans():
+        say(f"ended: {orphans} processes of killed commands")
+    if not clusters and not orphans:
+        say("nothing of this user runs")
+    return 1 if problems else 0
 
 
 def _is_orphan(run: str, child: psutil.Process) -> bool:

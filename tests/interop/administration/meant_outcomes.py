@@ -6,7 +6,7 @@ docs/protocol.md lists these differences.
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from oncelog.proof.conformance.reasons import FIXED_VOTERS, NO_SHARE, NO_STREAMS, OWN_KEYS, REASONS
+from oncelog.proof.conformance.compare import FIXED_VOTERS, NO_SHARE, NO_STREAMS, OWN_KEYS, REASONS
 
 NO_SUCH_GROUPS = "share and streams groups are not served"
 

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator.metadata.commands import AlterClientQuotas
 from oncelog.coordinator.quotas.quota_table import CONNECTION_CREATION_RATE, DEFAULT, QuotaChange
-from oncelog.node.listener import address_rates
-from oncelog.node.listener.address_rates import AddressRates
-from oncelog.node.listener.creation_rate import WAIT_MAX_MS, CreationRate, wait_ms
+from oncelog.node.listener import creation_rate
+from oncelog.node.listener.creation_rate import (
+    WAIT_MAX_MS,
+    AddressRates,
+    CreationRate,
+    wait_ms,
+)
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import api_keys, control
 
@@ -155,7 +159,7 @@ def test_rate_of_an_address_follows_its_quota_and_the_default() -> None:
 def test_rates_of_addresses_beyond_the_maximum_are_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(address_rates, "RATES_MAX", 2)
+    monkeypatch.setattr(creation_rate, "RATES_MAX", 2)
     cluster = MetadataCluster()
     limited(cluster, DEFAULT, 1.0)
     rates = AddressRates(cluster.state, 0)

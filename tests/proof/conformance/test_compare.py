@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from oncelog.proof.conformance.compare import ConformanceRow, Reason, compared, counts
+from oncelog.proof.conformance.compare import ConformanceRow, Reason, compared, counts, reasons_for
 from oncelog.proof.conformance.outcomes import (
     CLOSED,
     SERVED,
@@ -14,7 +14,6 @@ from oncelog.proof.conformance.outcomes import (
     not_asked,
     outcome_of,
 )
-from oncelog.proof.conformance.reasons import reasons_for
 from oncelog.proof.conformance.report import reason_lines, unexplained_rows
 from oncelog.proof.conformance.survey import (
     Survey,

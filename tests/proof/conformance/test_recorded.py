@@ -7,10 +7,9 @@ import pytest
 from oncelog.cli.main import run
 from oncelog.deploy.cluster.blocking_admin import blocking_admin
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.proof.conformance.compare import compared, counts
+from oncelog.proof.conformance.compare import REASONS, compared, counts, reasons_for
 from oncelog.proof.conformance.harmless import HARMLESS
 from oncelog.proof.conformance.outcomes import AskOutcome
-from oncelog.proof.conformance.reasons import REASONS, reasons_for
 from oncelog.proof.conformance.surveying import survey
 from oncelog.wire.messages.apis import APIS
 
