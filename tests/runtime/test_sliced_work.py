@@ -49,7 +49,7 @@ async def turns_between(trace: list[str]) -> None:
 
 
 def slices(trace: list[str]) -> list[str]:
-    """Return a text with the steps of each turn of the event loop that ran any step."""
+    """Return the steps of each turn of the event loop as a text, without turns that ran no step."""
     return "".join(trace).replace("||", "|").strip("|").split("|")
 
 

@@ -29,13 +29,13 @@ def attempt(name: str, *, on_processes: bool = False) -> None:
 
 
 @pytest.mark.parametrize("name", chosen(ROUND, IN_SIMULATION, DIRECTED))
-def test_switch_of_this_round_is_detected_in_simulation(name: str) -> None:
+def test_switch_chosen_for_this_build_is_detected_in_simulation(name: str) -> None:
     attempt(name)
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", chosen(ROUND, ON_PROCESSES, REAL))
-def test_switch_of_this_round_is_detected_on_processes(name: str) -> None:
+def test_switch_chosen_for_this_build_is_detected_on_processes(name: str) -> None:
     attempt(name, on_processes=True)
 
 
@@ -67,7 +67,7 @@ def test_raft_switch_seed_is_played_again_without_the_bug_and_is_clean(
     assert played == [(True, 1), (False, 0), (True, 2), (False, 1)]
 
 
-def test_switch_rounds_include_every_switch_once() -> None:
+def test_switches_chosen_by_successive_builds_include_each_switch_once() -> None:
     for names, count in ((DIRECTED, IN_SIMULATION), (REAL, ON_PROCESSES)):
         rounds = [chosen(number, count, names) for number in range(100, 100 + len(names))]
         assert {name for each in rounds for name in each} == set(names)

@@ -603,7 +603,7 @@ async def test_log_of_a_partition_that_moves_away_and_back_keeps_its_directory(
 async def test_log_that_cannot_be_opened_now_has_only_one_next_attempt_scheduled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each change of the metadata opens the log, which may take all file descriptors."""
+    """Each change of the metadata also tries to open the log, and scheduled one more attempt."""
     failed = Counter[str]()
 
     def without_files(_self: LogDirectory, opening: LogOpening) -> Any:

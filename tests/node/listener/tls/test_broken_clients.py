@@ -100,7 +100,7 @@ async def test_tls_answer_to_a_client_that_violated_the_protocol_raises_no_error
 async def test_tls_bytes_after_the_close_of_a_client_are_not_kept(
     certificates: Certificates,
 ) -> None:
-    """The connection stays open for a while, since a Produce with acks=0 is still being handled."""
+    """The connection stays open for a while, since a Produce with acks=0 is not yet executed."""
     async with serving(certificates) as (bench, client):
         await until(lambda: bench.server.connection_count == 1)
         (connection,) = bench.server._connections
