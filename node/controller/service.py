@@ -31,7 +31,9 @@ from ..clock import until_tenth_s
 
 TICK_MS = 100
 SUBMIT_TIMEOUT_MS = 5_000
-PROPOSALS_MAX = 1024  # the limit of concurrent requests to propose a command
+# The limit of concurrent requests of clients to propose a command. A broker has only a few requests
+# of its own at a time, and the leaders of partitions must not wait for clients.
+PROPOSALS_MAX = 1024
 
 
 class ControllerService:
@@ -107,7 +109,7 @@ class ControllerService:
         if kind == PeerMessage.DESCRIBE_QUORUM:
             quorum = quorum_of(self._raft_group.status(), self._now_ms())
             return ControllerReply(ReplyStatus.DONE, encode_message(quorum))
-        if self._asked >= PROPOSALS_MAX:
+        if kind == PeerMessage.ADMIN and self._asked >= PROPOSALS_MAX:
             return ControllerReply(ReplyStatus.RETRY, reason="The controller is overloaded.")
         self._asked += 1
         try:

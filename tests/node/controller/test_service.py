@@ -11,6 +11,7 @@ from oncelog.coordinator.metadata.cluster_model import BrokerRegistration
 from oncelog.coordinator.metadata.commands import (
     BYTES_AT_ONCE_MAX,
     ITEMS_MAX,
+    AllocateProducerIds,
     AlterConfigs,
     ConfigOperation,
     CreateTopics,
@@ -343,6 +344,24 @@ async def test_controller_with_its_maximum_of_proposals_refuses_commands_before_
         handle(2, command, [], reply)
         await until(lambda: len(replies) == 1)
         assert len(decode_result(replies[0].payload).items) == ITEMS_MAX
+
+
+async def test_controller_with_its_maximum_of_proposals_serves_requests_of_brokers(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that fill the controller with commands must not stop changes of ISRs."""
+    monkeypatch.setattr("oncelog.node.controller.service.PROPOSALS_MAX", 1)
+    handlers, replies = cluster.links[1].handlers, list[ControllerReply]()
+    handlers[PeerMessage.ADMIN](2, bytes(BYTES_AT_ONCE_MAX + 1), [], lambda *_: None)
+    handlers[PeerMessage.PRODUCER_IDS](
+        3,
+        encode_command(AllocateProducerIds(3, 1)),
+        [],
+        lambda header, _: replies.append(decode_message(ControllerReply, header)),
+    )
+    await until(lambda: len(replies) == 1)
+    assert replies[0].status == ReplyStatus.DONE
+    assert decode_result(replies[0].payload).error == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 async def test_controller_service_that_is_stopped_forwards_requests_and_proposes_nothing(
