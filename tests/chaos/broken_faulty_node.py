@@ -1,6 +1,7 @@
 """A node of a chaos run that has a deliberate bug.
 
-`python -m tests.chaos.broken_faulty_node SWITCH MODULE --config FILE`. See own_nodes.
+`python -m tests.chaos.broken_faulty_node SWITCH MODULE --config FILE`. own_nodes.py says how a
+cluster starts such a program instead of a node.
 """
 
 import sys
@@ -12,7 +13,7 @@ from ..switches.catalogue import SWITCHES
 
 
 def node_with(switch: str) -> type[FaultyNode]:
-    """Return the process type of a node that has this bug."""
+    """Return the FaultyNode class with the bug that the switch names."""
 
     class BrokenNode(FaultyNode):
         def program(self) -> list[str]:

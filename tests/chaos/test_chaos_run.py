@@ -47,7 +47,7 @@ def chaos(*arguments: str, timeout_s: float) -> tuple[int, str, str]:
 
 
 def assert_nothing_is_left(run: Path) -> None:
-    """Assert that no process, port, socket or file of this directory is left."""
+    """Assert that no process, port, socket or temporary file of the run is left."""
     file = layout.read(run / "cluster")
     assert file is not None
     assert not Path(file.peer_directory).exists()

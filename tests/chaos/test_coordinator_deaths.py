@@ -67,7 +67,7 @@ MOMENTS = (
 
 
 class Marker(NamedTuple):
-    """A marker in a log."""
+    """A transaction marker in the log of a partition."""
 
     partition: int
     offset: int

@@ -39,7 +39,7 @@ class Stage:
     """The cluster, its flooded and its reserved listener, and the sizes of the floods."""
 
     def __init__(self, cluster: Cluster, folder: Path, part: float, seconds: float) -> None:
-        """Write the records. Floods open `part` of their connections and last `seconds`."""
+        """Write the records. `part` is the fraction of each flood's connections to open."""
         self.cluster, self.part, self.seconds = cluster, part, seconds
         self.fill()
         self.node_id = cluster.leader(TOPIC, 0)

@@ -1,6 +1,6 @@
-"""Members of one group in raw requests, each with its own connection.
+"""Members of one group that send raw requests, each on its own connection.
 
-A member is identified by a label. The id that the broker assigns is shown as this label.
+A member is identified by a label. In answers this label replaces the id that the broker assigns.
 """
 
 import re
@@ -168,7 +168,7 @@ class Group:
     # --- normalised answers
 
     def worded(self, value: Any) -> Any:
-        """Replace member ids by labels, and sort lists of members by label."""
+        """Return the value with labels for member ids, and lists of members sorted by label."""
         if isinstance(value, dict):
             return {name: self.worded(item) for name, item in value.items()}
         if isinstance(value, list):

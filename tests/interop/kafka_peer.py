@@ -266,9 +266,10 @@ class KafkaPeer:
             )  # fmt: skip
 
     def _format(self, number: int, file: Path) -> None:
-        """Copy the output of Kafka's storage tool, which runs once a machine, for a node.
+        """Format a node's directory with the stored output of Kafka's storage tool.
 
-        The tool takes 2 s. Its output depends only on the version, the options and some ids.
+        The tool takes 2 s and runs once a machine, since its output depends only on the version,
+        the options and some ids.
         """
         folder = self.folder / f"node-{number}"
         settings = self._settings.get("unstable.feature.versions.enable", "")

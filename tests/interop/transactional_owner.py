@@ -82,7 +82,7 @@ class Owner:
 
 
 def in_order(answer: Any) -> Any:
-    """Sort the partitions in an answer to DescribeTransactions, since Kafka's order is random."""
+    """Sort the partitions in an answer to DescribeTransactions, and return the answer."""
     for state in answer["transaction_states"]:
         for topic in state["topics"]:
             topic["partitions"].sort()

@@ -36,7 +36,7 @@ def standalone(
     cores: int = 1,
     memory: str = "1g",
 ) -> Iterator[Standalone]:
-    """Run a Spark master and two workers on two addresses. A second attempt needs another host."""
+    """Run a Spark master and two workers. A task's second attempt needs another address."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

@@ -1,4 +1,4 @@
-"""Test that the sentence of a failure is found within the exceptions that wrap it."""
+"""Test that the one sentence for a user is found in nested exceptions of Spark."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Test Spark on a Kafka with TLS, SASL and ACLs, and that no secret is visible.
 
-One Kafka with all its listeners serves every test of this file. With ONCELOG_KAFKA=1.
+One Kafka with all its listeners serves every test of this file, which needs ONCELOG_KAFKA=1.
 """
 
 import asyncio

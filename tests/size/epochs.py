@@ -120,9 +120,9 @@ async def _committed(admin: Admin, partitions: Iterable[int]) -> dict[int, int]:
 
 
 class _Member:
-    """A correct member.
+    """A correct group member with separate connections for heartbeats and commits.
 
-    It has a connection for heartbeats, one for commits, and a transactional producer.
+    It also has a transactional producer.
     """
 
     def __init__(self, name: str, admin: Admin, ledger: _Ledger) -> None:

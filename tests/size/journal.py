@@ -39,7 +39,7 @@ def _has_rolled(stage: Stage, since_s: float) -> bool:
 def _snapshots(stage: Stage) -> list[Path]:
     """Return the snapshot files of the transaction shards.
 
-    Number 0 is the metadata group, which is left out.
+    Those of the metadata group, number 0, are left out.
     """
     directories = [stage.cluster.node(i).directory / "raft" for i in stage.cluster.node_ids]
     files = [d / f"group-{group}.snapshot" for d in directories for group in range(1, SHARDS + 1)]

@@ -1,4 +1,4 @@
-"""What a case of size gets, a fresh cluster, a probe during its heavy operation, and an outcome.
+"""The environment of a size case, with a fresh cluster, a probe and an outcome.
 
 A case is a function of a `Stage`. It prepares its needs, and runs the heavy operation inside `with
 stage.watched("what"):`. Only this operation is judged.

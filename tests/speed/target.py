@@ -72,7 +72,7 @@ class Target:
 
 
 def latency_figures(seconds: Sequence[float]) -> Figures:
-    """Return the p50 and p99 of these seconds, in ms."""
+    """Return the p50 and p99, in ms, of durations in seconds."""
     ordered = sorted(seconds)
     at = {q: ordered[min(len(ordered) - 1, int(len(ordered) * q))] for q in (0.5, 0.99)}
     return {"p50_ms": at[0.5] * 1000, "p99_ms": at[0.99] * 1000}

@@ -134,7 +134,7 @@ def _value(node: dict[str, Any], field: str) -> str:
 
 
 def out_of_reach(chrome: Browser) -> Iterator[str]:
-    """Press Tab through the page, and yield each element without a visible focus or unreached."""
+    """Press Tab through the page, and yield each element that gets no visible focus."""
     chrome.driver.execute_script("document.activeElement.blur(); getSelection().empty()")
     wanted: dict[str, str] = dict(chrome.driver.execute_script(STOPS))
     reached: set[str] = set()

@@ -108,7 +108,7 @@ def test_ui_row_range_out_of_bounds_is_refused_with_a_sentence(query: dict[str, 
         RowRange.asked(query)
 
 
-def test_trouble_row_of_a_transactional_id_like_a_partition_links_to_the_transaction() -> None:
+def test_problem_row_of_a_transactional_id_like_a_partition_name_links_to_no_partition() -> None:
     known = facts(transactions={"app/1": transaction("app/1")})
     holder = replace(known.holders["orders", 0][0], transaction=known.transactions["app/1"])
     known = replace(known, holders={("orders", 0): (holder,)})

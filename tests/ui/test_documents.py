@@ -158,7 +158,7 @@ def test_record_rate_covers_ten_seconds_and_is_unknown_before_two_samples() -> N
     assert documents.records_per_s(samples[:1]) is None
 
 
-def test_troubles_are_listed_worst_first_with_owner_partitions_and_next_step() -> None:
+def test_problems_are_listed_worst_first_with_owner_partitions_and_next_step() -> None:
     other = ("orders", 1)
     known = facts(
         partitions={KEY: partition(), other: partition(index=1, leader=-1, isr=(2,))},

@@ -146,7 +146,9 @@ def test_record_rows_distinguish_aborted_committed_and_open_transactions(limit) 
 
 
 @pytest.mark.parametrize(("end", "undecided"), [(5, "open"), (6, "not known")])
-def test_record_rows_behind_an_open_transaction_use_the_markers_read(end, undecided) -> None:
+def test_record_rows_behind_an_open_transaction_have_the_outcomes_of_markers_in_the_view(
+    end, undecided
+) -> None:
     data = (
         batch(0, 1, b"a")
         + batch(1, 2, b"b")

@@ -1,4 +1,4 @@
-"""Test rows, widths and keys of `oncelog top`."""
+"""Test the rows, the column widths and the keys of `oncelog top`."""
 
 from oncelog.ui.top import CTRL_C, ESCAPE, Keys
 from oncelog.ui.top_rows import Choice, listed, node_rows, plain_table

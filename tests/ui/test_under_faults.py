@@ -270,7 +270,7 @@ def ids(shown: Shown) -> dict[str, tuple[int, dict[str, str]]]:
 
 
 async def read_by(bootstrap: str, isolation: str, last: int) -> dict[int, str]:
-    """Return the values of payments/0 from FIRST to `last` by offset, as this isolation level."""
+    """Return the values of payments/0 by offset, from FIRST to `last`, at this isolation level."""
     found: dict[int, str] = {}
     config = {"bootstrap.servers": bootstrap, "isolation.level": isolation}
     async with Consumer(config) as consumer, asyncio.timeout(60):

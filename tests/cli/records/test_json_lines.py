@@ -1,4 +1,4 @@
-"""Test records as lines of JSON and back."""
+"""Test the conversion of records to lines of JSON and back."""
 
 import json
 import uuid

@@ -61,7 +61,7 @@ def needs_extra(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["avro", "jsonschema", "protobuf"])
-def test_registry_decoder_of_bytes_without_a_schema_id_raises_a_named_error(how: Any) -> None:
+def test_registry_decoder_of_bytes_without_a_schema_id_raises_value_error(how: Any) -> None:
     needs_extra(how)
     decode = registry_decoder(how, "value", "http://127.0.0.1:1")
     for data in (b"", b"text", b"plain text"):

@@ -1,4 +1,4 @@
-"""Test records printed by a template."""
+"""Test records that are printed by an output template."""
 
 import pytest
 

@@ -3,8 +3,9 @@
     python -m tests.client.dual_write.service [--seconds 600] [--seed 1] [--quiet]
 
 Requests are cancelled at random, nodes of the cluster are killed and started again. At the end rows
-and events must be equal, and each writer must still write. --quiet: no faults, and the time of a
-block beside a plain commit of the same row: median / slowest of a hundred.
+and events must be equal, and each writer must still write. With --quiet there are no faults. The
+program then prints the median and the 99th percentile of the time of a block, and of a plain commit
+of the same row.
 """
 
 import argparse

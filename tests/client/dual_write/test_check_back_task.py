@@ -64,7 +64,7 @@ async def until_none_is_open(bootstrap: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_sqlite_resolver_accepts_three_and_four_slashes(
+async def test_sqlite_resolver_url_may_have_three_or_four_slashes(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "a b.db"

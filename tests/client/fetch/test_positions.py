@@ -272,7 +272,7 @@ async def test_records_returned_by_the_running_poll_are_not_auto_committed(monke
         assert positions.settled() == {KEY: OffsetAndMetadata(1)}
 
 
-def test_call_about_an_unassigned_partition_is_refused():
+def test_consumer_call_about_an_unassigned_partition_is_refused():
     consumer = Consumer("127.0.0.1:1")
     for call in (consumer.position, lambda topic, partition: consumer.seek(topic, partition, 0)):
         with pytest.raises(PartitionNotAssigned, match="t/0 is not assigned"):

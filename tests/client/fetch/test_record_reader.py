@@ -92,7 +92,7 @@ LOG = (
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
-def test_take_skips_aborted_records_and_markers(at_once):
+def test_record_reader_skips_aborted_records_and_markers(at_once):
     state = loaded(LOG, [(7, 0)])
     assert take_all(state, read_committed=True, at_once=at_once) == [2, 3, 5, 6]
     assert state.position == state.fetch_offset == 9
@@ -101,12 +101,12 @@ def test_take_skips_aborted_records_and_markers(at_once):
     assert take_all(state, at_once=at_once) == [0, 1, 2, 3, 5, 6]
 
 
-def test_take_returns_plain_records_of_a_producer_with_an_aborted_transaction():
+def test_record_reader_returns_plain_records_of_a_producer_with_an_aborted_transaction():
     log = data(0, 7) + marker(2, 7, ControlType.ABORT) + data(3, 7, transactional=False)
     assert take_all(loaded(log, [(7, 0)]), read_committed=True) == [3, 4]
 
 
-def test_take_from_the_middle_of_a_batch_returns_its_rest():
+def test_record_reader_at_a_position_within_a_batch_returns_the_rest_of_the_batch():
     assert take_all(loaded(data(0, 7, count=5), position=3)) == [3, 4]
 
 
@@ -147,7 +147,7 @@ def test_record_reader_with_a_wrong_checksum_raises_corrupt_message():
     take_all(loaded(bytes(broken)))
 
 
-def test_take_raw_returns_all_batches_with_markers():
+def test_raw_record_reader_returns_all_batches_and_markers():
     state = loaded(LOG, [(7, 0)])
     found = []
     while (batch := state.take_raw()) is not None:

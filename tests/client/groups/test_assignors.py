@@ -11,7 +11,7 @@ def members(**topics: str) -> dict[str, Subscription]:
     return {name: Subscription(tuple(text.split())) for name, text in topics.items()}
 
 
-def test_range_assigns_each_topic_in_ranges():
+def test_range_assignor_gives_each_member_a_range_of_each_topic():
     given_ = assign("range", members(a="t u", b="t u"), {"t": 3, "u": 3})
     assert given_ == {
         "a": [("t", 0), ("t", 1), ("u", 0), ("u", 1)],
@@ -19,7 +19,7 @@ def test_range_assigns_each_topic_in_ranges():
     }
 
 
-def test_range_assigns_static_members_first_by_their_instance_id():
+def test_range_assignor_orders_static_members_by_instance_id_before_dynamic_members():
     both = {
         "a": Subscription(("t",)),
         "b": Subscription(("t",), instance_id="2"),
@@ -28,7 +28,7 @@ def test_range_assigns_static_members_first_by_their_instance_id():
     assert assign("range", both, {"t": 3}) == {"c": [("t", 0)], "b": [("t", 1)], "a": [("t", 2)]}
 
 
-def test_roundrobin_cycles_over_all_topics():
+def test_roundrobin_assignor_cycles_over_the_partitions_of_all_topics():
     given_ = assign("roundrobin", members(a="t u", b="t u"), {"t": 3, "u": 3})
     assert given_ == {
         "a": [("t", 0), ("t", 2), ("u", 1)],
@@ -36,7 +36,7 @@ def test_roundrobin_cycles_over_all_topics():
     }
 
 
-def test_roundrobin_skips_members_without_the_subscription():
+def test_roundrobin_assignor_skips_members_without_the_subscription():
     given_ = assign("roundrobin", members(a="t", b="t u", c="t u v"), {"t": 1, "u": 2, "v": 3})
     assert given_ == {
         "a": [("t", 0)],
@@ -45,7 +45,7 @@ def test_roundrobin_skips_members_without_the_subscription():
     }
 
 
-def test_assignor_with_a_missing_topic_does_not_assign_it():
+def test_assignor_assigns_no_partition_of_a_missing_topic():
     for name in ("range", "roundrobin", "sticky", COOPERATIVE):
         assert assign(name, members(a="t", b="gone"), {"t": 2}) == {
             "a": [("t", 0), ("t", 1)],
@@ -74,7 +74,7 @@ def test_assignor_gives_each_subscribed_partition_exactly_one_subscribed_owner(w
 
 
 def carried(name: str, topics, owned, generation: int) -> Subscription:
-    """Return a subscription with its owned partitions."""
+    """Return a subscription that carries the owned partitions as this assignor expects them."""
     if name == COOPERATIVE:
         return Subscription(topics, tuple(owned), generation)
     return Subscription(topics, user_data=encode_sticky(owned, generation))
@@ -86,7 +86,9 @@ def carried(name: str, topics, owned, generation: int) -> Subscription:
     st.integers(1, 20),
     st.sampled_from(["sticky", COOPERATIVE]),
 )
-def test_sticky_with_equal_subscriptions_balances_with_the_fewest_moves(before, after, count, name):
+def test_sticky_assignor_with_equal_subscriptions_balances_with_the_fewest_moves(
+    before, after, count, name
+):
     counts = {"t": count}
     first = assign("sticky", {m: Subscription(("t",)) for m in before}, counts)
     assert _spread(first) <= 1

@@ -159,7 +159,7 @@ NEXT: dict[MembershipState, dict[str, MembershipState]] = {
 }
 
 
-def test_transition_table_has_every_state() -> None:
+def test_member_transition_table_has_every_state() -> None:
     assert NEXT.keys() == set(S)
     assert all(events.keys() <= EVENTS.keys() for events in NEXT.values())
 

@@ -30,7 +30,7 @@ SESSIONS = 3
 
 
 class Gone(BaseException):
-    """The process has died, without executing its `finally` blocks to the end."""
+    """Raised in a relay when its process dies, so that no `finally` block runs to its end."""
 
 
 @dataclass
@@ -178,7 +178,7 @@ class World:
         raise KafkaError("no answer")
 
     def arrive(self) -> None:
-        """Let one of the late requests take effect."""
+        """Execute one of the requests that arrive late."""
         if self.under_way:
             at = self.random.randrange(len(self.under_way))
             with suppress(KafkaError):

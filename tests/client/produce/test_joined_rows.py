@@ -64,7 +64,7 @@ def batches(
 ) -> list[tuple[int | None, bytearray]]:
     """Encode the rows of each partition, and return all batches with their partitions.
 
-    Each first batch already has a record.
+    The first batch of a partition begins with another record.
     """
     found: list[tuple[int | None, bytearray]] = []
     for partition, rows in groups:

@@ -122,7 +122,7 @@ def test_lines_produced_by_the_command_are_consumed_and_dumped_from_the_log(
     assert all(b["producer_id"] >= 0 and b["problem"] is None for b in dumped)
 
 
-def test_delete_reports_the_result_for_each_topic(cluster, capsys):
+def test_topic_delete_command_reports_the_result_for_each_topic(cluster, capsys):
     for name in ("t1", "t2"):
         assert run("topic", "create", name, cluster=cluster) == 0
     assert run("topic", "delete", "nosuch", "t1", "t2", cluster=cluster) == 1

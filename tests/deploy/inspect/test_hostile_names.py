@@ -30,7 +30,7 @@ STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "Empty")
 
 
 def explanations(name: str) -> list[Explanation]:
-    """Return explanations of all transaction states, with `name` wherever a client names."""
+    """Return explanations of all transaction states, with `name` in client-chosen fields."""
     found: list[Explanation] = []
     for state, timeout_ms in itertools.product(STATES, (95_000, NO_TIMEOUT_MS)):
         known = replace(ONGOING, transactional_id=name, state=state, timeout_ms=timeout_ms)

@@ -1,7 +1,4 @@
-"""Requests that change what a cluster of oncelog cannot change, and what Kafka refuses here.
-
-Kafka refuses some of them because the connection has no security.
-"""
+"""Requests for changes that oncelog does not support, or that Kafka refuses without security."""
 
 import time
 from collections.abc import Iterator
@@ -181,7 +178,7 @@ def raft_voters(peer: RawPeer, version: int) -> Scenario:
 
 
 def unregister_controller(peer: RawPeer, version: int) -> Scenario:
-    """Unregister controllers that do not exist, and the only, active controller."""
+    """Unregister controllers that do not exist, and the active controller, the only one."""
     for number in (9, -1, 2**31 - 1, 1):
         values = {"controller_id": number}
         yield f"controller {number}", peer.ask(UNREGISTER_CONTROLLER, version, values)

@@ -17,7 +17,7 @@ RETURN_S = 100.0  # a JVM starts on a busy machine, and reads its logs
 
 
 async def plain(bootstrap: str, topic: str, over: asyncio.Event) -> None:
-    """Assert that every record is in the log once and in order, at the offset of its delivery."""
+    """Produce until `over`, and assert that each record is in the log once, at its offset."""
     async with Producer(bootstrap, **SETTINGS) as producer:
         sent = []
         while not over.is_set():
@@ -31,7 +31,10 @@ async def plain(bootstrap: str, topic: str, over: asyncio.Event) -> None:
 
 
 async def transactions(bootstrap: str, topic: str, version: int, over: asyncio.Event) -> None:
-    """Assert that committed records are in the log once, with offsets, and no error is fatal."""
+    """Run transactions until `over`, and assert that each committed record is in the log once.
+
+    Its offset must also be committed, and no error may be fatal.
+    """
     committed: list[int] = []
     async with Producer(
         bootstrap,

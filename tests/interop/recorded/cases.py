@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request, its versions, and the versions (`telling`) to which answers differ."""
+    """A request and its versions. Only the versions in `telling` may get different answers."""
 
     name: str
     api_key: int
@@ -158,7 +158,10 @@ def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
 def _rectangles(
     pairs: set[tuple[int, int]], asked: set[tuple[int, int]]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Split pairs of version and first epoch into products that contain no other asked pair."""
+    """Group these pairs of version and first epoch into products of versions and epochs.
+
+    A product contains no other pair that was asked.
+    """
     versions, starts = sorted({v for v, _ in pairs}), sorted({s for _, s in pairs})
     if {(v, s) for v in versions for s in starts} & asked == pairs:
         yield versions, starts

@@ -2,15 +2,16 @@
 
     python -m tests.interop.recorded.record [--only STATE] [--to FILE] [--prove]
 
-Two nodes of Apache Kafka, 5 minutes on two cores. By hand, when a release of Kafka or the cases
-change. Node 1 coordinates and leads all but the topic `held`, which node 2 leads until it is
-paused: a transaction with a partition there stays in PrepareCommit or PrepareAbort.
+The program runs two nodes of Apache Kafka for 5 minutes on two cores. It is run by hand, when there
+is a new release of Kafka or the cases change. Node 1 coordinates, and leads all topics except
+`held`. Node 2 leads `held` until it is paused, so a transaction with a partition of `held` stays in
+PrepareCommit or PrepareAbort.
 
-Epochs rise by one with each InitProducerId, so a transactional id near the end of its epochs would
-cost 32,765 requests. Instead, before the coordinator loads its log, a record in state Empty at one
-epoch below the wanted is written there, which Kafka allows to its admin client. The last step is an
-InitProducerId as in all other cases. `--prove` brings one id there by requests alone, and compares
-its answers with those of a written one.
+Epochs rise by one with each InitProducerId, so to bring a transactional id near the end of its
+epochs would take 32,765 requests. Instead, before the coordinator loads its log, the program writes
+a record in state Empty there, at one epoch below the wanted one. Kafka allows this to its admin
+client. The last step is an InitProducerId as in all other cases. `--prove` brings one id there by
+requests alone, and compares its answers with those of an id with a written epoch.
 """
 
 import argparse
@@ -67,7 +68,7 @@ def write_states(peer: RawPeer, records: dict[str, tuple[int, int]]) -> None:
 
 
 def create_topics(peer: RawPeer) -> None:
-    """Create CALM on node 1, HELD on node 2."""
+    """Create the topic CALM on node 1, and the topic HELD on node 2."""
     topics = [
         {
             "name": name,

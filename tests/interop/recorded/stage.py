@@ -44,7 +44,7 @@ class Prepared:
 
 
 class Stage(TransactionalRequests):
-    """A cluster on which transactional ids are brought into states and then asked."""
+    """A cluster on which transactional ids are brought into states, and then get a request."""
 
     def settled(self, prepared: Prepared) -> Held | None:
         """Return the coordinator's state once no marker is in flight.
@@ -141,10 +141,9 @@ class Stage(TransactionalRequests):
         return " | ".join(words)
 
     def _answer(self, prepared: Prepared, identity: tuple[int, int], before: Held | None) -> Any:
-        """Return the answer.
+        """Return the answer to the case's request.
 
-        After the last marker the request is repeated until the coordinator's record of that is
-        written.
+        After the last marker the coordinator writes a record. Until then the request is repeated.
         """
         deadline = time.monotonic() + TIMEOUT_S
         while True:
@@ -215,7 +214,7 @@ def play(
 
 
 def _identity(prepared: Prepared, held: Held | None) -> tuple[int, int]:
-    """Return a producer id and epoch with the case's relation to those of the coordinator."""
+    """Return the producer id and epoch of the request, such as one before the coordinator's."""
     relation = prepared.case.relation
     if relation == "client":
         return prepared.producer_id, prepared.producer_epoch

@@ -1,6 +1,6 @@
 """Test the flights job on Apache Kafka, with brokers killed while the job runs.
 
-The job is started from the command line, without another program.
+The job is configured by command-line options only.
 """
 
 import os

@@ -56,7 +56,7 @@ class QueryProcess:
     def wait_for(self, file: Path) -> None:
         """Wait until the process has created this file.
 
-        Raises AssertionError if the process ends earlier.
+        AssertionError is raised if the process ends earlier.
         """
         until_s = time.monotonic() + RUN_S
         while not file.exists():

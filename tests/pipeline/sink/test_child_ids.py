@@ -48,7 +48,7 @@ def test_child_id_is_never_given_to_two_attempts(ids: ChildIds) -> None:
     assert ids.take("s", 1, 3, [name]) != name  # the first one sleeps, or is dead
 
 
-def test_child_ids_are_kept_apart_for_several_sinks(ids: ChildIds) -> None:
+def test_child_id_of_one_sink_is_never_given_to_another_sink(ids: ChildIds) -> None:
     one, other = used(ids, 0), ids.take("t", 1, 0)
     ids.put_back(other, "t", 1, 0)
     assert used(ids, 2, [one]) == one

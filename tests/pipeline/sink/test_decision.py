@@ -1,4 +1,4 @@
-"""Test that a decision is encoded into records and decoded, whatever records came before."""
+"""Test that a decision is encoded into records and decoded, whatever the topic had before."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Test the login settings of a sink, and that what is sent to tasks has no secret."""
+"""Test the login settings of a sink, and that the data sent to tasks contains no secret."""
 
 import pickle
 

@@ -1,7 +1,7 @@
 """Test in a model with failures that the sink neither loses nor doubles a row.
 
-No transaction stays open. Each removed safeguard makes a run fail. Otherwise the model would prove
-nothing.
+The sink also leaves no transaction open. Each removed safeguard makes a run fail. Otherwise the
+model would prove nothing.
 """
 
 import os

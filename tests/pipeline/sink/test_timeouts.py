@@ -126,7 +126,7 @@ def test_decision_topic_that_gets_no_leader_times_out_with_a_reason(
     assert admin.is_made["segment.bytes"] == "16777216"
 
 
-def test_decision_topic_created_while_a_broker_is_away_has_it_in_its_replicas(
+def test_decision_topic_created_while_a_broker_is_away_includes_that_broker_in_its_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []

@@ -1,4 +1,4 @@
-"""Test the page of a run, made from a hand-written history."""
+"""Test the page of a chaos run, made from a small recorded history."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Test the survey of a broker that closes connections, stays silent, or sends garbage.
 
-It is reported within a bounded time.
+The survey reports this behaviour within a bounded time.
 """
 
 import contextlib

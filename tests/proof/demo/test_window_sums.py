@@ -1,4 +1,4 @@
-"""Test that the judge of the Spark job's sums finds each planted error, and nothing else."""
+"""Test that the judge of the Spark job's window sums finds each planted error, and no other."""
 
 import json
 

@@ -1,6 +1,7 @@
 """Ten classes of bugs found in Kafka-like systems in 2025 and 2026, and their detectors.
 
-A class with switches also names bugs that random chaos has found. docs/judge.md has the seeds.
+The switches of a class plant such a bug in a broker, and random chaos finds it. docs/judge.md has
+the seeds.
 """
 
 from typing import NamedTuple

@@ -58,7 +58,7 @@ class Edit:
             self.remove(table, np.flatnonzero(self[table]["value"] == value))
 
     def transactions(self, outcome: OpOutcome) -> Any:
-        """Return the numbers of the transactions with an outcome."""
+        """Return the numbers of the transactions that have this outcome."""
         rows = self["transactions"]["outcome"] == outcome
         return self["transactions"]["transaction"][rows]
 

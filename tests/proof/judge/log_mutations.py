@@ -1,4 +1,4 @@
-"""Falsifications of the end of a history, its logs, replicas, files, end offsets and probes."""
+"""Falsifications of the recorded logs, replicas, files, end offsets and probes of a run."""
 
 import numpy as np
 

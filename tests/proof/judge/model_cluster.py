@@ -20,7 +20,7 @@ Steps = Generator[None, None, None]
 
 @dataclass(slots=True)
 class Transaction:
-    """A transaction in the memory of its coordinator."""
+    """The coordinator's state of a transaction."""
 
     transactional_id: str
     producer_id: int

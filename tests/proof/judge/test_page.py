@@ -19,7 +19,7 @@ def test_judge_page_lists_all_cases_of_jepsen() -> None:
     assert {name for names in JEPSEN.values() for name in names} <= set(ANOMALIES)
 
 
-def test_judge_page_has_a_column_for_every_meaning() -> None:
+def test_judge_page_explains_only_columns_that_exist() -> None:
     columns = {column.name for table in TABLES.values() for column in table.columns}
     assert set(MEANINGS) <= columns
 

@@ -40,7 +40,7 @@ def test_judgement_counts_each_id_against_the_fanout(copies: list[int], fanout: 
     assert not judged.stray and not judged.pending
 
 
-def test_judgement_of_an_input_not_passed_yet_is_pending_and_not_lost() -> None:
+def test_judgement_of_an_input_beyond_the_committed_offset_is_pending_and_not_lost() -> None:
     judged = judge_ids(
         inputs("a", "b", "c"), outputs("a"), KEY, is_passed=lambda record: record.offset < 2
     )
@@ -73,7 +73,7 @@ def test_judgement_by_an_expect_function_uses_its_ids_and_topics() -> None:
     assert wrong_topic.lost == {"a": 1} and wrong_topic.doubled == {"a": 1}
 
 
-def test_missing_expected_output_is_pending_until_all_inputs_are_passed() -> None:
+def test_missing_expected_output_is_pending_until_the_offsets_of_all_inputs_are_committed() -> None:
     def judged(passed: int) -> Judgement:
         return judge_ids(
             inputs("a", "b"), [], KEY, expect=lambda _: ["a+b"],

@@ -1,4 +1,4 @@
-"""Test how a failing test shows the outcome of a run."""
+"""Test how a failing pytest test shows the outcome of a run."""
 
 from collections.abc import Sequence
 from xml.etree import ElementTree
@@ -96,7 +96,7 @@ def test_outcome_report_has_story_findings_and_a_time_axis() -> None:
     assert ">0 s</text>" in page and ">60 s</text>" in page and ">10 s</text>" in page
 
 
-def test_outcome_report_draws_marks_no_closer_than_visible() -> None:
+def test_outcome_report_with_many_facts_has_only_as_many_marks_as_can_be_seen() -> None:
     found = outcome()
     times = [n / 1000 for n in range(10_000)]
     found.facts = [Wrote(at, "instance-1", "", "out", 0, 1, 2, 7, 0, -1) for at in times]

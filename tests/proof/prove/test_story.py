@@ -62,7 +62,7 @@ def test_story_includes_the_broker_paused_at_the_request_of_another_instance() -
     assert faults == [(0.5, "", "FAULT broker 2 (leader) stands still")]
 
 
-def test_story_of_a_run_with_losses_is_of_a_lost_record() -> None:
+def test_story_of_a_run_with_losses_is_about_a_lost_record() -> None:
     outputs = [LogRecord("out", 0, 105, b"a"), LogRecord("out", 0, 205, b"a")]
     judgement = Judgement(doubled={"a": 1}, lost={"b": 1})
     of, _ = shortest(judgement, INPUTS, outputs, matcher("key"), FACTS, STRUCK)

@@ -192,13 +192,15 @@ def paused_once(monkeypatch: pytest.MonkeyPatch, instances_max: int) -> tuple[li
     return application.struck, what, striker.woken_s >= begun_s
 
 
-def test_pause_of_a_single_process_adds_no_copy_and_ends_with_its_session(monkeypatch) -> None:
+def test_pause_of_a_single_process_starts_no_second_instance_and_ends_with_its_session(
+    monkeypatch,
+) -> None:
     struck, what, is_given_time = paused_once(monkeypatch, instances_max=1)
     assert struck == ["pause instance-1", "resume instance-1"] and is_given_time
     assert "no member took its place" in what
 
 
-def test_pause_of_the_only_instance_of_a_group_adds_a_copy(monkeypatch) -> None:
+def test_pause_of_the_only_instance_of_a_group_starts_a_second_instance(monkeypatch) -> None:
     struck, what, _ = paused_once(monkeypatch, instances_max=3)
     assert struck == ["pause instance-1", "add 1", "resume instance-1"]
     assert "its group continued without it" in what

@@ -121,7 +121,9 @@ async def test_fault_request_with_another_origin_is_refused(cluster: Cluster) ->
         assert pid_of(cluster, 1) == pid
 
 
-async def test_fault_request_for_a_cluster_elsewhere_is_refused(tmp_path: Path) -> None:
+async def test_fault_request_for_a_cluster_without_a_local_directory_is_refused(
+    tmp_path: Path,
+) -> None:
     async with open_site(tmp_path) as opened:
         ours = {"Origin": f"http://127.0.0.1:{opened.visitor.port}"}
         body = urlencode({"kind": "kill", "target": "1"})

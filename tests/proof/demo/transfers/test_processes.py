@@ -9,7 +9,7 @@ from oncelog.proof.demo.transfers.transfer import PER_INCARNATION
 
 
 class Sleepers(TransferServices):
-    """Services whose processes only sleep."""
+    """Services that start `sleep` instead of the transfer program."""
 
     def argv(self, name: str, incarnation: int) -> list[str]:
         self.command(name, incarnation)

@@ -10,7 +10,8 @@ from ..small_history import INFO, SmallHistory
 def _story(marker: Marker, *, other_replica: Marker | None = None) -> set[str]:
     """Return the violations in a history with two records read after a commit timeout.
 
-    The log has this marker of their transaction.
+    `marker` is the marker of their transaction in the log, and `other_replica` that in another
+    replica.
     """
     story = SmallHistory()
     transaction = story.recorder.begin(1, "payments", 7, 0)

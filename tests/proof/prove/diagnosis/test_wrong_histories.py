@@ -101,7 +101,7 @@ def shared_id() -> History:
 
 
 def shared_id_of_version_1() -> History:
-    """A fenced client learns of it from AddPartitionsToTxn, so it sends no Produce."""
+    """A fenced client learns of the fence from AddPartitionsToTxn, so it sends no Produce."""
     one = Application(name="billing")
     two = replace(one, instance="instance-2", partition=1, connections=(next(IDS), next(IDS)))
     yield from one.start()
@@ -325,7 +325,10 @@ def _left_out(app: Application) -> History:
 
 
 def chunk_that_commits_the_whole_poll() -> History:
-    """The application has aborted once, and writes the next chunks after the commit."""
+    """Each poll is written in two transactions, and the first one commits the offset of both.
+
+    An earlier abort is not the cause of the loss.
+    """
     app = Application()
     yield from app.start()
     yield from app.run(2)

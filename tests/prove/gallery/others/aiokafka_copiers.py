@@ -80,7 +80,7 @@ async def right() -> None:
 
 
 async def impatient() -> None:
-    """Send records again after 3 s without delivery. The wait cancels their future."""
+    """Send records again after 3 s without delivery. The timeout cancels their future."""
 
     async def send_all(producer, batch) -> None:
         sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
@@ -97,7 +97,7 @@ async def impatient() -> None:
 
 
 async def patient() -> None:
-    """Wait for records that are not delivered after 3 s, and keep their future."""
+    """Wait for records that are not delivered after 3 s, without a cancellation."""
 
     async def send_all(producer, batch) -> None:
         sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
