@@ -1,4 +1,4 @@
-"""The Python client of the Kafka protocol, on floor 2, which uses only `wire`.
+"""The Python client of the Kafka protocol, which uses only `wire` of this package.
 
 `Producer`, `Consumer` and `Admin` are asynchronous. `BlockingProducer`, `BlockingConsumer` and
 `BlockingAdmin` have the same methods for programs without an event loop. A producer is idempotent

@@ -1,4 +1,4 @@
-"""Grouping of partitions by topic, as requests list partitions."""
+"""Groups partitions by topic, in the form of a request."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

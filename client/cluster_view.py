@@ -1,4 +1,4 @@
-"""The brokers, partitions and leaders that a client knows, kept fresh and shared.
+"""The brokers, partitions and leaders that a client knows, which the client keeps up to date.
 
 This file follows some rules. There is one connection to each broker and channel. A connection is
 opened at its first use, and again after it was lost. Any known broker is asked for metadata.

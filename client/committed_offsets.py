@@ -1,4 +1,4 @@
-"""OffsetFetch, which asks a group's coordinator for committed offsets, in any version."""
+"""Requests a group's committed offsets from its coordinator (OffsetFetch), in any version."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Data that a consumer passes to a producer, its offsets and its membership of a group."""
+"""The data that a consumer passes to a producer: offsets, and its membership of a group."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Opening of a view of the cluster from a view, a bootstrap list or a configuration."""
+"""Opens the view of a cluster from a bootstrap list or a configuration."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast

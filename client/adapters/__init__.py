@@ -1,4 +1,4 @@
-"""Dual-write and outbox blocks for frameworks that the application has installed.
+"""Adapters for frameworks that the application has installed, to use them in a writer's block.
 
 No other module imports an adapter.
 """

@@ -1,4 +1,4 @@
-"""Connections of asyncpg for the blocks of dual writes and outboxes, with asyncio.
+"""Connects dual writers and outbox writers to PostgreSQL through asyncpg, with asyncio.
 
     from oncelog.client.adapters.asyncpg import connect
 

@@ -1,4 +1,4 @@
-"""Django's models in the block of a dual write or an outbox, without an event loop.
+"""Lets Django's models write in the block of a dual write or an outbox, without an event loop.
 
     from oncelog.client.adapters.django import connect, transaction
 

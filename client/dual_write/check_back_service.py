@@ -1,4 +1,4 @@
-"""The check-back, which ends transactions that are open for long as a resolver decides.
+"""The check-back, which ends transactions that have been open for long, as a resolver decides.
 
     async with Admin("127.0.0.1:9092") as admin:
         check_back = CheckBack(admin.view, DatabaseResolver(connect), older_than_ms=30_000)

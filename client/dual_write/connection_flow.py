@@ -1,4 +1,4 @@
-"""The database connection of a writer, which is opened, begun, rolled back and reopened."""
+"""Opens and reopens the database connection of a writer, and begins and ends its transactions."""
 
 import contextlib
 import logging

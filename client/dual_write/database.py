@@ -1,4 +1,4 @@
-"""A connection of the DB-API, with its parameter style, its unsafe settings and its scripts.
+"""A DB-API connection, with the peculiarities of its database and module.
 
 Connections may be synchronous, or have coroutines as methods (psycopg.AsyncConnection). flow.py
 handles both kinds.

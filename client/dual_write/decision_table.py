@@ -261,7 +261,7 @@ def check_generation(name: str, generation: int) -> Script[None]:
 
 
 def begin_block(before: Sequence[str]) -> Script[None]:
-    """Begin with a savepoint, which disappears with a commit or rollback inside the block."""
+    """Begin a block with a savepoint, which disappears if the block commits or rolls back."""
     for text in before:
         yield Statement(text)
     yield Statement(f"SAVEPOINT {SAVEPOINT}")

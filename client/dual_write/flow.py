@@ -1,4 +1,4 @@
-"""Flows, which are written once and run with or without an event loop.
+"""Flows: code that is written once, and runs with or without an event loop.
 
 A flow yields calls, and receives their results or exceptions. `drive` makes each call.
 `drive_async` also awaits an awaitable result.

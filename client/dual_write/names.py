@@ -1,4 +1,4 @@
-"""Names of a dual write, with transactional ids that contain their writer, and kinds of rows."""
+"""The names of dual writers, their transactional ids, and kinds of rows of the decision table."""
 
 import re
 

@@ -1,1 +1,1 @@
-"""Reading, from a leader's answer to records. Begin with fetcher.py and state.py."""
+"""The reading side of a client, from a leader's answer to records. Begin with fetcher.py."""

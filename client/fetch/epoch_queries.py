@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, which checks that a new leader's log has the read records (KIP-320).
+"""Asks new leaders whether their logs have the records that were read (KIP-320).
 
 After an unclean election the new leader's log may end before the reader's position, or diverge from
 the old leader's log. A reader that continues at its offset misses records without an error.

@@ -1,4 +1,4 @@
-"""Reads the records of a batch into columns, in one loop, since it runs for every record.
+"""Decodes the records of a batch into columns, in one loop, since it runs for every record.
 
 The file does no I/O. The checksum was verified, so the bytes are those that a broker accepted.
 Their lengths are still checked against the batch. `wire.records.decode_batch` is the plain form of

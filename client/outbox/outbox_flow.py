@@ -1,4 +1,4 @@
-"""The work of an outbox writer, with and without an event loop.
+"""The common part of the two outbox writers, as flows that run with or without an event loop.
 
 Its block is an ordinary transaction of the database, with the records as rows. A generation row
 fences older writers of the name, as with a dual write. When a suspended process resumes after a

@@ -1,4 +1,4 @@
-"""The block of a dual write for a Kafka without two-phase commit, with records in the database.
+"""Writers for a Kafka without two-phase commit, which first store records in the database.
 
     with BlockingOutboxWriter("billing", connect) as writer:
         with writer.transaction() as work:

@@ -1,1 +1,1 @@
-"""Sending, from a record to its acknowledgement. Begin with sender.py."""
+"""The sending side of a client, from a record to its acknowledgement. Begin with sender.py."""

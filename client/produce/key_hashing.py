@@ -1,4 +1,4 @@
-"""Kafka's murmur2 of many keys at once, if numpy is already loaded.
+"""Computes Kafka's murmur2 of many keys at once, if numpy is already loaded.
 
 The file does no I/O. This module never imports numpy itself. Applications with columns of records
 mostly have numpy, and for other applications the import would cost more than it saves. The plain

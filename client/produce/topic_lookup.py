@@ -1,4 +1,4 @@
-"""The topics of a producer's records, from one snapshot of the view, and missing topics.
+"""Finds the topics of a producer's records in one snapshot of the view, and waits for missing ones.
 
 A record waits for a missing topic for max.block.ms, since the topic may have just been created, and
 then the record is refused. Further records to that topic do not wait as long, or one mistyped name

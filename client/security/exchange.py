@@ -1,4 +1,4 @@
-"""A SASL exchange, which is SaslHandshake and then SaslAuthenticate until the end.
+"""The SASL authentication of a connection: SaslHandshake, then SaslAuthenticate until the end.
 
 The file does no I/O. A generator yields requests to the broker (or computations), is sent their
 results, and returns the lifetime of the session (KIP-368). The generator serves the first

@@ -1,4 +1,4 @@
-"""The login of a client configuration for clients built on librdkafka, under librdkafka's names.
+"""Converts a client's login to the settings of clients that are built on librdkafka.
 
 The file does no I/O. Benchmarks run confluent-kafka, and read the same `client.properties` as other
 commands.

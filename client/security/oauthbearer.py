@@ -1,4 +1,4 @@
-"""OAUTHBEARER, the client's half (RFC 7628), and the claims of a token.
+"""The client's side of OAUTHBEARER (RFC 7628), and the claims of a token.
 
 The file does no I/O. A server that accepts the token answers without data. A server that refuses
 the token gives a reason in JSON, waits for a single %x01, and then fails. The reason explains more

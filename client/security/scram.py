@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512, the client's half (RFC 5802, RFC 7677).
+"""The client's side of SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677).
 
 The file does no I/O. The nonce is given. The one expensive step, thousands of rounds of PBKDF2, is
 left to the caller (`Derive`), which computes outside of the event loop.

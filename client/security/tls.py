@@ -1,4 +1,4 @@
-"""TLS contexts from files and texts, and messages from OpenSSL's errors.
+"""Creates TLS contexts from files and texts, and error messages from OpenSSL's errors.
 
 Files are read when the first connection is opened. An unusable file is a ValueError, as with every
 other setting. A failure of the peer is a typed error that says what to do.

@@ -1,4 +1,4 @@
-"""The transactional side of a producer, from call to state to request.
+"""Executes the transactional calls of a producer: it checks the state, and sends the requests.
 
 Other modules have the rules. `producer_state` has the states in which a call is allowed, `scope`
 the parts of a transaction and its end, `reactions` the meaning of errors. This module applies the
