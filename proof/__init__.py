@@ -1,4 +1,4 @@
-"""Everything that tests or measures a cluster or an application, on floor 7, above deploy.
+"""Everything that tests or measures a cluster or an application.
 
 `judge` reads histories and logs, and reports violations of exactly once. `chaos`, `demo` and
 `prove` inject faults under load, and pass their observations to the judge. `bench` measures.

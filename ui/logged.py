@@ -1,4 +1,4 @@
-"""Events of the nodes' logs, as the page shows them, without I/O."""
+"""Turns events in the nodes' logs into events of the page, without I/O."""
 
 from ..deploy.inspect.logged_events import LoggedEvent
 from .addresses import group_address, partition_address, topic_address, transaction_address

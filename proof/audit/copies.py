@@ -1,4 +1,4 @@
-"""The comparison of replicas from the highest log start to the lowest high watermark.
+"""Compares replicas from the highest log start to the lowest high watermark.
 
 Partitions that are not compacted are compared by counts and digests of each word of 64 offsets.
 Replicas compact their logs separately, so compacted partitions are compared by the newest committed

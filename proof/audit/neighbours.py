@@ -1,4 +1,4 @@
-"""Values from before and after a row in its group, for groups larger than one task's memory.
+"""Adds values from earlier and later rows of a group, for groups larger than one task's memory.
 
 A window over a group is one task, even for a large group. Therefore a group is cut into chunks, and
 windows see only one chunk. The maximum of all earlier chunks and the minimum of all later chunks

@@ -1,4 +1,4 @@
-"""The comparison of the records that a read_committed consumer got with the markers.
+"""Compares the records that a read_committed consumer got with the markers in the log.
 
 The consumer used its broker's list of aborted transactions. Here visibility is computed again from
 the log. A record is visible if it is outside of transactions, or if the next marker of its producer

@@ -1,4 +1,4 @@
-"""Violations as rows.
+"""The rows in which the audit returns violations.
 
 The columns are anomaly, replica (-1 for data that was read from the leader), topic, partition,
 offset, producer_id (-1 for no producer) and sentence.

@@ -1,4 +1,4 @@
-"""One load on one topic, at full speed or at a rate, with acknowledged records and latency.
+"""Runs one load on one topic, at full speed or at a rate, and measures its rate and latency.
 
 Latency counts from the time at which a record was due, not from the time at which a stalled
 producer sent the record. This rule corrects coordinated omission.

@@ -1,4 +1,4 @@
-"""The benchmarks as reports: tables, and bars of the main figures."""
+"""Turns the results of benchmarks into reports, with tables and bars of the main figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

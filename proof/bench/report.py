@@ -1,4 +1,4 @@
-"""The presentation of a benchmark, with its environment and its table."""
+"""The environment and the table of figures of a benchmark."""
 
 import os
 import platform

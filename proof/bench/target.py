@@ -1,4 +1,4 @@
-"""The cluster that a benchmark measures, a given, a running or a new cluster."""
+"""The cluster that a benchmark measures: a given one, a running one, or a new one."""
 
 import contextlib
 import time

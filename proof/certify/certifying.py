@@ -1,4 +1,4 @@
-"""The runs of a recipe, which install it and run `prove` for each seed, with results after each."""
+"""Installs a recipe, runs `prove` for each seed, and writes the results after each."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""The digest of a recipe's files, for which a verdict is valid."""
+"""The digest of a recipe's files. A verdict is valid only for files with its digest."""
 
 import hashlib
 from pathlib import Path

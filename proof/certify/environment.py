@@ -1,4 +1,4 @@
-"""Environments of systems, one for each set of packages, below a cache directory.
+"""Installs the packages of systems, in one environment for each set of packages.
 
 A complete environment has a file `installed.json`, which is written last. An incomplete environment
 is created again.

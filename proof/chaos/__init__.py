@@ -1,4 +1,4 @@
-"""Load on a cluster under faults, and the verdict.
+"""Runs a load on a cluster under faults, and judges it.
 
 There are workloads (append, read_process_write, bank) as coroutines with our own client, and a
 process with confluent-kafka. All operations are recorded for the judge. The runner injects faults

@@ -1,4 +1,4 @@
-"""Faults of clients, their connections, their groups, and to topics."""
+"""Injects faults of clients, of connections, of groups and of topics."""
 
 import contextlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The processes of clients of a run.
+"""Starts and stops the processes that run the clients of a run.
 
 If a process ends by itself with an exit code other than STUCK, an error occurred that no workload
 expects. Such an error is a failure of the run (`broken`), with the process's log as evidence.

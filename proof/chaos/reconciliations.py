@@ -1,4 +1,4 @@
-"""The faults of a run that hit a reconciliation in progress.
+"""Counts the faults of a run that hit a reconciliation in progress.
 
 A fault counts when its effect was seen and it began while some member of a consumer group (KIP-848)
 had not reached its target. This time begins with the answer that assigned other partitions to the

@@ -1,4 +1,4 @@
-"""The record of the disks of stopped nodes, with raw logs, compacted survivors, and decisions."""
+"""Records the disks of stopped nodes: raw logs, survivors of compaction, and decisions."""
 
 import time
 import zlib

@@ -1,4 +1,4 @@
-"""A run as a report, with curves, faults on the timeline, tables, and the verdict."""
+"""Creates the report of a run, with curves, faults on the timeline, tables, and the verdict."""
 
 import json
 from collections.abc import Mapping, Sequence

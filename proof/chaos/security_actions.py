@@ -1,4 +1,4 @@
-"""Faults of certificates, logins and permissions on a secured cluster, which are then restored.
+"""Injects faults of certificates, logins and permissions on a secured cluster, and restores them.
 
 The clients of the load are no super users. USER logs in by SCRAM, repeatedly (KIP-368), with the
 permissions that ACLs grant. A separate client verifies each fault. The clients of the load are

@@ -1,4 +1,4 @@
-"""The judgement of a run's history, and the outcome in words and JSON."""
+"""Judges a run's history, and returns the outcome in words and JSON."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -1,1 +1,1 @@
-"""The comparison of the features of two Kafka-compatible clusters. Begin with survey.py."""
+"""Compares the features of two Kafka-compatible clusters. Begin with survey.py."""

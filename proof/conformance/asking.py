@@ -1,4 +1,4 @@
-"""Requests to a broker, one after another, with any reaction as an outcome.
+"""Sends requests to a broker one after another. Any reaction of the broker is an outcome.
 
 A broker may close the connection, stay silent, or send garbage. Each of these is an outcome, and
 the next request uses a new connection. Everything has a limit, such as the wait for an answer and

@@ -1,4 +1,4 @@
-"""The comparison of two surveys, with features that this cluster lacks or answers differently.
+"""Compares two surveys, and finds features that this cluster lacks or answers differently.
 
 REASONS has the reasons why a cluster of ours differs from Apache Kafka 4.4, of which the first
 match counts. docs/protocol.md is generated from the reasons. A row without a reason fails
@@ -42,7 +42,7 @@ OWN_KEYS = "oncelog."  # only brokers of ours have such configuration keys
 
 
 class Reason(NamedTuple):
-    """A reason for differences of one kind, in rows whose names match a pattern (`*` and `?`)."""
+    """A reason for differences of one kind, in rows with a name that matches (`*` and `?`)."""
 
     kind: Kind
     pattern: str

@@ -1,4 +1,4 @@
-"""The survey of a cluster, by requests to one of its brokers."""
+"""Surveys a cluster, by requests to one of its brokers."""
 
 import time
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The fate of each batch, from librdkafka's own log (its debug context `msg`).
+"""Follows each batch in librdkafka's own log (its debug context `msg`).
 
 The file does no I/O. librdkafka logs when it sends a batch (PRODUCE), when the batch is
 acknowledged and when it ends without an answer (both MSGSET). Therefore the batches in flight when

@@ -1,4 +1,4 @@
-"""The interface of the application between the demo's topics, two plain workers or a Spark job.
+"""The interface of the application that the demo tests: two plain workers, or a Spark job.
 
 An engine reads the flights and writes enriched flights and sums. The demo starts the engine,
 injects faults into it and into the cluster, waits until everything is processed, and judges the

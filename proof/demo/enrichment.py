@@ -1,4 +1,4 @@
-"""Enrich a flight and add up the running sums of the demo's workers, without I/O.
+"""Enriches a flight and adds up the running sums of the demo's workers, without I/O.
 
 An enriched flight is a line of five fields, separated by tabs:
 

@@ -1,4 +1,4 @@
-"""The Spark job as a process, its reported micro-batches, and the kills of its processes.
+"""Runs the Spark job as a process, reads its reports, and kills its processes.
 
 This folder does not import Spark. The job is `python -m oncelog.pipeline.jobs.flights --tell PID`,
 and only its reports are known. After a restart the job continues from its checkpoint.

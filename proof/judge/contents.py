@@ -1,4 +1,4 @@
-"""The comparison of a topic's records with the expected records, by the key in each record.
+"""Compares a topic's records with the expected records, by the key in each record.
 
 Pure, without history, cluster, clock and numpy. A record has a key, which is its row among the
 records of one producer, or the input from which it was made. Keys ascend within a partition.

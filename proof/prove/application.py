@@ -1,4 +1,4 @@
-"""The application, whose instances are supervised processes, in any language.
+"""Runs the instances of the tested application as supervised processes, in any language.
 
 Each instance gets `KAFKA_BOOTSTRAP_SERVERS`, `ONCELOG_IN`, `ONCELOG_OUT` and `ONCELOG_INSTANCE` in
 its environment, and {bootstrap}, {in}, {out}, {instance} in its arguments. On a secured cluster

@@ -1,4 +1,4 @@
-"""The feeder, which sends unique inputs at a rate, each exactly once, by our idempotent client.
+"""Sends unique inputs at a rate, each exactly once, by our idempotent client.
 
 The feeder connects to the cluster directly, not through the proxy, so faults affect only the
 application. An input has its id in its key, in the header `oncelog-id` and as "id" in its value, a

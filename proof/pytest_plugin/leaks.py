@@ -1,4 +1,4 @@
-"""Transactions that a test left open, which are found, described, and ended.
+"""Finds, describes and ends the transactions that a test has left open.
 
 A decided transaction (Prepare*) ends by itself, so the plugin waits for its markers. A transaction
 that is Ongoing after the test blocks every reader of committed data until its timeout.

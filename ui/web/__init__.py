@@ -1,1 +1,1 @@
-"""The page's server, with its access, its addresses, its start and end."""
+"""The HTTP server of the page."""

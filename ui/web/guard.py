@@ -1,4 +1,4 @@
-"""The guard of all addresses, which refuses requests by `access`, and adds security headers."""
+"""An ASGI wrapper that refuses requests by the rules of `access`, and adds security headers."""
 
 from urllib.parse import parse_qsl, urlencode
 

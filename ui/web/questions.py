@@ -1,4 +1,4 @@
-"""Parsing of query strings within bounds, before anything is done."""
+"""Parses query strings within bounds, before a request is executed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The state that all addresses share, with facts, permissions, and the end of the process."""
+"""The data and permissions that all HTTP handlers of a page share."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The common part of all workloads, clients that live for a while and are then replaced."""
+"""The common part of all workloads: clients that live for a while and are then replaced."""
 
 import asyncio
 import contextlib

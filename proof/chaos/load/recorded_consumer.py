@@ -1,4 +1,4 @@
-"""A consumer of ours that records every poll.
+"""A consumer of our client library that records every poll.
 
 The consumer reads assigned partitions, or as a member of a group. `rewind` seeks back to the start
 of a failed transaction's polls. The session stays the same, and the next poll has to begin at that

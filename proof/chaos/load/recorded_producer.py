@@ -1,4 +1,4 @@
-"""A producer of ours that records every operation.
+"""A producer of our client library that records every operation.
 
 One object is one client. When `is_over`, a new client has to be created, as after a fence, or when
 the outcome of a commit is unknown. Errors of records are recorded in the history. Errors of calls

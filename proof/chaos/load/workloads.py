@@ -1,4 +1,4 @@
-"""The load of one process, several clients of every workload, as coroutines of one event loop.
+"""Runs the load of one process: several clients of every workload, on one event loop.
 
 Cluster, recorder, settings, end and random numbers are arguments. A number is part of the names, so
 any number of loads can run side by side.

@@ -1,4 +1,4 @@
-"""The comparison of rows with events, where each committed transfer is one event, and vice versa.
+"""Compares rows with events, since each committed transfer must be one row and one event.
 
 The file does no I/O. The judge gets the database's contents, the topic as a read_committed consumer
 saw it, the answers that the services got for each transfer, and the time for which readers waited.

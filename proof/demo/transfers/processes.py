@@ -1,4 +1,4 @@
-"""The demo's services and its check-back, and the reports of the services."""
+"""Runs the demo's services and its check-back, and reads the reports of the services."""
 
 import json
 import os

@@ -1,1 +1,1 @@
-"""The common part of the checks, with columns, orders of logs, evidence and findings."""
+"""The common part of the checks: columns, the order of logs, evidence, and findings."""

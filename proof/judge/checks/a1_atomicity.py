@@ -1,4 +1,4 @@
-"""A1, by which either all records of a transaction are visible at the end, or none.
+"""Check A1: either all records of a transaction are visible at the end, or none.
 
 A successful transaction shows all records, a transaction of unknown outcome all or none, and a
 failed transaction none (J3 reports that). Only records in the range of the last reading of the

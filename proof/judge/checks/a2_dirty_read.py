@@ -1,4 +1,4 @@
-"""A2, by which no record is read with read_committed before its commit was requested."""
+"""Check A2: no record is read with read_committed before its commit was requested."""
 
 from collections.abc import Iterable
 from functools import partial

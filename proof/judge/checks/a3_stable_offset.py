@@ -1,4 +1,4 @@
-"""A3, by which a read_committed reader never reads beyond an open transaction (KIP-98).
+"""Check A3: a read_committed reader never reads beyond an open transaction (KIP-98).
 
 For each transaction a time is known before which it was certainly open. This is the commit call of
 a committed transaction, otherwise the time of its last send that was acknowledged. Along a

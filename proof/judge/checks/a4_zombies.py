@@ -1,4 +1,4 @@
-"""A4, by which no write of a superseded producer ever becomes visible.
+"""Check A4: no write of a superseded producer ever becomes visible.
 
 The rule is violated in the view of the clients by the following order of events. The initialization
 of a later client with the transactional id has returned. After that an older client calls its

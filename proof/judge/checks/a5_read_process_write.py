@@ -1,4 +1,4 @@
-"""A5, by which a read-process-write job uses every input once, in order.
+"""Check A5: a read-process-write job uses every input once, in order.
 
 The job must also commit the right offsets. Inputs are the records of the last reading in the
 partitions of a group's committed offsets. They begin at the first offset at which the group began,

@@ -1,4 +1,4 @@
-"""J1, by which an offset of a partition has one value for all readers and writers."""
+"""Check J1: an offset of a partition has one value for all readers and writers."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""J2, by which a value has one offset, in the partition to which it was sent."""
+"""Check J2: a value has one offset, in the partition to which it was sent."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""J3, by which failed and never-sent records are never read with read_committed.
+"""Check J3: failed and never-sent records are never read with read_committed.
 
 If the client does not know the outcome of its transaction, the marker in the log decides.
 """

@@ -1,4 +1,4 @@
-"""J4, by which a reader of a partition has read everything before its last value.
+"""Check J4: a reader of a partition has read everything before its last value.
 
 The bound of a partition is the highest index at which a value that was read occurs for the first
 time. A value is lost if it has a proven send, was never read, and occurs for the last time at or

@@ -1,4 +1,4 @@
-"""J5, by which all acknowledged records are there at the end, and every log is readable.
+"""Check J5: all acknowledged records are there at the end, and every log is readable.
 
 The last reading of the topics decides. If a partition was not read at the end, a value counts as
 seen when any successful reader saw it (the value may then be late, not lost).

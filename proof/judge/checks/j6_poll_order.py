@@ -1,4 +1,4 @@
-"""J6, by which a consumer reads a partition in order, without omissions or repetitions.
+"""Check J6: a consumer reads a partition in order, without omissions or repetitions.
 
 Two consecutive records that a process read within a session are compared by index. Between
 operations (`poll-skip`, `nonmonotonic-poll`) the earlier record is the last one of the last

@@ -1,4 +1,4 @@
-"""J7, by which a producer's records are in a partition in the order in which they were sent.
+"""Check J7: a producer's records are in a partition in the order in which they were sent.
 
 Two consecutive sends within a session of a process are compared by index, without failed sends.
 Within one transaction the names begin with `int-`. Values of others between two sends of a
@@ -31,7 +31,7 @@ ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find consecutive sends of a session whose places in the partition are not in that order."""
+    """Find consecutive sends of a session that have their places in the wrong order."""
     history = view.history
     place = np.where(
         view.is_proven & (view.send_place >= 0), view.send_place, view.order.first_place

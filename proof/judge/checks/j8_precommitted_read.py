@@ -1,4 +1,4 @@
-"""J8, by which a transaction never reads its own writes, invisible until the commit."""
+"""Check J8: a transaction never reads its own writes, invisible until the commit."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""J9, by which no two transactions have each seen the other's values (G1c).
+"""Check J9: no two transactions have each seen the other's values (G1c).
 
 An edge leads from the writer of a value to a transaction that read the value. Each transaction has
 a time, which is that of its commit call (of a plain send its call, of a plain poll its return). If

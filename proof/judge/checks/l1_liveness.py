@@ -1,4 +1,4 @@
-"""L1, by which leaders, ISRs, decisions and every broker work after the repair."""
+"""Check L1: leaders, ISRs, decisions and every broker work after the repair."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""W1, by which the raw log of every partition follows Kafka's rules, and markers match decisions.
+"""Check W1: the raw log of every partition follows Kafka's rules, and markers match decisions.
 
 One replica of each partition is read (W2 compares them), the log that its leader served, or else
 the copy with the most batches. Across partitions, the markers of one transaction are of one kind,

@@ -1,4 +1,4 @@
-"""W2, by which replicas are equal where all of them must have the records.
+"""Check W2: replicas are equal where all of them must have the records.
 
 Partitions that are not compacted are compared batch for batch, from the highest log start to the
 high watermark. The high watermark is the leader's, if it reported all replicas in sync (an in-sync

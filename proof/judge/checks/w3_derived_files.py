@@ -1,4 +1,4 @@
-"""W3, by which the files beside a log agree with the log (see logs/derived_files.py)."""
+"""Check W3: the files beside a log agree with the log (see logs/derived_files.py)."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""A history as columns, for the checks.
+"""Reads a history as columns, for the checks.
 
 Columns are numpy arrays, read at their first use and kept until `release`. Names are numbers into
 `names`, the same for all tables and recorders. Rows of one recorder keep their order, and recorders
@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class History:
-    """All records of a run. `settings` are the run's settings (RUN/run.json)."""
+    """The recorded tables of a run. `settings` are the run's settings (RUN/run.json)."""
 
     def __init__(self, sources: Iterable[Source], settings: dict[str, Any] | None = None) -> None:
         self.settings = settings or {}

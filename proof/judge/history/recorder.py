@@ -1,4 +1,4 @@
-"""The recorder of a client's operations, which records them as they happen.
+"""Records the operations of a client as they happen.
 
     recorder = Recorder.open(run_directory)
     process = recorder.new_process()

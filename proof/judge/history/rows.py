@@ -1,4 +1,4 @@
-"""Rows that survive the death of their writer, in a file mapped into memory, chunk by chunk.
+"""Rows that survive a kill of their writer, in a file mapped into memory, chunk by chunk.
 
 A row is packed directly into the mapping, which takes about a microsecond and no system call. The
 row is in the page cache immediately, so `kill -9` loses no row. A row can be changed in place as

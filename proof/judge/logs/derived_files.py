@@ -1,4 +1,4 @@
-"""The comparison of the files beside a log with the log (check W3), without writing.
+"""Compares the files beside a log with the log (check W3), without writing.
 
 The log is replayed by the judge's own rules (raw_log.py), and not by the broker's code that made
 the files, so that one mistake is not made twice. These files are compared:

@@ -1,4 +1,4 @@
-"""The search for mistakes of an application in its requests.
+"""Finds mistakes of an application in the requests that it sends.
 
 Begin with `diagnosis.py`. `catalogue.py` has the findings, and `seen.py` their inputs.
 """

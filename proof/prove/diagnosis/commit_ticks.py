@@ -1,4 +1,4 @@
-"""The detection of a timer of commits that continues through rebalances.
+"""Finds out whether a timer sends the commits of an instance, also through rebalances.
 
 A tick is a commit at a multiple of the default 5 s after another commit of its instance, or after
 the start of its client. Commits of a rebalance prove nothing, whether or not they are ticks.

@@ -1,4 +1,4 @@
-"""A diagnosis, which takes sightings and returns findings, without clock and sockets.
+"""Finds mistakes in sightings (facts about an application's requests), without clock and sockets.
 
     diagnosis = Diagnosis()
     for one in diagnosis.see(sighting): ...

@@ -1,4 +1,4 @@
-"""The diagnosis as a listener of the proxy, and its requests to the cluster."""
+"""Passes the proxy's events to the diagnosis, and requests the configuration of the cluster."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The common part of the rules, with the form of a finding, and limited memories."""
+"""The base class of the rules of the diagnosis, and dictionaries of limited size."""
 
 from collections import OrderedDict
 from collections.abc import Callable

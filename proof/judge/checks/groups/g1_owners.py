@@ -1,4 +1,4 @@
-"""G1, by which a partition has one owner at a time among a consumer group's members (KIP-848).
+"""Check G1: a partition has one owner at a time among a consumer group's members (KIP-848).
 
 A member gets a partition between a heartbeat and its answer. The member certainly has the partition
 as long as heartbeats were answered that began during its ownership. A silent member may have lost

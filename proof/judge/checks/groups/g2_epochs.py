@@ -1,4 +1,4 @@
-"""G2, by which the epochs of a consumer group (KIP-848) never decrease.
+"""Check G2: the epochs of a consumer group (KIP-848) never decrease.
 
 A member never gets an epoch below its last epoch. A joining member gets the epoch of the newest
 target, which is at least any epoch that a member got before.

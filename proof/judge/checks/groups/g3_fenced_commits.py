@@ -1,4 +1,4 @@
-"""G3, by which no offset of a former owner of a partition is accepted (KIP-848).
+"""Check G3: no offset of a former owner of a partition is accepted (KIP-848).
 
 If another member got the partition after the first member, and before the first member requested
 its commit, then the first member's epoch is fenced for the partition, also in transactions. The
