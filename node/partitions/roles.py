@@ -398,7 +398,8 @@ class PartitionRoles:
     # -- one partition
 
     def _play(self, hosted: HostedPartition, topic: Topic, record: PartitionRegistration) -> None:
-        if self._node_id in record.isr and self._logs.damaged.words:
+        # A copy that leads alone after an unclean election may lack records of the damaged log.
+        if self._logs.damaged.words and self._node_id in record.isr and len(record.isr) > 1:
             self._logs.damaged.in_sync((hosted.topic, hosted.index), hosted.log)
         now_ms = self._replicas.clock.monotonic_ms()
         min_insync_replicas = self._state.min_insync_replicas(topic)
