@@ -43,7 +43,7 @@ def _start_producers(cluster: Cluster, folder: Path) -> list[tuple[subprocess.Po
 
 
 def _kill_for(cluster: Cluster, seconds: float, rng: random.Random) -> Counter[str]:
-    """Repeatedly kill one, two or all nodes at random, and return the number of kills by kind."""
+    """Kill one, two or all nodes at random times, restart them, and return the kills by kind."""
     kinds: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:

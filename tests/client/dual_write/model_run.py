@@ -61,7 +61,7 @@ class Actor:
         self.asleep = 0
 
     def key(self, key: TransactionKey) -> TransactionKey:
-        """Return the key of a transaction as the decision table has it."""
+        """Return the key under which the decision table stores a transaction."""
         return key if self.parts.has_epoch else replace(key, producer_id=0, producer_epoch=0)
 
     def lucky(self, request: Callable[[], object]) -> bool:

@@ -119,9 +119,10 @@ class ModelDatabase:
         finished: tuple[TransactionKey, ...],
         generation: int | None,
     ) -> None:
-        """Commit a transfer and its decision. Raise KeyTaken if another generation owns the name.
+        """Commit a transfer with its decision.
 
-        A `generation` of None is not checked.
+        KeyTaken is raised if the key has a decision or if another generation owns the name. A
+        `generation` of None is not checked.
         """
         if generation is not None and generation != self.generation:
             raise KeyTaken

@@ -477,7 +477,7 @@ def _live(world: World, kind: type[ModelRelay], relays: int) -> None:
 
 
 def _end(world: World, kind: type[ModelRelay]) -> Verdict:
-    """Deliver the late requests, let one relay send the remaining rows, and compare."""
+    """Deliver the late requests, let one relay send the remaining rows, and compare the records."""
     while world.under_way:
         world.arrive()
     world.luck = Luck(0, 0, 0, 0)

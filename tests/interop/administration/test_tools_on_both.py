@@ -15,7 +15,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.soak]  # minut
 
 
 def differences(theirs: Played, ours: Played) -> list[str]:
-    """Return the differing lines and exit codes. A line of oncelog may go on after Kafka's ends."""
+    """Return the differing lines and exit codes.
+
+    A line of oncelog may have more text at its end than Kafka's.
+    """
     found = [] if theirs.code == ours.code else [f"code {theirs.code}, ours {ours.code}"]
     found += [
         f"Kafka: {line}"

@@ -166,9 +166,10 @@ def mixed_groups(peer: RawPeer, version: int) -> Scenario:
 
 
 def downgraded_groups(peer: RawPeer, version: int) -> Scenario:
-    """Convert groups to classic ones.
+    """Convert groups of a consumer and a classic member to classic groups.
 
-    The classic member is behind its target assignment in one, and has its target in another.
+    The consumer leaves while the classic member is behind its target assignment, gives partitions
+    up, or has its target.
     """
     for case, owned in {"behind": None, "gives up": ALL, "at its target": ALL[:3]}.items():
         with MixedMembers(peer, f"downgraded-{case.replace(' ', '-')}-{version}", version) as group:

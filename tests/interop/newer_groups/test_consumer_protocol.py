@@ -116,7 +116,7 @@ def test_consumer_group_with_joining_and_leaving_members_divides_its_partitions(
 def test_static_member_that_restarts_gets_its_partitions_back(
     bootstrap: str, group: str, stack: ExitStack
 ) -> None:
-    """The member uses librdkafka. On Apache Kafka, too, franz-go's rejoins as a new member."""
+    """The member uses librdkafka. A franz-go member rejoins as a new one, also on Apache Kafka."""
 
     def member(instance: str) -> Member:
         made = ConsumerProtocol(bootstrap, group, instance=instance)

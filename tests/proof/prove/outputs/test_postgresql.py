@@ -1,4 +1,4 @@
-"""Test that a real run judges a table of PostgreSQL."""
+"""Test that a real run of `prove` judges the rows of a PostgreSQL table."""
 
 import sys
 import threading
