@@ -175,6 +175,39 @@ def test_output_held_back_by_an_open_transaction_is_not_counted_as_lost(
         assert judgement.lost == {"b": 1} and drained.why == "" and drained.unrest is None
 
 
+def test_drain_with_outputs_written_between_its_questions_finds_no_open_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end and the LSO are asked for one after the other, while outputs arrive."""
+    admin = Offsets(committed=2)
+
+    def moving(places: Any, read_committed: bool = False) -> dict[Any, int]:
+        admin.end += 1
+        return dict.fromkeys(places, admin.end)
+
+    monkeypatch.setattr(admin, "list_offsets", moving)
+    assert drain(tmp_path, admin, ["a"])._is_settled()
+
+
+def test_output_committed_right_after_the_last_look_is_not_counted_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drained = drain(tmp_path, Offsets(committed=2), ["a"])
+    judge, judged = drained._judge, []
+
+    def committed_meanwhile(*arguments: Any) -> Any:
+        judged.append(found := judge(*arguments))
+        if len(judged) == 1:
+            with sqlite3.connect(tmp_path / "out.db") as connection:
+                connection.execute("INSERT INTO t VALUES ('b')")
+            connection.close()
+        return found
+
+    monkeypatch.setattr(drained, "_judge", committed_meanwhile)
+    judgement, *_ = drained.judged(is_last=True)
+    assert not judgement.lost and drained.why == ""
+
+
 def test_database_table_unreadable_at_the_end_gives_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
