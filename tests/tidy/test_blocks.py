@@ -20,6 +20,8 @@ ELSEWHERE: dict[Key, str] = {
     "test_certify_of_our_own_recipe_keeps_its_promise",
     ("docs/certified.md", 'system = "Quix Streams"'): "tests/proof/certify/test_recipe.py::"
     "test_certify_recipe_of_each_name_is_complete_and_cites_its_promise",
+    ("docs/certified.md", 'promise = "exactly once"'): "tests/proof/certify/test_recipe.py::"
+    "test_certify_recipe_of_each_name_is_complete_and_cites_its_promise",
     ("docs/certified.md", "[second_reading]"): "tests/proof/certify/test_recipe.py::"
     "test_second_reading_of_a_program_changed_since_is_ignored",
     ("docs/conformance.md", "--against OTHER:PORT"): "tests/proof/conformance/test_clusters.py::"
