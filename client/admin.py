@@ -93,7 +93,10 @@ class LogDirEntry:
 
 
 class Admin:
-    """An administration client. `groups`, `transactions` and `acls` have calls of their own."""
+    """An administration client.
+
+    `groups`, `transactions` and `acls` are clients for these subjects.
+    """
 
     def __init__(self, source: Source, *, timeout_ms: int = 15_000) -> None:
         """Create a client from a view, a bootstrap list or settings.

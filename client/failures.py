@@ -43,7 +43,7 @@ class ClientClosed(KafkaError):
 
     @property
     def retriable(self) -> bool:
-        """Return False, because a closed client stays closed, and a retry would never end."""
+        """Return False, because a closed client stays closed and a retry would never end."""
         return False
 
 

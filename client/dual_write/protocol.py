@@ -247,10 +247,10 @@ class WriterProtocol:
         return self._owed
 
     def _owed_completed(self, event: steps.EndedAsDecided) -> steps.Effect:
-        """Go on after EndTxn was answered.
+        """Continue after EndTxn was answered.
 
-        This ends the current block, or begins the next one if the EndTxn was left over from the
-        last.
+        The current block ends, or the next one begins if EndTxn was still due for the block before
+        it.
         """
         if self._owed is None:
             return self._completed(event)
@@ -311,7 +311,7 @@ class WriterProtocol:
         return self._end_undone(WriterPhase.OWING)
 
     def _abort_refused(self, event: steps.EndRefused) -> steps.Effect:
-        """Stop, because this session was fenced, which aborted its transaction."""
+        """Stop the writer, because its session was fenced, which aborted the transaction."""
         stopped = stop_words.superseded(self.name, self.generation)
         stopped.__cause__ = event.reason
         if self._owed is not None:

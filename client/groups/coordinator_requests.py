@@ -82,9 +82,9 @@ class CoordinatorRequests:
         identity: Callable[[], tuple[str, int]] = lambda: NOBODY,
         refused: Callable[[int], Awaitable[None]] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets that exist, after open transactions have ended.
+        """Return the committed offsets of these partitions, after open transactions have ended.
 
-        `refused` is called with error codes.
+        Partitions without a committed offset are left out. `refused` is called with error codes.
         """
 
         async def ask(

@@ -121,7 +121,10 @@ class MembershipRequests(CoordinatorRequests):
     async def committed(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets that exist, after open transactions have ended."""
+        """Return the committed offsets of these partitions, after open transactions have ended.
+
+        Partitions without a committed offset are left out.
+        """
 
         async def refused(code: int) -> None:
             if code in _HEARTBEATS_TELL:

@@ -126,7 +126,10 @@ class GroupRequests(CoordinatorRequests):
     async def committed(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets that exist, after open transactions have ended."""
+        """Return the committed offsets of these partitions, after open transactions have ended.
+
+        Partitions without a committed offset are left out.
+        """
         return await self._committed(partitions)
 
     @property

@@ -54,7 +54,10 @@ class BlockingOutboxWriter(OutboxFlow):
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[BlockingOutboxWork]:
-        """Open an atomic block. DecisionInDoubt means that its outcome is unknown."""
+        """Open an atomic block.
+
+        If its end raises DecisionInDoubt, the outcome of the block is unknown.
+        """
         with self._taken():
             drive(self._begin_block())
             try:
@@ -109,7 +112,9 @@ class OutboxWriter(OutboxFlow):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[OutboxWork]:
-        """Open an atomic block. DecisionInDoubt means that its outcome is unknown.
+        """Open an atomic block.
+
+        If its end raises DecisionInDoubt, the outcome of the block is unknown.
 
         A block that is cancelled at its end may count or not, and ends by itself.
         """

@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TransactionCell:
-    """One combination of a number of records and a number of partitions in a transaction."""
+    """A cell of the grid: the number of records and the number of partitions of a transaction."""
 
     records: int
     partitions: int

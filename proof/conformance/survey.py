@@ -30,7 +30,7 @@ class SurveyedApi:
 
 
 class SurveyedFeature(NamedTuple):
-    """A feature's levels.
+    """The levels of one feature that the brokers support, and the level in effect.
 
     finalized: the level in effect in the cluster, or None.
     """

@@ -30,7 +30,7 @@ class FaultReport(NamedTuple):
 
 
 class DemoFaults(FaultContext[Cluster]):
-    """The faults of brokers, injected one at a time."""
+    """Injects the demo's faults of brokers, one at a time."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class DemoFaults(FaultContext[Cluster]):
             self.cluster.wait_for_isr(topic, len(self.cluster.node_ids))
 
     def check(self) -> None:
-        """Raise the error that stopped the stream or the engine."""
+        """Raise the error that stopped the stream or the engine, if one has stopped."""
         if self.stream.fatal is not None:
             raise self.stream.fatal
         self.engine.processes.check()

@@ -20,7 +20,7 @@ ADDRESS = re.compile(r"oncelog ui: (http://\S+)")
 
 
 class LessonProcesses(Supervisor):
-    """The supervised processes, which are not restarted, since the reader kills them.
+    """The supervised processes of a lesson. They are not restarted, since the reader kills them.
 
     invoiced: the number of invoices of each application. said: the last report of each application.
     """

@@ -65,7 +65,7 @@ def _story(report: RunReport) -> Html:
 
 
 def _step(line: StoryLine) -> Child:
-    """Return one event of an explanation, with a symbol if the event is a fault."""
+    """Return one event of an explanation as HTML, with a symbol if the event is a fault."""
     if not line.what.startswith("FAULT"):
         return line.what
     return element("strong", element("span", "■ ", aria_hidden="true"), line.what)

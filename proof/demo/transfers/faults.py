@@ -115,7 +115,7 @@ class TransferFaults(FaultContext[Cluster]):
         return last_ms([self.services.reported[name].committed_at for name in SERVICES], since)
 
     def check(self) -> None:
-        """Raise the error that stopped a service or the check-back."""
+        """Raise the error that stopped a service or the check-back, if one has stopped."""
         self.services.check()
         self.check_back.check()
 

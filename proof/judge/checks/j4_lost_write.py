@@ -19,7 +19,7 @@ ANOMALIES = (LOST_WRITE,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find proven sends at or below the bound of their partition that were not read."""
+    """Find proven sends that were never read, although a later value of the partition was read."""
     order = view.order
     bound = np.full(len(view.history.names) + 1, -1, np.int64)
     reader = np.full(len(bound), -1, np.int64)  # a send whose reading gave the bound

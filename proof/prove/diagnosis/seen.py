@@ -162,7 +162,7 @@ class SeenTxnOffsetCommit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetsRefused(Sighting):
-    """A TxnOffsetCommit has failed, and the client knows. `error` is Kafka's name of the error."""
+    """A TxnOffsetCommit has failed, and the client has received the error. `error` is its name."""
 
     group: str
     transactional_id: str
@@ -187,7 +187,7 @@ class SeenEndTxn(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEnded(Sighting):
-    """EndTxn has succeeded, and the client knows."""
+    """EndTxn has succeeded, and the client has received the answer."""
 
     transactional_id: str
     is_commit: bool
@@ -195,7 +195,7 @@ class SeenEnded(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEndRefused(Sighting):
-    """EndTxn has failed, and the client knows."""
+    """EndTxn has failed, and the client has received the error."""
 
     transactional_id: str
 
