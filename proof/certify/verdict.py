@@ -109,8 +109,13 @@ def tells_break(promise: str, story_of: str) -> bool:
 def keeps(
     promise: str, verdict: str, counts: Mapping[str, int], *, has_rested: bool
 ) -> bool | None:
-    """Return whether a run kept a promise, or None if the run proves nothing."""
-    if any(counts[name] for name in BREAKS[promise]):
+    """Return whether a run kept a promise, or None if the run proves nothing.
+
+    A system that did not come to rest may still write the missing outputs. For example, an outbox
+    keeps them in its database.
+    """
+    broken = [name for name in BREAKS[promise] if counts[name]]
+    if broken and (has_rested or broken != ["lost"]):
         return False
     if verdict == "PROVES NOTHING" or not has_rested or counts["pending"]:
         return None

@@ -62,6 +62,13 @@ def test_certify_run_with_late_duplicates_proves_nothing_about_at_least_once() -
     assert keeps("exactly once", "AT LEAST ONCE", doubled, has_rested=False) is False
 
 
+def test_certify_run_with_missing_outputs_and_without_rest_proves_nothing() -> None:
+    lost = {**NONE, "lost": 3}
+    assert keeps("at least once", "AT MOST ONCE", lost, has_rested=False) is None
+    assert keeps("exactly once", "AT MOST ONCE", lost, has_rested=False) is None
+    assert keeps("exactly once", "NEITHER", {**lost, "doubled": 1}, has_rested=False) is False
+
+
 @pytest.mark.parametrize(
     ("runs", "second_reading", "word"),
     [
