@@ -89,7 +89,7 @@ class Observed:
 
     @property
     def fetched(self) -> dict[tuple[str, int], int]:
-        """Return the end of the records of each input partition that some instance has fetched."""
+        """Return the offset up to which some instance has fetched, by input partition."""
         with self._lock:
             return dict(self._fetched)
 

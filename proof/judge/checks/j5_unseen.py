@@ -20,7 +20,7 @@ ANOMALIES = (UNSEEN, LSO_STUCK, EXPIRED)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find acknowledged records that are missing at the end, and partitions with an LSO below it.
+    """Find acknowledged records missing at the end, and partitions with an LSO below the HW.
 
     If the run keeps all records, a log start offset above 0 is a finding, too.
     """
