@@ -229,9 +229,10 @@ class RandomIds(FindingRule):
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
-        """Report the instance if its ids look random. Call this after it has ended a transaction.
+        """Report the instance if it used new ids at its starts and is not fenced in another way.
 
-        By then, offsets with group metadata would have been seen.
+        Call this after it has ended a transaction. By then, offsets with group metadata would have
+        been seen.
         """
         lives = self._names[seen.instance].lives
         random = [name for name in lives if LOOKS_RANDOM.search(name)]
