@@ -172,7 +172,7 @@ def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[]
 
 
 def cluster_name(watched: WatchedCluster) -> str:
-    """Return the name that the page shows for a cluster: its address, and its directory if local."""
+    """Return the name that the page shows for a cluster: its address, and its directory if any."""
     config = watched.choice.client_config()
     servers = config["bootstrap.servers"]
     line = servers if isinstance(servers, str) else ",".join(servers)
