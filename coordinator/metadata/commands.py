@@ -394,6 +394,11 @@ def decode_command(data: bytes) -> tuple[Command, bytes]:
         raise MalformedCommand(f"not a command of the metadata log: {error}") from error
 
 
+def is_encoded(data: bytes, kind: type[Command]) -> bool:
+    """Return whether bytes that have not been decoded yet are a command of this type."""
+    return data[1:2] == bytes([_KIND_OF[kind]])  # after the byte of the list
+
+
 def decoding_of(data: bytes) -> Steps[tuple[Command, bytes]]:
     """Decode a command. Yield once before a long command is decoded."""
     if len(data) > BYTES_AT_ONCE_MAX:

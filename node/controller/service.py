@@ -14,7 +14,13 @@ from ...coordinator.controller.controller import Controller, ControllerSettings,
 from ...coordinator.controller.messages import MESSAGE_OF, ControllerReply, ReplyStatus, may_ask
 from ...coordinator.controller.quorum import quorum_of
 from ...coordinator.metadata.cluster_state import ClusterState
-from ...coordinator.metadata.commands import Command, decoding_of, encode_command
+from ...coordinator.metadata.commands import (
+    Command,
+    FailReplicas,
+    decoding_of,
+    encode_command,
+    is_encoded,
+)
 from ...coordinator.metadata.results import Result, encode_result, encoding_of
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
@@ -109,7 +115,8 @@ class ControllerService:
         if kind == PeerMessage.DESCRIBE_QUORUM:
             quorum = quorum_of(self._raft_group.status(), self._now_ms())
             return ControllerReply(ReplyStatus.DONE, encode_message(quorum))
-        if kind == PeerMessage.ADMIN and self._asked >= PROPOSALS_MAX:
+        is_of_client = kind == PeerMessage.ADMIN and not is_encoded(payload, FailReplicas)
+        if is_of_client and self._asked >= PROPOSALS_MAX:
             return ControllerReply(ReplyStatus.RETRY, reason="The controller is overloaded.")
         self._asked += 1
         try:

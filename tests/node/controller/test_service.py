@@ -13,9 +13,11 @@ from oncelog.coordinator.metadata.commands import (
     ITEMS_MAX,
     AllocateProducerIds,
     AlterConfigs,
+    Command,
     ConfigOperation,
     CreateTopics,
     DeleteTopics,
+    FailReplicas,
     FenceBroker,
     NewTopic,
     RegisterBroker,
@@ -346,21 +348,28 @@ async def test_controller_with_its_maximum_of_proposals_refuses_commands_before_
         assert len(decode_result(replies[0].payload).items) == ITEMS_MAX
 
 
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        (PeerMessage.PRODUCER_IDS, AllocateProducerIds(3, 1)),
+        (PeerMessage.ADMIN, FailReplicas(3, 1, ((bytes(16), 0),))),
+    ],
+)
 async def test_controller_with_its_maximum_of_proposals_serves_requests_of_brokers(
-    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch, kind: PeerMessage, command: Command
 ) -> None:
-    """Clients that fill the controller with commands must not stop changes of ISRs."""
+    """Clients that fill the controller must not stop ISR changes and moves of leaderships."""
     monkeypatch.setattr("oncelog.node.controller.service.PROPOSALS_MAX", 1)
     handlers, replies = cluster.links[1].handlers, list[ControllerReply]()
     handlers[PeerMessage.ADMIN](2, bytes(BYTES_AT_ONCE_MAX + 1), [], lambda *_: None)
-    handlers[PeerMessage.PRODUCER_IDS](
+    handlers[kind](
         3,
-        encode_command(AllocateProducerIds(3, 1)),
+        encode_command(command),
         [],
         lambda header, _: replies.append(decode_message(ControllerReply, header)),
     )
     await until(lambda: len(replies) == 1)
-    assert replies[0].status == ReplyStatus.DONE
+    assert replies[0].status == ReplyStatus.DONE, replies[0].reason
     assert decode_result(replies[0].payload).error == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
