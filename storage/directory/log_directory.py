@@ -193,6 +193,9 @@ class LogDirectory:
         kept = self._removed.damaged.get((topic, partition), [])
         if all(self._topic_in(each) in self.known_elsewhere for each in kept):
             self._removed.release(topic, partition)
+        else:
+            with self._disk():
+                self._removed.keep(topic, partition)
         path = self.path / f"{topic}-{partition}"
         topic_id = self._topic_in(path)
         if topic_id in self.known_elsewhere:

@@ -5,6 +5,9 @@
   <topic>-<partition>.<hex>-damaged   is kept until its new copy is in sync
 
 Each step may be retried, so that a full or slow disk only delays the deletion of a topic.
+
+A long topic name is cut, and then may be the name of another topic. So after a restart a damaged
+directory with a cut name is kept until an operator deletes it.
 """
 
 import os
@@ -37,7 +40,9 @@ class RemovedPartitions:
         is_deleted = _DELETED_DIRECTORY.fullmatch(path.name) is not None
         if is_deleted:
             self._renamed.append(path)
-        elif match := _DAMAGED_DIRECTORY.fullmatch(path.name):
+        elif len(path.name) < FILE_NAME_BYTES_MAX and (
+            match := _DAMAGED_DIRECTORY.fullmatch(path.name)
+        ):
             self.damaged.setdefault((match[1], int(match[2])), []).append(path)
         return is_deleted
 
@@ -63,6 +68,12 @@ class RemovedPartitions:
         """Let the next `purge` remove the kept directories of a partition."""
         self._renamed += self.damaged.pop((topic, partition), ())
 
+    def keep(self, topic: str, partition: int) -> None:
+        """Rename the kept directories of a partition, so that only an operator deletes them."""
+        for path in self.damaged.get((topic, partition), ()):
+            self.rename(topic, partition, "stray", path)
+        self.damaged.pop((topic, partition), None)
+
     def retry(self) -> None:
         """Retry all failed renames. If some fail again, raise the first error at the end."""
         problem = None
@@ -74,10 +85,12 @@ class RemovedPartitions:
         if problem is not None:
             raise problem
 
-    def rename(self, topic: str, partition: int, suffix: str) -> Path | None:
+    def rename(
+        self, topic: str, partition: int, suffix: str, path: Path | None = None
+    ) -> Path | None:
         """Rename a partition's directory, so that no new partition and no restart finds it.
 
-        Returns None if there is no directory.
+        path: the directory, if it was renamed before. Returns None if there is no directory.
         """
         number = 0
         while True:
@@ -88,7 +101,7 @@ class RemovedPartitions:
             number += 1
         self._fault_point("directory.before-rename")
         try:
-            os.rename(self._path / f"{topic}-{partition}", target)
+            os.rename(path or self._path / f"{topic}-{partition}", target)
         except FileNotFoundError:
             return None
         self._fault_point("directory.after-rename")

@@ -316,6 +316,36 @@ def test_log_directory_of_an_older_topic_of_the_same_name_is_set_aside(
     assert third.purge_deleted(NOW_MS) == 0 and stray[0].exists()
 
 
+def test_damaged_log_with_a_cut_name_is_kept_when_a_topic_of_that_name_is_released(
+    opened, tmp_path, directory
+):
+    open_partition(directory, "x" * 249).close()
+    directory.remove_partition("x" * 249, 0)
+    name = directory.set_aside("x" * 249, 0)
+    directory.close(broker_epoch=1)
+    again = opened()
+    again.release_set_aside(name.partition("-")[0], 0)
+    assert again.purge_deleted(NOW_MS) == 0 and (tmp_path / "node-1" / name).is_dir()
+
+
+def test_damaged_log_of_an_unknown_topic_is_kept_when_a_topic_of_that_name_is_released(
+    opened, tmp_path, directory
+):
+    """The metadata of the cluster may have been lost, and the topic created again."""
+    open_partition(directory)
+    directory.remove_partition("t", 0)
+    directory.set_aside("t", 0)
+    open_partition(directory)
+    directory.close(broker_epoch=1)
+    for epoch in (2, 3):
+        again = opened()
+        open_partition(again, topic_id=OTHER_ID)
+        again.release_set_aside("t", 0)
+        assert again.purge_deleted(NOW_MS) == 0
+        assert len(list((tmp_path / "node-1").glob("t-0.*-stray"))) == 2, "the log and its copy"
+        again.close(epoch)
+
+
 def test_topic_name_that_is_long_or_ends_like_a_partition_is_accepted(
     opened, logs, tmp_path, directory
 ):
