@@ -2,7 +2,8 @@
 
 A log is repaired while another replica leads. The log is first read completely. If all its batches
 are intact, its indexes are rebuilt. Otherwise its directory is renamed, and an empty log replaces
-it and follows the leader. The old directory is deleted when the new log is in sync.
+it and follows the leader. The old directory is deleted when the new log is in sync. If the new log
+is elected before, the old directory is kept for the operator.
 """
 
 import logging
@@ -93,6 +94,22 @@ class DamagedLogs:
             del self.words[key]
             self._directory.release_set_aside(*key)
             logger.warning("%s-%d is repaired and in sync", *key)
+
+    def leads_alone(self, key: TopicPartition) -> None:
+        """Keep the old directory for the operator if the new log was elected before it was in sync.
+
+        After an unclean election only the old directory may have some of the records. Replicas that
+        are in sync with the new log do not have them either.
+        """
+        if key in self.words and key in self._directory.set_aside_partitions:
+            del self.words[key]
+            self._directory.keep_set_aside(*key)
+            logger.error(
+                "%s-%d leads alone, and may lack records of its damaged log, which is kept as "
+                "%s-%d.<hex>-stray. Delete it if its records are not needed.",
+                *key,
+                *key,
+            )
 
     def repaired(self, opening: LogOpening, broken: PartitionLog | LogOpening | bool) -> LogOpening:
         """Repair a damaged log and return how to open it. Blocks. May raise KafkaStorageError."""

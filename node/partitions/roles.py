@@ -398,9 +398,11 @@ class PartitionRoles:
     # -- one partition
 
     def _play(self, hosted: HostedPartition, topic: Topic, record: PartitionRegistration) -> None:
-        # A copy that leads alone after an unclean election may lack records of the damaged log.
-        if self._logs.damaged.words and self._node_id in record.isr and len(record.isr) > 1:
-            self._logs.damaged.in_sync((hosted.topic, hosted.index), hosted.log)
+        if self._logs.damaged.words and self._node_id in record.isr:
+            if len(record.isr) > 1:
+                self._logs.damaged.in_sync((hosted.topic, hosted.index), hosted.log)
+            else:
+                self._logs.damaged.leads_alone((hosted.topic, hosted.index))
         now_ms = self._replicas.clock.monotonic_ms()
         min_insync_replicas = self._state.min_insync_replicas(topic)
         if record.leader == self._node_id:

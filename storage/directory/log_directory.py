@@ -194,8 +194,9 @@ class LogDirectory:
         if all(self._topic_in(each) in self.known_elsewhere for each in kept):
             self._removed.release(topic, partition)
         else:
+            self._removed.keep(topic, partition)
             with self._disk():
-                self._removed.keep(topic, partition)
+                self._removed.rename_strays()
         path = self.path / f"{topic}-{partition}"
         topic_id = self._topic_in(path)
         if topic_id in self.known_elsewhere:
@@ -225,6 +226,10 @@ class LogDirectory:
     def release_set_aside(self, topic: str, partition: int) -> None:
         """Let `purge_deleted` remove the kept directories of a damaged partition."""
         self._removed.release(topic, partition)
+
+    def keep_set_aside(self, topic: str, partition: int) -> None:
+        """Keep the damaged directories of a partition until an operator deletes them."""
+        self._removed.keep(topic, partition)
 
     def retry_renames(self) -> None:
         """Retry the failed renames of directories of deleted partitions.

@@ -1,7 +1,7 @@
 """The directories of removed partitions, from their renaming to their removal.
 
   <topic>-<partition>.<hex>-delete    waits for `purge`
-  <topic>-<partition>.<hex>-stray     is kept, neither served nor deleted
+  <topic>-<partition>.<hex>-stray     is kept for the operator, neither served nor deleted
   <topic>-<partition>.<hex>-damaged   is kept until its new copy is in sync
 
 Each step may be retried, so that a full or slow disk only delays the deletion of a topic.
@@ -13,6 +13,7 @@ directory with a cut name is kept until an operator deletes it.
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from ...runtime.fault_point import FaultPoint
@@ -25,12 +26,13 @@ _DAMAGED_DIRECTORY = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-damaged")
 class RemovedPartitions:
     """The partitions that are being removed from the data directory `path`. Raises OSError."""
 
-    __slots__ = ("_fault_point", "_path", "_renamed", "damaged", "waiting")
+    __slots__ = ("_fault_point", "_path", "_renamed", "_strays", "damaged", "waiting")
 
     def __init__(self, path: Path, fault_point: FaultPoint) -> None:
         self._path = path
         self._fault_point = fault_point
         self._renamed: list[Path] = []
+        self._strays: list[tuple[str, int, Path]] = []  # damaged directories, still to be renamed
         # Partitions that could not be renamed, so that their directories still have their names.
         self.waiting: set[tuple[str, int]] = set()
         self.damaged: dict[tuple[str, int], list[Path]] = {}  # renamed directories that are kept
@@ -69,10 +71,20 @@ class RemovedPartitions:
         self._renamed += self.damaged.pop((topic, partition), ())
 
     def keep(self, topic: str, partition: int) -> None:
-        """Rename the kept directories of a partition, so that only an operator deletes them."""
-        for path in self.damaged.get((topic, partition), ()):
+        """Keep the damaged directories of a partition until an operator deletes them.
+
+        `rename_strays` or the next `purge` renames them.
+        """
+        damaged = self.damaged.pop((topic, partition), ())
+        self._strays += ((topic, partition, path) for path in damaged)
+
+    def rename_strays(self) -> None:
+        """Rename the directories that `keep` was called for (blocks)."""
+        for stray in list(self._strays):
+            topic, partition, path = stray
             self.rename(topic, partition, "stray", path)
-        self.damaged.pop((topic, partition), None)
+            with suppress(ValueError):  # another thread has done the same
+                self._strays.remove(stray)
 
     def retry(self) -> None:
         """Retry all failed renames. If some fail again, raise the first error at the end."""
@@ -114,6 +126,10 @@ class RemovedPartitions:
         call, and the first error is raised at the end.
         """
         count, problem = 0, None
+        try:
+            self.rename_strays()
+        except OSError as error:
+            problem = error
         for path in list(self._renamed):
             try:
                 shutil.rmtree(path)
