@@ -205,8 +205,8 @@ def verdict_of(
     """Return the verdict of a run, such as EXACTLY ONCE or PROVES NOTHING.
 
     stands_still: why inputs are pending, as text. restless: a sentence about an instance that never
-    came to rest, which is added to a violation. Without a violation a run with such an instance
-    proves nothing. is_faultless: no fault was requested.
+    came to rest. It is added to a violation, and so are pending inputs. Without a violation a run
+    with one of them proves nothing. is_faultless: no fault was requested.
     """
     j = judgement
     parts = [
@@ -220,8 +220,10 @@ def verdict_of(
         )
         if count
     ]
+    stalled = f"the application stalled, {inputs_are(len(j.pending))} not through"
     if parts:
-        found = "; ".join(filter(None, (", ".join(parts), restless)))
+        unrest = restless or (stalled if j.pending else "")
+        found = "; ".join(filter(None, (", ".join(parts), unrest)))
         if j.stray or j.aborted or j.wrong or (j.lost and j.doubled):
             return ProveVerdict("NEITHER", found)
         return ProveVerdict("AT LEAST ONCE" if j.doubled else "AT MOST ONCE", found)
@@ -229,10 +231,7 @@ def verdict_of(
         return ProveVerdict("PROVES NOTHING", restless)
     if j.pending:
         tail = f": {stands_still}" if stands_still else ""
-        return ProveVerdict(
-            "PROVES NOTHING",
-            f"the application stalled, {inputs_are(len(j.pending))} not through{tail}",
-        )
+        return ProveVerdict("PROVES NOTHING", stalled + tail)
     if not faults_met:
         why = "no fault was made" if is_faultless else "no fault met work in flight"
         return ProveVerdict("PROVES NOTHING", why)

@@ -116,7 +116,8 @@ def test_judgement_of_final_values_uses_the_last_value_of_each_key() -> None:
         (Judgement(inputs=3), 0, "PROVES NOTHING: no fault met work in flight", 3),
         (Judgement(pending=["a"]), 2,
          "PROVES NOTHING: the application stalled, 1 input is not through: it sleeps", 3),
-        (Judgement(pending=["a"], doubled={"b": 1}), 0, "AT LEAST ONCE: 1 doubled", 1),
+        (Judgement(pending=["a"], doubled={"b": 1}), 0,
+         "AT LEAST ONCE: 1 doubled; the application stalled, 1 input is not through", 1),
     ],
 )  # fmt: skip
 def test_judgement_prints_its_verdict_in_one_line(
