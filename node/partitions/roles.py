@@ -103,6 +103,8 @@ class PartitionRoles:
             background_task("partition roles", self._settle_for_ever()),
             background_task("partition directories", self._do_jobs_for_ever()),
         ]
+        for key in self._waits_for_look:
+            loop.call_later(REOPEN_S, self._look_again, key)
 
     async def stop(self) -> None:
         """Stop following the metadata, finish removals, and wait for the thread's running jobs."""
@@ -161,10 +163,15 @@ class PartitionRoles:
             self._is_waiting.set()
 
     def _look_later(self, key: TopicPartition, delay_s: float) -> None:
-        """Look at a partition once more after a delay, unless it waits for that already."""
+        """Look at a partition once more after a delay, unless it waits for that already.
+
+        `start` looks at each partition once. Otherwise the attempts of many logs could take longer
+        than the delay, so that the start would never end.
+        """
         if key not in self._waits_for_look:
             self._waits_for_look.add(key)
-            asyncio.get_running_loop().call_later(delay_s, self._look_again, key)
+            if self._tasks:
+                asyncio.get_running_loop().call_later(delay_s, self._look_again, key)
 
     def _look_again(self, key: TopicPartition) -> None:
         self._waits_for_look.discard(key)

@@ -637,3 +637,24 @@ async def test_log_that_cannot_be_opened_now_has_only_one_next_attempt_scheduled
         due = asyncio.get_running_loop().time() + 9e5
         timers: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore
         assert sum(timer.when() > due and not timer.cancelled() for timer in timers) == 1
+
+
+async def test_broker_with_logs_that_cannot_be_opened_for_now_completes_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempts of many logs take longer than the pause before their next attempts."""
+    async with running(tmp_path) as broker:
+        await broker.create("a", 40)
+        await until(lambda: broker.serves("a", 40))
+    open_log = LogDirectory.open
+
+    def without_files(self: LogDirectory, opening: LogOpening) -> Any:
+        if opening.topic == "a":
+            raise KafkaStorageError("no file") from OSError(errno.EMFILE, "Too many open files")
+        return open_log(self, opening)
+
+    monkeypatch.setattr(roles, "REOPEN_S", 0.0)
+    monkeypatch.setattr(LogDirectory, "open", without_files)
+    async with asyncio.timeout(10), running(tmp_path) as broker:
+        monkeypatch.setattr(LogDirectory, "open", open_log)
+        await until(lambda: broker.serves("a", 40))
