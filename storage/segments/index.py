@@ -56,7 +56,8 @@ class SegmentIndex(EntryFile):
         super().__init__(path, self.layout.size, create=True)
         self.base_offset = base_offset
         self.full_count = index_bytes_max // self.layout.size - self.reserved_entries
-        self.last_entry = self._last_of(self.count)  # `if_empty` if there is none
+        # The last entry, or `if_empty`. Opening a log checks it later.
+        self.last_entry = self.entry(self.count - 1) if self.count else self.if_empty
 
     @property
     def if_empty(self) -> tuple[int, int]:
@@ -104,8 +105,7 @@ class SegmentIndex(EntryFile):
             return
         first, last = self.entry(0), self.last_entry
         rises = first == last if self.count == 1 else first[0] < last[0]
-        is_below = first[self.offset_column] < self.base_offset
-        if is_below or last[1] < first[1] or not rises:
+        if self._is_impossible(first) or last[1] < first[1] or not rises:
             raise CorruptIndex(self.path, f"its last entry is {last}, its first {first}", _REMEDY)
 
     def delete(self) -> None:
@@ -129,7 +129,17 @@ class SegmentIndex(EntryFile):
         self.last_entry = entry
 
     def _last_of(self, count: int) -> tuple[int, int]:
-        return self.entry(count - 1) if count else self.if_empty
+        """Return the last of the first `count` entries, or `if_empty`."""
+        if not count:
+            return self.if_empty
+        entry = self.entry(count - 1)
+        if self._is_impossible(entry):
+            raise CorruptIndex(self.path, f"it has the entry {entry}", _REMEDY)
+        return entry
+
+    def _is_impossible(self, entry: tuple[int, int]) -> bool:
+        """Return whether an entry has a negative position, or an offset below the base offset."""
+        return entry[1] < 0 or entry[self.offset_column] < self.base_offset
 
 
 class OffsetIndex(SegmentIndex):

@@ -331,7 +331,9 @@ class Segment:
             next_offset, read_to = header.last_offset + 1, at + header.size_bytes
         if read_to != end:
             raise CorruptIndex(self.offset_index.path, f"no batch begins at {read_to}", REBUILT)
-        transactions = self.transaction_index.count_below(min(offset, end_offset))
+        transactions = self.transaction_index.count
+        if found is not None:  # else nothing is removed
+            transactions = self.transaction_index.count_below(min(offset, end_offset))
         return KeptBatches(
             end, next_offset, newest_ms, newest_offset, offset_index, time_index, transactions
         )

@@ -62,7 +62,7 @@ class TransactionIndex(EntryFile):
         # read all transactions that were aborted since.
         self._blocks: dict[int, tuple[int, int]] = {}
         self._last_offset = -1  # of the last entry, if known
-        # For each block, its length and checksum when it was appended or first read.
+        # For each block, the length and checksum of entries when appended or first read.
         self._sums: dict[int, tuple[int, int]] = {}
 
     def append(self, transaction: AbortedTransaction) -> None:
@@ -94,7 +94,8 @@ class TransactionIndex(EntryFile):
             return [], False
         found: list[AbortedTransaction] = []
         start = self.count_up_to(fetch_offset - 1, _last_offset)
-        for number in range(start // _BLOCK_ENTRIES, self._block_count):
+        # A changed entry that misleads the search is the last one before `start`, or at `start`.
+        for number in range(max(start - 1, 0) // _BLOCK_ENTRIES, self._block_count):
             first_offset, stable_offset = self._blocks.get(number, (-1, -1))
             if first_offset >= upper_offset > stable_offset:
                 continue
@@ -117,15 +118,29 @@ class TransactionIndex(EntryFile):
 
     def count_below(self, offset: int) -> int:
         """Return the number of transactions with markers below `offset`."""
-        return self.count_up_to(offset - 1, _last_offset) if self.count else 0
+        if not self.count or offset <= self.base_offset:
+            return 0
+        count = self.count_up_to(offset - 1, _last_offset)
+        # A changed entry that misleads the search is the last one before `count`, or at `count`.
+        for number in {max(count - 1, 0) // _BLOCK_ENTRIES, count // _BLOCK_ENTRIES}:
+            if number < self._block_count:
+                self._block(number)
+        return count
 
     def keep(self, count: int) -> None:
-        """Keep only the first `count` entries. No file descriptor is needed."""
+        """Keep only the first `count` entries. No file descriptor is needed.
+
+        Without one, the last entries of them are not compared with their checksum any more.
+        """
+        full, rest = divmod(count, _BLOCK_ENTRIES)
+        sums = {n: known for n, known in self._sums.items() if n < full}
+        if rest and full in self._sums:
+            with suppress(OSError):
+                sums[full] = self._sum_of_first(rest * ENTRY_BYTES, full)
         self.cut(count)
         self._last_offset = -1
-        full = count // _BLOCK_ENTRIES
         self._blocks = {n: block for n, block in self._blocks.items() if n < full}
-        self._sums = {n: sums for n, sums in self._sums.items() if n < full}
+        self._sums = sums
 
     def checking(self) -> Steps[None]:
         """Raise CorruptTransactionIndex unless the file is consistent with this segment."""
@@ -157,11 +172,10 @@ class TransactionIndex(EntryFile):
         """Return a block of entries. The bounds of a full block are cached for `collect`."""
         first = number * _BLOCK_ENTRIES
         data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
-        sums = len(data), crc32c(data)
-        if self._sums.setdefault(number, sums) != sums:
-            if self._sums[number][0] == len(data):
-                raise CorruptTransactionIndex(self.path, "its entries have changed", _REMEDY)
-            self._sums[number] = sums
+        size_bytes, crc = self._sums.get(number, (0, 0))
+        if crc32c(data[:size_bytes]) != crc:
+            raise CorruptTransactionIndex(self.path, "its entries have changed", _REMEDY)
+        self._sums[number] = len(data), crc32c(data[size_bytes:], crc)
         block = [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
         self._check_order(block, self.base_offset - 1)
         if len(block) == _BLOCK_ENTRIES and number not in self._blocks:
@@ -170,6 +184,16 @@ class TransactionIndex(EntryFile):
                 block[-1].last_stable_offset,
             )
         return block
+
+    def _sum_of_first(self, size_bytes: int, number: int) -> tuple[int, int]:
+        """Return the length and checksum of the first bytes of a block with a known checksum."""
+        known = self._sums[number]
+        if size_bytes >= known[0]:
+            return known
+        first = number * _BLOCK_ENTRIES
+        data = self.entries(first, first + known[0] // ENTRY_BYTES)
+        # After a change the checksum fits no entries.
+        return size_bytes, crc32c(data[:size_bytes]) if crc32c(data) == known[1] else -1
 
     def _check_order(self, block: list[AbortedTransaction], previous: int) -> int:
         """Raise CorruptTransactionIndex unless marker offsets rise from `previous`.

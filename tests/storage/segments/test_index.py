@@ -135,6 +135,7 @@ def test_index_with_the_maximum_of_entries_reports_full(tmp_path):
         bytes.fromhex("00000009000000100000000500000020"),  # falls
         bytes.fromhex("00000005000000200000000900000010"),  # positions fall
         bytes.fromhex("fffffff000000010"),  # below the base offset
+        bytes.fromhex("00000005fffffff0"),  # below the segment's start
     ],
 )
 def test_offset_index_with_wrong_entries_is_detected(tmp_path, content):
@@ -189,3 +190,19 @@ def test_index_is_renamed_and_deleted_with_its_file(tmp_path, offsets):
     assert OffsetIndex(tmp_path / "1000.index.swap", BASE).count == 1
     offsets.delete()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("column", [0, 4])
+def test_offset_index_lookup_of_a_negative_entry_is_detected(offsets, number, column):
+    """A read at a negative position fails with EINVAL, which looks like a broken disk."""
+    for each in range(3):
+        offsets.append(BASE + each * 10 + 9, each * 100 + 100)
+    offsets.close()
+    damaged = bytearray(offsets.path.read_bytes())
+    damaged[number * 8 + column] ^= 0x80
+    offsets.path.write_bytes(damaged)
+    again = OffsetIndex(offsets.path, BASE)
+    with pytest.raises(CorruptIndex, match="it has the entry"):
+        again.lookup(BASE + number * 10 + 9)
+        again.lookup_position(number * 100 + 100)

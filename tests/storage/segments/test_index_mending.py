@@ -60,7 +60,7 @@ def test_rebuilt_index_of_a_removed_segment_is_not_used(log, use):
     mending = run_to_end(log.aborted_transactions.mending())
     match use:
         case "cut":
-            log.truncation.truncate_to(segment.base_offset + 2)
+            log.truncation.truncate_to(segment.base_offset)
         case "start over":
             log.truncation.truncate_fully_and_start_at(1000)
         case "delete":
@@ -74,6 +74,16 @@ def test_rebuilt_index_of_a_removed_segment_is_not_used(log, use):
         log.aborted_transactions.mended(mending)
     assert (path.read_bytes() if path.exists() else None) == before
     assert use == "delete" or not list(log.directory.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("log", [1], indirect=True)
+def test_truncation_within_a_changed_transaction_index_is_refused(log):
+    """The entries below the new end cannot be told from the others."""
+    segment = list(log.segments)[3]
+    path = segment.transaction_index.path
+    path.write_bytes(b"\x40" * len(path.read_bytes()))
+    with pytest.raises(KafkaStorageError, match="what is to be cut cannot be read"):
+        log.truncation.truncate_to(segment.base_offset + 2)
 
 
 def test_rebuilt_index_of_a_segment_replaced_meanwhile_is_not_used(logs):

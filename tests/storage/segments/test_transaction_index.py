@@ -3,6 +3,7 @@
 import errno
 import os
 import struct
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -156,6 +157,43 @@ def test_transaction_index_with_a_marker_below_its_segment_is_detected(tmp_path)
     index.append(AbortedTransaction(1, 50, 99, 100))
     with pytest.raises(CorruptTransactionIndex):
         list(index.checking())
+
+
+def made(numbers: range) -> list[AbortedTransaction]:
+    return [AbortedTransaction(1, at * 10, at * 10 + 9, at * 10 + 10) for at in numbers]
+
+
+@pytest.mark.parametrize("end", [300, 299, 200, 128, 129])
+@pytest.mark.parametrize("appended", [0, 3])
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_transaction_index_byte_changed_after_a_truncation_is_detected(
+    index, end, appended, is_opened
+) -> None:
+    """A change of any field must not hide an aborted transaction, or change what is kept."""
+    for each in made(range(300)):
+        index.append(each)
+    if is_opened:
+        index = TransactionIndex(index.path, 0)
+        list(index.checking())
+    index.truncate_to(end * 10)
+    expected = made(range(end + appended))
+    for each in expected[end:]:
+        index.append(each)
+    content = index.path.read_bytes()
+    for number in sorted({0, 119, 120, 127, 128, end - 1} & set(range(len(expected)))):
+        at = number * 10
+        for position in range(number * 34, number * 34 + 34):
+            damaged = bytearray(content)
+            damaged[position] ^= 1 << position % 8
+            index.path.write_bytes(damaged)
+            with suppress(CorruptTransactionIndex, struct.error):
+                assert index.all() == expected, position
+            with suppress(CorruptTransactionIndex, struct.error):
+                assert index.collect(at, at + 15)[0] == expected[number : number + 2], position
+            with suppress(CorruptTransactionIndex, struct.error):
+                assert index.count_below(at + 9) == number, position
+    index.path.write_bytes(content)
+    assert index.all() == expected
 
 
 @pytest.mark.parametrize("compacted", [False, True])
