@@ -197,6 +197,11 @@ class LogDirectory:
             self._removed.keep(topic, partition)
             with self._disk():
                 self._removed.rename_strays()
+            logger.warning(
+                "The damaged logs of %s-%d belong to no topic of this cluster. They were renamed "
+                "to %s-%d.<hex>-stray. Delete them if their records are not needed.",
+                *(topic, partition) * 2,
+            )
         path = self.path / f"{topic}-{partition}"
         topic_id = self._topic_in(path)
         if topic_id in self.known_elsewhere:

@@ -97,7 +97,7 @@ def remove_derived_files(directory: Path) -> None:
     An opening notices a missing offset index, but not a missing transaction index. Therefore
     transaction indexes are removed last, in case of an interruption.
     """
-    # Nothing below needs another descriptor. A log without some of its indexes cannot be served.
+    # The removals need no other descriptor. A log without some of its indexes cannot be served.
     with opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
         paths = list(directory.iterdir())
         for path in paths:

@@ -329,7 +329,7 @@ def test_damaged_log_with_a_cut_name_is_kept_when_a_topic_of_that_name_is_releas
 
 
 def test_damaged_log_of_an_unknown_topic_is_kept_when_a_topic_of_that_name_is_released(
-    opened, tmp_path, directory
+    opened, tmp_path, directory, caplog
 ):
     """The metadata of the cluster may have been lost, and the topic created again."""
     open_partition(directory)
@@ -343,6 +343,7 @@ def test_damaged_log_of_an_unknown_topic_is_kept_when_a_topic_of_that_name_is_re
         again.release_set_aside("t", 0)
         assert again.purge_deleted(NOW_MS) == 0
         assert len(list((tmp_path / "node-1").glob("t-0.*-stray"))) == 2, "the log and its copy"
+        assert caplog.text.count("The damaged logs of t-0 belong to no topic") == 1
         again.close(epoch)
 
 
