@@ -99,10 +99,10 @@ class Dialect:
 
 
 def _module_of(connection: Any) -> tuple[str, str]:
-    """Return the DB-API module of a connection, and its style of parameters.
+    """Return the DB-API module of a connection, and its parameter style (PEP 249's `paramstyle`).
 
-    The connection's class may be derived from the module's class. The class of an adapter names the
-    style itself.
+    The connection's class may be derived from a class of the module. An adapter of
+    `client/adapters` may have a `paramstyle` attribute of its own.
     """
     for each in type(connection).__mro__:
         name = each.__module__.split(".")[0]

@@ -1,8 +1,10 @@
 """The sink's checks of a cluster, before anything is written.
 
-Prepared transactions need InitProducerId 6 and its permission, on every broker, since any broker
-may coordinate a task's transaction. In Apache Kafka 4.3 both depend on settings. The topic of
-decisions is created if it is missing. An existing topic is refused if it could lose a decision.
+Prepared transactions need InitProducerId 6 (in Apache Kafka 4.3 by unstable.api.versions.enable)
+and transaction.two.phase.commit.enable on every broker, since any broker may coordinate a task's
+transaction. The topic oncelog.spark.decisions, where the driver writes which transactions of a
+batch to commit, is created if it is missing. An existing topic is refused if its configuration
+could lose a decision.
 """
 
 import asyncio

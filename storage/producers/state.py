@@ -334,7 +334,10 @@ class ProducerStateTable:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Return the first offset of the oldest transaction without a committed marker, or None."""
+        """Return the first offset of the oldest transaction without a replicated marker, or None.
+
+        A marker is replicated if it is below the high watermark.
+        """
         return self._transactions.first_unstable_offset
 
     @property

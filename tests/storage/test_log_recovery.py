@@ -358,11 +358,11 @@ def test_damaged_index_is_rebuilt_even_after_a_clean_shutdown(tmp_path, suffix, 
 def test_log_with_a_segment_end_lost_in_a_power_cut_ends_at_the_loss(
     log, tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
 ):
-    """A power cut may remove a segment's end between two batches, and leave a newer segment.
+    """A power cut may remove a segment's end between two batches, and keep the newer segment.
 
-    Found by tests/simulation, shape `power`, seed 24. The replica continued behind the gap and
-    became leader, and all earlier records were lost. Without a power cut no written batch is
-    missing. A gap then comes from compaction, maybe before the topic's policy changed.
+    Found by tests/simulation, shape `power`, seed 24. A replica kept the records after such a gap
+    and became leader, so the records in the gap were lost. Without a power cut every gap is kept,
+    since only compaction can have made it, maybe before cleanup.policy was changed.
     """
     for _ in range(60):
         lead(log, 2)

@@ -25,7 +25,7 @@ class StateNotRebuilt(FindingRule):
     """The rule that a new owner of a partition restores the state of the former owner.
 
     The rule is violated if final values are wrong, and a new owner of offsets read only records
-    behind these offsets.
+    from these offsets on.
     """
 
     def __init__(self) -> None:
@@ -62,12 +62,13 @@ class StateNotRebuilt(FindingRule):
 
 
 class PassedOver(FindingRule):
-    """The rule that an instance must not commit an offset behind a lost input.
+    """The rule that an instance must not commit offsets past an input without an output.
 
-    The rule is violated if the instance fetched the input in a transaction between two rebalances,
-    and never wrote an output for it. If the instance has aborted, the finding is
-    abort-without-seek. Otherwise the finding is that it commits only what it writes, because an
-    abort of a transaction without records cannot be seen.
+    The rule is violated if at least three inputs are lost that an instance fetched, without a
+    rebalance since, and whose offsets it committed in a transaction, without an output. The finding
+    is passed-over. It is abort-without-seek if the instance has also aborted a transaction, unless
+    it often writes outputs after it has committed their inputs. (The abort of a transaction without
+    records cannot be seen, so aborts of other transactions count.)
     """
 
     def __init__(self) -> None:

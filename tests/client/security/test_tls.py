@@ -196,7 +196,7 @@ def test_tls_versions_without_an_overlap_are_explained(files):
     assert "ssl.enabled.protocols" in said
 
 
-def test_tls_file_that_cannot_be_used_is_refused_by_name(files):
+def test_tls_file_that_cannot_be_used_is_refused_with_the_reason(files):
     folder = files.folder
     (folder / "trust.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     (folder / "store.p12").write_bytes(b"\x30\x82\x01\x02")

@@ -80,7 +80,10 @@ def test_pysyncobj_repeats_a_failing_method_endlessly(stock_network: MakeStock) 
 
 
 class Poisoned(Machine):
-    """A state machine that raises for one command, which it may not know or handle wrongly."""
+    """A state machine that raises for one command.
+
+    An older version that does not know the command raises, and so does one with a bug.
+    """
 
     def apply(self, command: bytes, index: int, term: int) -> int:
         if command == b"0-poison":

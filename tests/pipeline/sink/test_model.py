@@ -99,7 +99,7 @@ def test_sink_model_in_transactional_mode_with_short_outages_writes_every_row_on
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
-def test_sink_model_in_transactional_mode_with_long_outages_tears_batches_with_an_alarm(
+def test_sink_model_in_transactional_mode_with_long_outages_loses_rows_only_with_an_alarm(
     is_v2: bool,
 ) -> None:
     found = outcomes(range(SEEDS // 20), replace(TRANSACTIONAL, is_v2=is_v2))

@@ -90,7 +90,7 @@ def test_reconciliation_lasts_until_the_heartbeat_that_reports_its_end() -> None
     assert member._said_ns - found["until_ns"] == 2, "the one that was answered with `is_settled`"
 
 
-def test_reconciliation_of_a_fenced_member_ends_with_its_last_answer() -> None:
+def test_reconciliation_is_not_prolonged_by_a_heartbeat_that_rejoins() -> None:
     recorder = Recorder.in_memory()
     member = RecordedTenures(recorder, 7, "g")
     member.says(0)
