@@ -41,11 +41,11 @@ class AfterFailure(Enum):
     """The action of a leader after an ISR change failed."""
 
     RESTORE = "restore"
-    """The controller did not apply it and our partition epoch is right: the confirmed ISR holds."""
+    """The change was not applied, and the partition epoch is right. Restore the confirmed ISR."""
     AWAIT_METADATA = "await metadata"
-    """We are behind, or in charge no longer: it stays in force, the careful side."""
+    """The leader has old metadata or no longer leads. Keep the proposed ISR until new metadata."""
     RETRY = "retry"
-    """Nobody knows whether it was applied: send it again."""
+    """The outcome of the change is unknown. Send the same change again."""
 
 
 _AFTER_FAILURE = {
