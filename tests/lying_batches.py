@@ -111,7 +111,7 @@ def lying_batches(now_ms: int) -> tuple[LyingBatch, ...]:
         ),
         # lengths in a record
         LyingBatch("2^31-1 headers", of(record(tail=encode_varint(INT_MAX))), 87, 0, 0, 87),
-        LyingBatch("bytes behind the headers", of(record(tail=b"\0\0")), 87, 0, 0, 87),
+        LyingBatch("bytes after the headers", of(record(tail=b"\0\0")), 87, 0, 0, 87),
         LyingBatch("key beyond the record", of(b"\x10\0\0\0\x7fk\2v\0"), 87, 0, 0, 87),
         # times
         LyingBatch("10 years ahead by a delta", of(record(0, DECADE_MS)), 32, 0, 32, 32),

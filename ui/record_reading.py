@@ -1,7 +1,7 @@
 """Reads a few records of a partition, with the outcome of their transactions.
 
 A read_committed fetch names the aborted transactions. If the caller also wants open transactions, a
-second fetch reads the records behind the last stable offset.
+second fetch reads the records from the last stable offset on.
 """
 
 import asyncio

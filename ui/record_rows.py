@@ -14,7 +14,7 @@ DECOMPRESSED_BYTES_MAX = 8 * 1024 * 1024  # of one batch
 TEXT_MAX = 400  # characters of a key, a value or a header
 HEADERS_MAX = 20
 COMMITTED, ABORTED, OPEN, PLAIN = "committed", "aborted", "open", "not transactional"
-HELD_BACK = "committed, held back"  # behind the last stable offset
+HELD_BACK = "committed, held back"  # at or above the last stable offset
 UNKNOWN = "not known"  # its marker is further on than what was read
 Row = dict[str, Any]
 
@@ -70,7 +70,7 @@ def _rows(
 
 
 def _markers(data: Buffer, last_stable: int) -> tuple[list[tuple[int, int, bool]], int]:
-    """Return (offset, producer id, whether it aborts) of each marker behind the LSO.
+    """Return (offset, producer id, whether it aborts) of each marker from the LSO on.
 
     The second result is the offset after the data.
     """

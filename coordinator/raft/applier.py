@@ -85,14 +85,14 @@ class Applier:
         data = disk.read_snapshot(self._group_id)
         if data is None:
             if log.base_index:
-                problem = f"is missing, and the log begins behind entry {log.base_index}"
+                problem = f"is missing, and the log begins after entry {log.base_index}"
                 raise CorruptJournal(name, f"the snapshot {problem}")
             return
         snapshot = decode_snapshot(self._group_id, data)
         if snapshot is None:
             raise CorruptJournal(name, "the snapshot is damaged")
         if snapshot.last_index < log.base_index:
-            problem = f"ends at {snapshot.last_index}, the log begins behind {log.base_index}"
+            problem = f"ends at {snapshot.last_index}, the log begins after {log.base_index}"
             raise CorruptJournal(name, f"the snapshot {problem}")
         if log.term_at(snapshot.last_index) != snapshot.last_term:
             # The snapshot came from a leader, and the process died before it recorded that.

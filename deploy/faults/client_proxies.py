@@ -20,7 +20,7 @@ from ..cluster.failure import Failure
 FRAME_BYTES_MAX = 128 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 START_TIMEOUT_S = 10.0
-_CLOSED = (OSError, RuntimeError)  # the latter is raised by uvloop for a write behind the end
+_CLOSED = (OSError, RuntimeError)  # the latter is raised by uvloop for a write after the end
 # turns of the loop: a connection is made, and a transport closed, by the second next turn
 TURNS = 5
 

@@ -66,7 +66,7 @@ class ProcessFiles:
         return int(self._fields("statm", 2)[1]) * PAGE_BYTES
 
     def cpu_s(self) -> float:
-        fields = self._fields("stat", 13)  # those behind the name
+        fields = self._fields("stat", 13)  # the fields after the name
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
 
     def close(self) -> None:

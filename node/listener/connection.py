@@ -1,10 +1,10 @@
 """One client's connection, which receives requests and sends answers in the order of the requests.
 
 The rule of order (Kafka mutes a channel while it handles a request): a request starts when all
-earlier requests of its connection are answered. Only produce requests may start behind up to
-PIPELINED_MAX others, because they are appended in order while their answers wait for replicas.
-Their answers are still sent in order. Requests that may not start yet wait here, and the socket is
-not read meanwhile, so a client can fill only the memory of one read.
+earlier requests of its connection are answered. Only produce requests may start while up to
+PIPELINED_MAX earlier ones are unanswered, because they are appended in order while their answers
+wait for replicas. Their answers are still sent in order. Requests that may not start yet wait here,
+and the socket is not read meanwhile, so a client can fill only the memory of one read.
 
 The socket is also not read while the client does not read its answers (the transport's write buffer
 is full), or while all connections together hold too much memory.

@@ -1,4 +1,4 @@
-"""Batches that were refused with a retriable error, and batches behind them on their connection.
+"""Batches that were refused with a retriable error, and batches after them on their connection.
 
 A producer sends several batches without waiting for answers. The first may be refused with a
 retriable error, such as too few replicas in sync, or no leader yet. If the cause ends before the
@@ -6,7 +6,7 @@ second batch is handled, that batch follows a gap. Apache Kafka answers
 OUT_OF_ORDER_SEQUENCE_NUMBER. If it does not know the producer it appends the second batch, after
 which the first can never be appended. After such a gap librdkafka (2.16, "skipped sequence
 numbers") uses a new producer epoch for all partitions. It then sends batches twice that a dead
-broker had appended but not answered. So a batch behind a refused one is refused with the same
+broker had appended but not answered. So a batch after a refused one is refused with the same
 error, until the first batch is sent again. The client then sends all of them again, in order.
 """
 
@@ -89,7 +89,7 @@ class RefusedBatches:
             return
         raise error_for(
             refused.error_code,
-            f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind "
+            f"Producer {batch.producer_id} sent sequence {batch.base_sequence} after "
             f"{refused.base_sequence}, which was refused and is to come again first",
         )
 

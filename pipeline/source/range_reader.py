@@ -3,7 +3,7 @@
 A range is read to its end, or an error is raised, and is never read in part. The range ends with
 the batch that contains or exceeds its last offset. In a compacted log the last offsets may be
 missing. Then the range ends when the leader repeatedly returns no more batches, although its
-readable offsets end behind the range. An answer without records alone proves nothing. Kafka sends
+readable offsets end past the range. An answer without records alone proves nothing. Kafka sends
 an empty answer, without an error, when remote storage takes longer than remote.fetch.max.wait.ms
 (KIP-1018). Kafka also does so while a leader knows its high watermark, but not yet its position in
 the files. Therefore such a range is fetched again until the deadline. Records that retention

@@ -150,8 +150,7 @@ class Stream(threading.Thread):
     def _replace(self, producer: Any, problem: Exception) -> Any:
         """Return a new producer after a fatal error, or raise Failure if this run allows none.
 
-        An idempotent producer notices when the log behind it was truncated, and refuses to
-        continue.
+        An idempotent producer notices that the log was truncated, and refuses to continue.
         """
         self.fatal_errors += 1
         if not self._outlives_fatal_errors:

@@ -1,7 +1,8 @@
 """Inputs that never become visible, because they are written in transactions and aborted.
 
 A read_committed consumer never sees such inputs, so any output for them is an error. A transaction
-is open only for some milliseconds, since committed records behind it are delayed for as long.
+is open only for some milliseconds, since committed records at higher offsets are delayed for as
+long.
 """
 
 import contextlib

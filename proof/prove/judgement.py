@@ -7,7 +7,7 @@
     PROVES NOTHING: no fault met work in flight
     PROVES NOTHING: instance-2 never came to rest
 
-Only inputs that the application has passed count as lost. Inputs behind its committed offsets are
+Only inputs that the application has passed count as lost. Inputs from its committed offsets on are
 `pending`, and a stalled application is reported as stalled.
 """
 

@@ -118,7 +118,7 @@ def _what_struck(
 
 
 def _reading(record: LogRecord, facts: Sequence[Told]) -> list[Line]:
-    """Return the fetches of a record, and the first commit of each instance behind the record.
+    """Return the fetches of a record, and each instance's first commit past the record.
 
     Fetches that repeat within AGAIN_S count once.
     """

@@ -11,7 +11,7 @@ pytest.importorskip("uvloop")
 BEGIN = """
 import asyncio, atexit, ctypes, sys, time
 later = []
-atexit.register(lambda: later and later[0]())  # registered before, so called behind ours
+atexit.register(lambda: later and later[0]())  # registered before, so called after ours
 from oncelog.client.loop_thread import LoopThread
 async def wake(every_s):
     while True:

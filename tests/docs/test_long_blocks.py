@@ -52,7 +52,7 @@ def test_prove_page_first_command_and_pytest_example_pass_a_correct_application(
 
 def test_measuring_page_benchmark_prints_the_rows_shown(tmp_path: Path) -> None:
     steps = block("docs/measuring.md", "oncelog bench replication").steps()
-    (done,) = run(steps[1:], tmp_path, timeout_s=LONG_S)  # behind the installation
+    (done,) = run(steps[1:], tmp_path, timeout_s=LONG_S)  # after the installation
     assert re.findall(r"^ +\d+ +\w+", "\n".join(done.lines), re.MULTILINE) == re.findall(
         r"^ +\d+ +\w+", "\n".join(steps[1].shown), re.MULTILINE
     )

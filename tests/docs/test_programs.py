@@ -157,5 +157,5 @@ def test_page_excerpt_matches_the_lines_of_its_program_file(page: str, has: str,
     there = [line.strip() for line in (PROGRAMS / file).read_text(encoding="utf-8").splitlines()]
     at = 0
     for line in map(str.strip, block(page, has).text.splitlines()):
-        assert line in there[at:], f"{file} has no line {line!r} behind those before it"
+        assert line in there[at:], f"{file} has no line {line!r} after those before it"
         at = there.index(line, at) + 1

@@ -79,7 +79,7 @@ def test_gallery_cells_already_in_the_file_are_not_run_again(tmp_path, monkeypat
     [
         ("confluent-right", "lose-answer@EndTxn,kill@before-EndTxn"),
         ("confluent-offsets-outside", "kill@before-commit"),
-        # Twice: right behind its commit by timer a kill doubles nothing.
+        # Twice: right after its commit by timer a kill doubles nothing.
         ("confluent-plain-defaults", "kill@executed-Produce,kill@executed-Produce"),
         ("confluent-commit-before-send", "kill@before-produce"),
         ("oncelog-right-consumer", "lose-answer@ConsumerGroupHeartbeat,kill@rebalance"),

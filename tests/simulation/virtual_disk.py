@@ -4,7 +4,7 @@ The storage code runs unchanged on a temporary directory. While `Disks` is insta
 `os` are replaced for all paths below that directory, and record the changes since the last fsync.
 
 After a kill all changes stay, as in a page cache. A power cut may revert unsynced changes. In a
-file it reverts any pages, or all changes behind some sector. Changes of names (create, rename,
+file it reverts any pages, or all changes after some sector. Changes of names (create, rename,
 remove) are ordered as in a journaling file system, so all after some point are reverted.
 
 File descriptors are virtual numbers, so those of a dead process refer to no file.

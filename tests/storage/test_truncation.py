@@ -205,12 +205,12 @@ def test_truncation_with_a_failing_disk_operation_can_be_repeated(
 
 
 def test_truncation_with_a_damaged_index_fails_the_log(logs: Any) -> None:
-    """The index entry points behind the end of the segment."""
+    """The index entry points past the end of the segment."""
     log = filled(logs, segment_bytes=1 << 20)
     log.segments.active.write_out()
     path = log.segments.active.offset_index.path
     with path.open("r+b") as file:
-        file.write(bytes(4) + (1 << 20).to_bytes(4, "big"))  # a position behind the end
+        file.write(bytes(4) + (1 << 20).to_bytes(4, "big"))  # a position past the end
     end_offset = log.log_end_offset
     with pytest.raises(KafkaStorageError, match=r"\.index"):
         log.truncation.truncate_to(1)

@@ -14,7 +14,7 @@ from ....wire.primitives import MalformedFrame
 Handle = Callable[[memoryview], Coroutine[Any, Any, None] | None]
 WRITE_BUFFER_HIGH_BYTES = 4 * 1024 * 1024
 CLOSE_TIMEOUT_S = 10.0
-# smaller frames are copied behind their length, since one write is cheaper than two
+# smaller frames are copied after their length, since one write is cheaper than two
 SMALL_BYTES = 16 * 1024
 TLS_HANDSHAKE, TLS_ALERT = b"\x16\x03", b"\x15\x03"
 TLS = "it speaks TLS"

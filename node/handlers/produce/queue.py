@@ -102,7 +102,7 @@ class ProduceQueue:
                     operation = self._waiting[0]
                     assert isinstance(operation, ProduceOperation)
                     is_in_parts |= operation.is_part
-                    if is_in_parts:  # requests behind a part are also appended in later turns
+                    if is_in_parts:  # requests after a part are also appended in later turns
                         await _measured(operation, self._append_part(operation, verifications))
                     elif operation.request_time is None:
                         self._append(operation, verifications)

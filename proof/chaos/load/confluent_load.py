@@ -255,7 +255,7 @@ class _Client:
         while self._unsettled and time.monotonic() < deadline:
             self._load.idle_s = 0
             self._producer.flush(1)
-        # records in flight may be appended behind the next client's
+        # records in flight may be appended after those of the next client's
         self.is_over |= self._unsettled > 0 and self._id is None
 
     def _assign(self) -> None:

@@ -80,7 +80,7 @@ class _Rough:
             outcome, error = outcome_of_send(problem.number, 1), type(problem).__name__
             for row in rows:
                 self._recorder.send_ended(row, outcome, error=error)
-            self._session += 1  # the outcome of this batch may be appended behind the next one's
+            self._session += 1  # this batch may still be appended after the next one
             await self._view.refresh([APPEND])
         else:
             for at, row in enumerate(rows):

@@ -38,7 +38,7 @@ class _Log:
         producer = column("producer_id")
         by_producer = np.lexsort((base, producer, partition))
         is_marker = marker[by_producer] != Marker.NONE
-        # for each batch the next marker behind it, if that is of the same producer
+        # for each batch the next marker after it, if that is of the same producer
         place = np.where(is_marker, np.arange(len(rows)), len(rows) - 1)
         following = np.minimum.accumulate(place[::-1])[::-1]
         ends = by_producer[following]

@@ -1,6 +1,6 @@
 """The common data of all checks of client histories, with the writers of read records.
 
-A send is identified by its row. A value that was read and never sent gets a row behind the last
+A send is identified by its row. A value that was read and never sent gets a row after the last
 row, so that every read record has a writer. The outcome of a send within a transaction is the
 transaction's.
 

@@ -62,7 +62,7 @@ class RecordedRows:
         return b"".join(self._memory)[: self.count * row_bytes]
 
     def close(self) -> None:
-        """Truncate the file behind its last row, and close it.
+        """Truncate the file after its last row, and close it.
 
         Rows with a handle may still be changed.
         """

@@ -93,7 +93,7 @@ def _offset_index(file: Path, base: int, seen: dict[int, BatchHeader]) -> Iterat
     for relative, position in _entries(file, _OFFSET):
         header = seen.get(position)
         if relative <= 0 and position == 0 and before >= 0:
-            return  # the zeros behind the last entry of an open file
+            return  # the zeros after the last entry of an open file
         if header is None:
             yield file.name, f"no batch begins at position {position}"
         elif header.last_offset != base + relative:

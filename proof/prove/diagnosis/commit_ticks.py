@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 DEFAULT_S, JITTER_S = 5.0, 0.1  # auto.commit.interval.ms of all clients
-EARLY_S, LATE_S = 0.1, 0.25  # a timer begins about when its client connects first, or behind that
+EARLY_S, LATE_S = 0.1, 0.25  # a timer begins about when its client connects first, or after that
 BEHIND_MAX = 2  # defaults
 TICKS_MIN, TICKS_SHARE, SPARSE_MAX = 3, 2 / 3, 5
 RECENT_MAX = 8  # including those of rebalances, of which each may bring several

@@ -113,7 +113,7 @@ class SeenRecords(Sighting):
     is_transactional: bool = False
     is_read_committed: bool = True
     keys: tuple[tuple[int, int], ...] = ()
-    end_offset: int = -1  # behind the last of them, also where their keys are not known
+    end_offset: int = -1  # after the last record, set even if `keys` is empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

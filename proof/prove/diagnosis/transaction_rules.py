@@ -159,7 +159,7 @@ class TooLong(FindingRule):
 class AbortWithoutSeek(FindingRule):
     """The rule that after an abort the inputs are read again before a later commit of offsets.
 
-    The rule is violated if a later transaction commits offsets behind inputs that were not read
+    The rule is violated if a later transaction commits offsets past inputs that were not read
     again. None of the keys of these inputs may have been written again. Commits of another
     partition with available records prove nothing. If none of the keys is known from the input,
     there is no finding, since the values written again may be others. A rebalance, or another fetch
@@ -212,7 +212,7 @@ class AbortWithoutSeek(FindingRule):
         read_to, aborted = self._read_to[seen.instance], self._aborted[seen.instance]
         delivered_to = self._delivered_to[seen.instance]
         for partition, offset in seen.positions:
-            # An answer with records behind the abort may be dropped, and is asked for again.
+            # An answer with records after the abort may be dropped, and is asked for again.
             is_back = offset < read_to.get(partition, -1)
             aborted[:] = [
                 each

@@ -55,6 +55,6 @@ async def test_outbox_relay_finds_its_last_batch_without_reading_the_whole_topic
             await write(producer, relay, range(COUNT + 1, 2 * COUNT))
             await producer.flush()
             await producer.abort_transaction()
-            assert await relay._last_sent() == COUNT, "behind many that were aborted"
+            assert await relay._last_sent() == COUNT, "after many that were aborted"
     finally:
         await relay.close()

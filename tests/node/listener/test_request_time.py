@@ -76,7 +76,7 @@ def test_request_time_throttle_equals_the_formula_of_kafka(tmp_path: Path):
         (API_VERSIONS, 3, {"client_software_name": "?", "client_software_version": "?"}),
         (METADATA, 12, {"topics": [], "allow_auto_topic_creation": False}),
         (LIST_GROUPS, 4, {"states_filter": []}),
-        (47, 0, {"group_id": "none", "topics": []}),  # OffsetDelete: behind its error code
+        (47, 0, {"group_id": "none", "topics": []}),  # OffsetDelete: after its error code
         (39, 2, {"hmac": b"", "renew_period_ms": 1}),  # RenewDelegationToken: at the end
     ],
 )

@@ -214,7 +214,7 @@ def test_node_killed_during_a_truncation_has_no_gap_in_its_log(
 ) -> None:
     """Synced records are truncated and replaced by records of the leader.
 
-    `begin` is the leader's log start offset. If it is behind the follower's end, the whole log is
+    `begin` is the leader's log start offset. If it is past the follower's end, the whole log is
     deleted.
     """
     caplog.set_level(logging.CRITICAL, "oncelog.node")  # captured records would keep files open

@@ -1,4 +1,4 @@
-"""Test that batches sent behind a refused batch get the same error, until it is sent again."""
+"""Test that batches sent after a refused batch get the same error, until it is sent again."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

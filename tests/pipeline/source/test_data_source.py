@@ -192,7 +192,7 @@ def test_streaming_query_start_offset_is_kept_over_a_failed_first_batch(
     writer = frame.writeStream.foreachBatch(fail).option("checkpointLocation", checkpoint)
     with pytest.raises(Exception, match=r"not yet: 0 \[\]"):  # Spark's first batch may be empty
         writer.start().awaitTermination(120)
-    put(cluster, topic, range(5, 10))  # when Spark asks again, latest lies behind these
+    put(cluster, topic, range(5, 10))  # when Spark asks again, latest is past these
     assert stream.run() == [5, 6, 7, 8, 9]
 
 

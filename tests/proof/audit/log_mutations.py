@@ -19,7 +19,7 @@ BROUGHT_ALONG: dict[str, set[str]] = {
     "leader-epoch-fell": {"sequence-repeated"},  # within a batch: both have its sequence
     "plain-in-transaction": {"committed-hidden"},  # from an aborted transaction
     "marker-missing": {"committed-hidden", "aborted-visible"},  # the next marker decides
-    # The missing marker leaves a hole where others wrote behind it.
+    # The missing marker leaves a hole where others wrote after it.
     "open-transaction": {"open-visible", "offset-gap"},
     "mixed-markers": {"committed-hidden", "aborted-visible"},
     "open-visible": {"open-transaction", "aborted-visible"},  # the reader was shown everything

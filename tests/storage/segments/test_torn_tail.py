@@ -1,4 +1,4 @@
-"""Test the search for valid batches behind damage, and among bytes that look like batches."""
+"""Test the search for valid batches after damage, and among bytes that look like batches."""
 
 import struct
 from pathlib import Path

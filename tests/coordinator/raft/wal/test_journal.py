@@ -183,7 +183,7 @@ def test_raft_journal_with_a_missing_segment_is_refused(
 
 
 def test_raft_journal_seal_proves_that_the_last_frame_was_synced(disk: DirectoryDisk) -> None:
-    """A damaged last frame looks like a torn tail, unless a seal behind it proves its sync."""
+    """A damaged last frame looks like a torn tail, unless a seal after it proves its sync."""
     journal, _ = open_journal(disk)
     journal.append_entry(0, 1, 1, b"x" * 100)
     for seal in (False, True):
