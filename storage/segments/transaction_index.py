@@ -28,6 +28,7 @@ _VERSION = 0
 _BLOCK_ENTRIES = 128  # take about 4 kB
 _ENTRY = struct.Struct(">hqqqq")
 _LAST_OFFSET = struct.Struct(">q")
+_UNKNOWN = (0, 0)  # the length and checksum of no entries
 _REMEDY = "It is made again from the log: at once where a reader met it, or by the next start"
 
 
@@ -71,7 +72,7 @@ class TransactionIndex(EntryFile):
             problem = f"{transaction} after a marker at {self._last_offset}"
             raise CorruptTransactionIndex(self.path, problem, _REMEDY)
         entry, number = encode([transaction]), self.count // _BLOCK_ENTRIES
-        size_bytes, crc = self._sums.get(number, (0, 0))
+        size_bytes, crc = self._sums.get(number, _UNKNOWN)
         is_known = size_bytes == self.count % _BLOCK_ENTRIES * ENTRY_BYTES
         self.append_entry(entry)
         if is_known:
@@ -133,14 +134,16 @@ class TransactionIndex(EntryFile):
         Without one, the last entries of them are not compared with their checksum any more.
         """
         full, rest = divmod(count, _BLOCK_ENTRIES)
-        sums = {n: known for n, known in self._sums.items() if n < full}
+        known = None
         if rest and full in self._sums:
             with suppress(OSError):
-                sums[full] = self._sum_of_first(rest * ENTRY_BYTES, full)
+                known = self._sum_of_first(rest * ENTRY_BYTES, full)
+        self._sums = {n: sums for n, sums in self._sums.items() if n < full}
         self.cut(count)
+        if known is not None:
+            self._sums[full] = known
         self._last_offset = -1
         self._blocks = {n: block for n, block in self._blocks.items() if n < full}
-        self._sums = sums
 
     def checking(self) -> Steps[None]:
         """Raise CorruptTransactionIndex unless the file is consistent with this segment."""
@@ -171,11 +174,16 @@ class TransactionIndex(EntryFile):
     def _block(self, number: int) -> list[AbortedTransaction]:
         """Return a block of entries. The bounds of a full block are cached for `collect`."""
         first = number * _BLOCK_ENTRIES
-        data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
-        size_bytes, crc = self._sums.get(number, (0, 0))
-        if crc32c(data[:size_bytes]) != crc:
-            raise CorruptTransactionIndex(self.path, "its entries have changed", _REMEDY)
-        self._sums[number] = len(data), crc32c(data[size_bytes:], crc)
+        while True:
+            known = size_bytes, crc = self._sums.get(number, _UNKNOWN)
+            data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
+            if crc32c(data[:size_bytes]) == crc:
+                break
+            # The cleaner reads in a thread, while the event loop may append or truncate.
+            if self._sums.get(number, _UNKNOWN) == known:
+                raise CorruptTransactionIndex(self.path, "its entries have changed", _REMEDY)
+        if self._sums.get(number, _UNKNOWN) == known:
+            self._sums[number] = len(data), crc32c(data[size_bytes:], crc)
         block = [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
         self._check_order(block, self.base_offset - 1)
         if len(block) == _BLOCK_ENTRIES and number not in self._blocks:

@@ -196,6 +196,34 @@ def test_transaction_index_byte_changed_after_a_truncation_is_detected(
     assert index.all() == expected
 
 
+@pytest.mark.parametrize("change", ["append", "truncate", "truncate and append"])
+@pytest.mark.parametrize("is_before", [True, False])
+def test_transaction_index_read_by_the_cleaner_during_a_change_is_not_called_changed(
+    index, monkeypatch, change, is_before
+) -> None:
+    """The cleaner reads in a thread, while the event loop changes the index."""
+    entries, read = made(range(9)), EntryFile.entries
+    for each in entries[:4]:
+        index.append(each)
+    assert index.all() == entries[:4]
+
+    def read_slowly(self, first, end):
+        monkeypatch.setattr(EntryFile, "entries", read)
+        data = b"" if is_before else self.entries(first, end)
+        if "truncate" in change:
+            self.truncate_to(20)
+        for each in entries[4:] if "append" in change else ():
+            self.append(each)
+        return self.entries(first, end) if is_before else data
+
+    monkeypatch.setattr(EntryFile, "entries", read_slowly)
+    index.all()
+    index.append(AbortedTransaction(1, 500, 509, 510))
+    expected = entries[: 2 if "truncate" in change else 4]
+    expected += entries[4:] if "append" in change else ()
+    assert index.all()[:-1] == expected
+
+
 @pytest.mark.parametrize("compacted", [False, True])
 def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_transaction(
     logs, compacted
