@@ -1,4 +1,4 @@
-"""A working directory like that of a reader of the docs, and a cluster in such a directory."""
+"""An empty working directory for commands of the docs, and a cluster of three nodes."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -21,7 +21,7 @@ from .. import own_nodes
 
 
 def program(self: NodeProcess) -> list[str]:
-    """Return the command of such a node, to replace NodeProcess.program."""
+    """Return the command that runs a node of this file, to replace NodeProcess.program."""
     return own_nodes.program(__name__, self.module)
 
 

@@ -56,7 +56,7 @@ async def maintaining(
 ) -> AsyncIterator[LogMaintenance]:
     """Run the log maintenance while the context is open, and then release the directory.
 
-    Intervals that are not in `changed_ms` are long.
+    `changed_ms` sets intervals by their config name. All other intervals are a minute.
     """
     names = (
         "replica_high_watermark_checkpoint_interval_ms",

@@ -24,7 +24,7 @@ ORDER = "order"
 
 
 def program(self: NodeProcess) -> list[str]:
-    """Return the command of such a node, to replace NodeProcess.program."""
+    """Return the command that runs a node of this file, to replace NodeProcess.program."""
     return own_nodes.program(__name__, self.module)
 
 

@@ -156,7 +156,10 @@ def test_invariant_check_reports_a_node_that_receives_nothing_and_is_not_fenced(
 
 
 def test_invariant_check_reports_a_replica_not_opened_on_an_undamaged_disk() -> None:
-    """It is reported once for each process, but not for a failure during a disk fault."""
+    """The replica is reported once for each process.
+
+    A replica that could not be opened during a disk fault is not reported.
+    """
     cluster = TwoNodes()
     invariants = cluster.watched()
     failed: set[tuple[str, int]] = {("t", 0)}

@@ -28,7 +28,7 @@ TIMEOUT_S, MARKERS_S = 30.0, 8.0
 class LateRequest:
     """A request with its own connection, which arrives late.
 
-    It is sent at its late arrival, which makes no difference to the broker.
+    The test sends the request late. To the broker this equals a late arrival.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Context:
         return judge(History.of(self.recorder))
 
     async def _until_readable(self) -> None:
-        """Wait until all transactions are decided, at most MARKERS_S."""
+        """Wait until no partition has an open transaction, at most MARKERS_S seconds."""
         deadline = time.monotonic() + MARKERS_S
         while time.monotonic() < deadline:
             keys = [(p.topic, p.partition) for p in await self.admin.describe_topics(self.topics)]

@@ -185,7 +185,7 @@ async def test_outbox_relay_stops_when_a_newer_relay_starts(
 async def test_relay_fenced_without_a_successor_continues(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its transaction timed out, its transactional id expired, or an administrator aborted it."""
+    """Causes are a transaction timeout, an expired transactional id, or an operator's abort."""
     ledger = Ledger(server.connect, "%s").create()
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
     with BlockingOutboxWriter(topic, ledger.connect) as writer:

@@ -180,9 +180,9 @@ def check(
     before: dict[tuple[bytes, int], tuple[str, PartitionRegistration]] | None = None,
     failed: FailReplicas | None = None,
 ) -> None:
-    """Check the invariants of the metadata, and of the change since `before`.
+    """Check the invariants of the metadata, and of the change from `before` to `state`.
 
-    `failed` is the command of the change, if it has excluded failed replicas.
+    `failed` is the command that made the change, if it is a FailReplicas command, or None.
     """
     for key, (name, partition) in partitions(state).items():
         check_partition(state, name, partition)

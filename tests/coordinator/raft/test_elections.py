@@ -128,7 +128,7 @@ def test_raft_leader_in_a_ring_of_nodes_stays_the_leader() -> None:
 
 
 def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
-    """Its heartbeats still arrive, so no follower becomes a candidate.
+    """The leader's heartbeats still arrive, so no follower becomes a candidate.
 
     Without the resignation, clients of the leader would wait forever.
     """

@@ -226,7 +226,7 @@ def test_raft_new_node_votes_only_after_every_census_answer() -> None:
 
 
 def test_raft_wiped_voter_votes_only_above_the_highest_term_of_its_lost_votes() -> None:
-    """Before it lost its disk, the node may have voted in any term up to this one."""
+    """Before the disk was lost, the voter may have voted in any term that other nodes know."""
     alone = Alone()
     alone.answer_census(term=5, last_index=1)
     assert not alone.group.status().is_voter
@@ -273,7 +273,10 @@ def test_raft_wiped_voter_repeats_the_census_for_a_later_leader() -> None:
 
 
 def test_raft_pre_vote_is_refused_while_the_leader_is_alive(alone: Alone) -> None:
-    """It is granted if the link to the leader has closed, except to a node with a shorter log."""
+    """A node whose link to the leader has closed grants the pre-vote.
+
+    It refuses a candidate with a shorter log.
+    """
     alone.run(0.02)
     beat = m.AppendEntries(1, 0, 0, 0, [(1, b"\x01")])
     alone.say(2, beat)

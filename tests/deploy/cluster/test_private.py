@@ -137,7 +137,7 @@ def test_cluster_file_of_another_user_is_refused(
 def test_cluster_directory_owned_by_root_and_group_writable_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container may mount such a directory as a volume with a fixed mode."""
+    """A container may mount a volume that belongs to root and has a fixed mode."""
 
     def refuse(*_: Any) -> None:
         raise PermissionError

@@ -101,7 +101,10 @@ class ConsumerMembers(Group):
         until(lambda: self.beat(label)["heartbeat_interval"] == int(heartbeat_ms), what)
 
     def stated(self, *group_ids: str, operations: bool = False) -> Any:
-        """Send ConsumerGroupDescribe for these groups, by default this one. Return the answer."""
+        """Send ConsumerGroupDescribe for the groups, and return the answer.
+
+        The default is the group of the members.
+        """
         wanted = list(group_ids or (self.group_id,))
         values = {"group_ids": wanted, "include_authorized_operations": operations}
         answer = self.peer.ask(DESCRIBE, self.version, values)

@@ -83,7 +83,7 @@ async def test_request_just_before_a_link_breaks_waits_for_the_fence(
 async def test_request_on_a_new_connection_does_not_wait_for_a_suspected_broker(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
-    """Otherwise librdkafka would begin its first transaction half a second later."""
+    """If the request waited, librdkafka would begin its first transaction 0.5 s later."""
     broker.context.connected_at_ms = broker.services.clock.monotonic_ms()
     question = await asked(broker)
     assert question.done()

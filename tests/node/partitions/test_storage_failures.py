@@ -71,7 +71,7 @@ async def test_failed_log_report_that_was_withdrawn_is_not_sent_again() -> None:
 
 
 async def test_failed_log_report_made_while_one_is_in_flight_is_sent() -> None:
-    """Otherwise a report after another election was lost, and the replica never repaired."""
+    """The second report may follow another election. Without it the replica is never repaired."""
     controller = Controller()
     failures = StorageFailures(controller.propose, node_id=1, broker_epoch=1)
     failures.report(TOPIC_ID, 0)

@@ -1,4 +1,4 @@
-"""Test the memory of a connection's cached ACL decisions."""
+"""Test that the cached ACL decisions of a connection take little memory."""
 
 import logging
 import tracemalloc

@@ -182,7 +182,7 @@ async def test_marker_for_a_partition_that_cannot_commit_delays_no_other_marker(
 async def test_marker_has_the_index_of_its_decision_and_the_leader_epoch(
     node: OneNode,
 ) -> None:
-    """These let a partition recognize a marker that belongs to another transaction."""
+    """By index and epoch, a partition recognizes a marker of another transaction."""
     who = await node.init()
     ongoing, decided = [], []
     for _ in range(3):

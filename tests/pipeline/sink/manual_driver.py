@@ -72,7 +72,7 @@ class ManualDriver:
         self.successors: list[ManualDriver] = []
 
     def successor(self, **options: Any) -> "ManualDriver":
-        """Return the next driver of this sink. It is closed together with this one."""
+        """Return the next driver of the same sink, which `close` of this driver also closes."""
         options = {"mode": self.protocol.mode} | options
         other = ManualDriver(self.bootstrap, self.topic, self.sink_id, **options)
         self.successors.append(other)

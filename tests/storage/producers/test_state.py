@@ -231,7 +231,7 @@ def test_producer_epoch_is_checked_before_the_verification_guard(log):
 
 
 def test_producer_batch_of_a_newer_epoch_cannot_join_an_older_open_transaction(log):
-    """Otherwise the marker of the older transaction would be refused, and it would never end."""
+    """If it joined, the older transaction's marker would be refused, and leave it open forever."""
     log.open_transaction(0, epoch=1)
     with pytest.raises(InvalidTxnState):
         log.send(0, epoch=2, transactional=True)

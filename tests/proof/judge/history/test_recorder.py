@@ -46,7 +46,7 @@ def columns(history: History) -> dict[str, list[object]]:
 
 
 def into_files(run: Path, source: Recorder) -> Recorder:
-    """Write the rows of a recorder in memory with a recorder on files, and return the latter."""
+    """Write the rows of a recorder in memory into files, and return the recorder of the files."""
     made = Recorder.open(run)
     for name, rows in columns(History.of(source)).items():
         for row in rows:

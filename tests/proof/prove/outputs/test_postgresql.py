@@ -31,7 +31,7 @@ def test_postgresql_table_is_judged_as_output(oncelog_cluster: oncelog.Cluster) 
 def test_postgresql_table_that_stays_locked_is_waited_for_only_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The open transaction of a paused instance may hold such a lock."""
+    """The open transaction of a paused instance may lock the table."""
     monkeypatch.setattr(database, "QUERY_TIMEOUT_S", 0.3)
     with postgresql() as server:
         with psycopg.connect(server.url) as connection:
