@@ -37,7 +37,10 @@ def processor_model() -> str | None:
 
 
 def open_process_file(name: str, pid: int | None = None) -> int | None:
-    """Open a file in /proc of a process (by default this one), such as `stat`, or return None."""
+    """Open a file such as `stat` in the /proc directory of a process, by default of this process.
+
+    Returns the file descriptor, or None if the file cannot be opened.
+    """
     try:
         return os.open(PROC / str(pid or "self") / name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

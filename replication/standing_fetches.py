@@ -59,7 +59,7 @@ class StandingFetches:
         return len(self.places)
 
     def watch(self, place: StandingPlace, key: Hashable) -> None:
-        """Link a session's place to the partition `key`, instead of any other partition."""
+        """Link a session's place to the partition `key`, and remove its former link."""
         if place.watched is not key:
             self.unwatch(place)
             place.watched = key

@@ -94,7 +94,7 @@ class TurnShare:
             await granted
 
     def charge(self, seconds: float) -> None:
-        """Subtract from this turn's share the time of work that will run without `is_spent`."""
+        """Subtract `seconds` from this turn's share, for work that will not ask `is_spent`."""
         self._deadline -= seconds
 
     def _grant(self, granted: "asyncio.Future[None]") -> None:

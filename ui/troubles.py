@@ -40,7 +40,7 @@ def _partitions(facts: ClusterFacts) -> Iterator[Trouble]:
 
 
 def _transactions(facts: ClusterFacts, looked_ms: int) -> Iterator[Trouble]:
-    """Yield a problem for each owner of a hanging transaction, or one that is open for long."""
+    """Yield a problem for each hanging transaction, and each transaction that is open for long."""
     held: dict[str, list[TopicPartition]] = {}
     for key, holders in sorted(facts.holders.items()):
         first = holders[0]

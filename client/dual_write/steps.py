@@ -30,7 +30,7 @@ class TransactionKey:
 class DecidedOutcome(Enum):
     """The outcome of a transaction in the decision table.
 
-    The first one counts and never changes.
+    An outcome that is stored for a transaction never changes.
     """
 
     COMMITTED = "committed"

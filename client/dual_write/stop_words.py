@@ -33,7 +33,7 @@ class UnsafeDatabase(KafkaError):
 
 
 class DecisionInDoubt(KafkaError):
-    """It is unknown whether the database has committed. The next start resolves it."""
+    """It is unknown whether the database has committed. The writer finds out at its next start."""
 
     code = ErrorCode.INVALID_TXN_STATE
 

@@ -92,7 +92,7 @@ class MembershipRequests(CoordinatorRequests):
         return error_for(code, words)
 
     async def leave(self, heartbeat: MemberHeartbeat) -> None:
-        """Leave the group if its coordinator can be reached. Otherwise the session times out."""
+        """Leave the group, or let the session time out if the coordinator cannot be reached."""
         try:
             await self.heartbeat(heartbeat, LEAVE_TIMEOUT_MS)
         except KafkaError:

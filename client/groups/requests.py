@@ -95,7 +95,7 @@ class GroupRequests(CoordinatorRequests):
         return error_about(code, self.group_id, "Read") if code else None
 
     async def leave(self) -> None:
-        """Leave the group if its coordinator can be reached. Otherwise the session times out."""
+        """Leave the group, or let the session time out if the coordinator cannot be reached."""
         if not self.member_id:
             return
         member = {"member_id": self.member_id, "reason": "the consumer is closing"}

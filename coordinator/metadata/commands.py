@@ -137,7 +137,7 @@ class TopicReference:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
-    """Delete topics, each with its own result."""
+    """The command that deletes topics. Each topic has its own result."""
 
     topics: tuple[TopicReference, ...]
 
@@ -153,7 +153,7 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Extend topics, each with its own result."""
+    """The command that adds partitions to topics. Each topic has its own result."""
 
     topics: tuple[MorePartitions, ...]
     validate_only: bool = False

@@ -430,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
             self._steer_reading()
 
     def _release(self, size_bytes: int) -> None:
-        """Return the memory of answered requests to the budget."""
+        """Return the memory of answered requests to the memory budget of all connections."""
         self.last_active_s = self._server.now_s
         self._held_bytes -= size_bytes
         self._server.budget.release(size_bytes)

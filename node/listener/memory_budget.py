@@ -13,11 +13,11 @@ ALLOWANCE_BYTES = 128 * 1024
 
 
 class Holder(Protocol):
-    """The part of a connection that the budget uses."""
+    """The part of a connection that `MemoryBudget` uses."""
 
     @property
     def can_finish(self) -> bool:
-        """Return whether only the budget prevents the rest of a request from being read."""
+        """Return whether only the memory budget keeps the rest of a request from being read."""
         ...
 
     def budget_allows(self) -> None:

@@ -1,4 +1,4 @@
-"""The decision of a request with refused items or a filtered answer."""
+"""The handling of a request of which ACLs refuse some items or hide a part of the answer."""
 
 from collections.abc import Callable
 from inspect import iscoroutine, isgenerator

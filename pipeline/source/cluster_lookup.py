@@ -55,7 +55,10 @@ class ClusterLookup:
         return self._run(lambda admin: self._known(admin, must_exist))
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the first offset at or after each time, for partitions with such a record."""
+        """Return the offset of the first record at or after each partition's time.
+
+        Partitions that have no record at or after their time are left out.
+        """
         found = self._run(
             lambda admin: admin.list_offsets(times_ms, read_committed=self._is_committed)
         )

@@ -100,7 +100,7 @@ class ChaosRun:
     def go(self) -> RunOutcome:
         """Run the load under faults, and return the outcome.
 
-        Raises Failure if that was not possible.
+        Raises Failure if the run could not be done, for example because `out` is not empty.
         """
         if self.out.exists() and any(self.out.iterdir()):
             raise Failure(f"{self.out} is not empty. Name another directory with --out.")

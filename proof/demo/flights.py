@@ -59,7 +59,7 @@ def record(row: int, line: bytes) -> tuple[bytes, bytes]:
 
 
 def row_of(value: bytes) -> int:
-    """Return the row number inside a record's value, or -1 for any other record."""
+    """Return the row number in a record's value, or -1 if the value begins with no number."""
     number, _, _ = value.partition(b",")
     return int(number) if number.isdigit() else -1
 

@@ -1,4 +1,4 @@
-"""The connections of a run, its proxy and the application to our cluster, or to any other."""
+"""The settings with which a run, its proxy and the application connect to the cluster."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -55,7 +55,8 @@ def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wan
 class ClusterInTest:
     """The cluster, as one test sees it. Targets are node numbers or texts of roles.
 
-    `cluster` has all other methods. Faults return the node when they are proved.
+    `cluster` has all other methods. A method that injects a fault returns the number of the faulty
+    node, as soon as the effect of the fault is proved.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ def routing_id(node_id: int) -> bytes:
 
 @lru_cache
 def node_of(routing_id: bytes) -> int | None:
-    """Return the broker with this routing id, or None for any other name."""
+    """Return the id of the broker with this routing id, or None if no broker can have it."""
     digits = routing_id[1:]
     if routing_id[:1] != b"n" or not digits.isdigit() or len(digits) > 10:
         return None

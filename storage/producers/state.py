@@ -317,7 +317,7 @@ class ProducerStateTable:
     def complete_transaction(self, completed: CompletedTransaction) -> None:
         """Mark a transaction as ended.
 
-        The LSO passes the transaction once its marker is committed.
+        The LSO passes the transaction once its marker is below the high watermark.
         """
         self._transactions.complete(completed)
 

@@ -33,7 +33,10 @@ HAS_AN_ID = 1  # stands for any member epoch above 0; the group has the real one
 
 
 def check_join(group: ConsumerGroup, request: JoinRequest) -> None:
-    """Raise InconsistentGroupProtocol unless all classic members share a protocol with this one."""
+    """Check that the joining member and all classic members have a protocol in common.
+
+    Raises InconsistentGroupProtocol if they do not.
+    """
     others = [
         {name for name, _ in member.classic.protocols}
         for member_id, member in group.members.items()

@@ -177,7 +177,7 @@ class Journal:
     def deletable(self) -> list[int]:
         """Remove segments without needed entries from memory, and return their numbers.
 
-        They may be deleted once all BASE records are durable.
+        The files of these segments may be deleted once all BASE records are durable.
         """
         numbers: list[int] = []
         for number in sorted(self._segments):

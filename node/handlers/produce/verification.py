@@ -60,7 +60,7 @@ class Verification(NamedTuple):
 def producer_of(
     appends: Iterable[LeaderAppend], transactional_id: str | None, version: int
 ) -> TransactionalProducer | None:
-    """Return the one producer of all transactional batches, or None without such a batch.
+    """Return the producer of all transactional batches, or None if no batch is transactional.
 
     Raises TransactionalIdAuthorizationFailed, InvalidProducerIdMapping.
     """

@@ -47,7 +47,7 @@ def _handshake(version: int, error: int, mechanisms: list[str]) -> bytes:
 def authenticate(
     context: RequestContext, header: RequestHeader, body: memoryview
 ) -> list[Buffer] | PendingAnswer:
-    """Process a token of the client, of which the last gives the connection its principal."""
+    """Process one token of the client. The last token sets the principal of the connection."""
     version, login = header.api_version, context.login
     request = control.decode_request(api_keys.SASL_AUTHENTICATE, version, body)
     error: KafkaError

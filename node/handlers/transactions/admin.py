@@ -98,7 +98,10 @@ def _listed_bytes(
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """Compile an expression that cannot take long, or raise InvalidRegularExpression."""
+    """Compile a regular expression.
+
+    Raises InvalidRegularExpression if the expression is invalid, or if a match could take too long.
+    """
     bare = _LITERAL.sub("x", text)
     if (
         len(text) > PATTERN_LENGTH_MAX

@@ -44,10 +44,9 @@ class Reads:
 
 
 class TransactionRows:
-    """The columns of the table of transactions.
+    """The columns of the history's table `transactions`.
 
-    An extra last row has unknown values, for transactions that other tables name and this one
-    lacks.
+    An extra last row with unknown values stands for transactions that only other tables name.
     """
 
     def __init__(self, history: History) -> None:

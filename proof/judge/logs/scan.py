@@ -32,8 +32,9 @@ async def scan_topics(
 ) -> bool:
     """Read topics from start to end, and record the records in the table `scan`.
 
-    With read_committed also record the `ends`. Returns False when a partition returned nothing for
-    a minute. The records until then are kept.
+    With read_committed also record each partition's start offset, LSO and high watermark in the
+    table `ends`. Returns False if a partition was not read to its end, because no position
+    of the consumer moved for a minute. The records read until then are kept.
     """
     is_committed = isolation is Isolation.READ_COMMITTED
     view = view_of(source)

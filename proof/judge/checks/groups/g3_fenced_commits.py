@@ -1,9 +1,10 @@
 """Check G3: no offset of a former owner of a partition is accepted (KIP-848).
 
-If another member got the partition after the first member, and before the first member requested
-its commit, then the first member's epoch is fenced for the partition, also in transactions. The
-other member got the partition later if it requested it after the first member had its answer. A
-member that has had the partition twice commits under the tenure of its epoch.
+Assume that member A owned a partition, that member B got the partition after A, and that A then
+sends an OffsetCommit or TxnOffsetCommit. The commit must be refused, because A's epoch is fenced
+for the partition. B got the partition after A if B's heartbeat was sent after A had received the
+answer with its assignment. If A has owned the partition twice, the epoch of the commit tells which
+ownership is meant.
 """
 
 from collections.abc import Iterable, Iterator
