@@ -63,7 +63,9 @@ class TransactionIndex(EntryFile):
         # read all transactions that were aborted since.
         self._blocks: dict[int, tuple[int, int]] = {}
         self._last_offset = -1  # of the last entry, if known
-        # For each block, the length and checksum of entries when appended or first read.
+        # For each block, the length and checksum of entries when appended or first read. A
+        # truncation replaces both dicts, so that a thread, which read the entries before, adds
+        # nothing to the new dicts.
         self._sums: dict[int, tuple[int, int]] = {}
 
     def append(self, transaction: AbortedTransaction) -> None:
@@ -94,11 +96,12 @@ class TransactionIndex(EntryFile):
         if not self.count:
             return [], False
         found: list[AbortedTransaction] = []
-        start = self.count_up_to(fetch_offset - 1, _last_offset)
+        start = self._search(fetch_offset - 1)
         # A changed entry that misleads the search is the last one before `start`, or at `start`.
-        for number in range(max(start - 1, 0) // _BLOCK_ENTRIES, self._block_count):
+        first = max(start - 1, 0) // _BLOCK_ENTRIES
+        for number in range(first, self._block_count):
             first_offset, stable_offset = self._blocks.get(number, (-1, -1))
-            if first_offset >= upper_offset > stable_offset:
+            if number > first and first_offset >= upper_offset > stable_offset:
                 continue
             for transaction in self._block(number):
                 if transaction.last_offset < fetch_offset:
@@ -121,7 +124,7 @@ class TransactionIndex(EntryFile):
         """Return the number of transactions with markers below `offset`."""
         if not self.count or offset <= self.base_offset:
             return 0
-        count = self.count_up_to(offset - 1, _last_offset)
+        count = self._search(offset - 1)
         # A changed entry that misleads the search is the last one before `count`, or at `count`.
         for number in {max(count - 1, 0) // _BLOCK_ENTRIES, count // _BLOCK_ENTRIES}:
             if number < self._block_count:
@@ -138,12 +141,14 @@ class TransactionIndex(EntryFile):
         if rest and full in self._sums:
             with suppress(OSError):
                 known = self._sum_of_first(rest * ENTRY_BYTES, full)
-        self._sums = {n: sums for n, sums in self._sums.items() if n < full}
-        self.cut(count)
+        sums = {n: each for n, each in self._sums.copy().items() if n < full}
+        blocks = {n: block for n, block in self._blocks.copy().items() if n < full}
         if known is not None:
-            self._sums[full] = known
+            sums[full] = known
+        self._sums, self._blocks = {}, {}
+        self.cut(count)
+        self._sums, self._blocks = sums, blocks
         self._last_offset = -1
-        self._blocks = {n: block for n, block in self._blocks.items() if n < full}
 
     def checking(self) -> Steps[None]:
         """Raise CorruptTransactionIndex unless the file is consistent with this segment."""
@@ -164,30 +169,40 @@ class TransactionIndex(EntryFile):
     def delete(self) -> None:
         super().delete()
         self._last_offset = -1
-        self._blocks.clear()
-        self._sums.clear()
+        self._sums, self._blocks = {}, {}
 
     @property
     def _block_count(self) -> int:
         return -(-self.count // _BLOCK_ENTRIES)
 
+    def _search(self, offset: int) -> int:
+        """Return the number of entries with markers up to `offset`."""
+        while True:
+            tail = self._tail
+            try:
+                return self.count_up_to(offset, _last_offset)
+            except struct.error:  # the file is shorter: damaged, or truncated during the search
+                if self._tail is tail:
+                    raise
+
     def _block(self, number: int) -> list[AbortedTransaction]:
         """Return a block of entries. The bounds of a full block are cached for `collect`."""
         first = number * _BLOCK_ENTRIES
         while True:
-            known = size_bytes, crc = self._sums.get(number, _UNKNOWN)
+            sums, blocks = self._sums, self._blocks
+            known = size_bytes, crc = sums.get(number, _UNKNOWN)
             data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
             if crc32c(data[:size_bytes]) == crc:
                 break
             # The cleaner reads in a thread, while the event loop may append or truncate.
-            if self._sums.get(number, _UNKNOWN) == known:
+            if self._sums is sums and sums.get(number, _UNKNOWN) == known:
                 raise CorruptTransactionIndex(self.path, "its entries have changed", _REMEDY)
-        if self._sums.get(number, _UNKNOWN) == known:
-            self._sums[number] = len(data), crc32c(data[size_bytes:], crc)
+        if sums.get(number, _UNKNOWN) == known:
+            sums[number] = len(data), crc32c(data[size_bytes:], crc)
         block = [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
         self._check_order(block, self.base_offset - 1)
-        if len(block) == _BLOCK_ENTRIES and number not in self._blocks:
-            self._blocks[number] = (
+        if len(block) == _BLOCK_ENTRIES and number not in blocks:
+            blocks[number] = (
                 min(transaction.first_offset for transaction in block),
                 block[-1].last_stable_offset,
             )

@@ -196,6 +196,20 @@ def test_transaction_index_byte_changed_after_a_truncation_is_detected(
     assert index.all() == expected
 
 
+@pytest.mark.parametrize("number", [120, 240, 360, 480, 600])
+def test_fetch_beside_a_long_transaction_detects_an_entry_that_misleads_its_search(
+    index, number
+) -> None:
+    """The search ends in a block that holds no transaction of the fetch, and would be skipped."""
+    for at in range(700):
+        index.append(AbortedTransaction(1, at * 10, at * 10 + 9, 3))
+    content = bytearray(index.path.read_bytes())
+    content[number * 34 + 18 : number * 34 + 26] = bytes(8)
+    index.path.write_bytes(content)
+    with suppress(CorruptTransactionIndex):
+        assert [each.first_offset for each in index.collect(5, 15)[0]] == [0, 10]
+
+
 @pytest.mark.parametrize("change", ["append", "truncate", "truncate and append"])
 @pytest.mark.parametrize("is_before", [True, False])
 def test_transaction_index_read_by_the_cleaner_during_a_change_is_not_called_changed(
@@ -222,6 +236,56 @@ def test_transaction_index_read_by_the_cleaner_during_a_change_is_not_called_cha
     expected = entries[: 2 if "truncate" in change else 4]
     expected += entries[4:] if "append" in change else ()
     assert index.all()[:-1] == expected
+
+
+@pytest.mark.parametrize("method", ["cut", "entries"])
+@pytest.mark.parametrize("end", [0, 2, 128, 130, 255])
+def test_transaction_index_read_by_the_cleaner_during_a_truncation_leaves_no_trace(
+    index, monkeypatch, method, end
+) -> None:
+    """The bounds or the checksum of removed entries would count for the entries after them."""
+    for each in made(range(256)):
+        index.append(each)
+    index = TransactionIndex(index.path, 0)
+    real = getattr(EntryFile, method)
+
+    def interrupted(self, *arguments):
+        monkeypatch.setattr(EntryFile, method, real)
+        result = None if method == "cut" else real(self, *arguments)
+        if method == "cut":
+            index.all()
+        else:
+            index.truncate_to(end * 10)
+        return real(self, *arguments) if method == "cut" else result
+
+    monkeypatch.setattr(EntryFile, method, interrupted)
+    if method == "cut":
+        index.truncate_to(end * 10)
+    else:
+        index.collect(2000, 3000)
+    appended = [AbortedTransaction(2, at * 10, at * 10 + 9, 3) for at in range(end, 300)]
+    for each in appended:
+        index.append(each)
+    assert index.all() == made(range(end)) + appended
+    for first in range(end * 10, 3000, 10):
+        assert index.collect(first, first + 5)[0][0].first_offset == first
+
+
+def test_transaction_index_searched_by_the_cleaner_during_a_truncation_is_not_called_short(
+    index, monkeypatch
+) -> None:
+    """The search knows the number of entries before the truncation."""
+    for each in made(range(256)):
+        index.append(each)
+    pread = os.pread
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(os, "pread", pread)
+        index.truncate_to(50)
+        return pread(*arguments)
+
+    monkeypatch.setattr(os, "pread", interrupted)
+    assert index.collect(20, 3000) == (made(range(2, 5)), False)
 
 
 @pytest.mark.parametrize("compacted", [False, True])
