@@ -362,7 +362,11 @@ class PartitionLog:
     @property
     def max_timestamp(self) -> int:
         """Return the largest timestamp of the log, or -1."""
-        return max(segment.max_timestamp for segment in self.segments)
+        try:
+            with self.local.disk.retriable:
+                return max(segment.max_timestamp for segment in self.segments)
+        except UNREADABLE as problem:
+            self.damage.met(problem)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Return (the largest epoch up to `leader_epoch`, its end offset).

@@ -16,6 +16,7 @@ from oncelog.storage.segments import read_checks
 from oncelog.storage.segments.damage import remove_derived_files
 from oncelog.storage.segments.log_file import LogFile
 from oncelog.wire.control_record import ControlType
+from oncelog.wire.errors import KafkaError
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, encode_batch
 
@@ -126,6 +127,20 @@ def test_readers_with_a_damaged_index_get_an_error_or_the_written_batches(log, k
         for ms, expected_batch in by_time.items():
             with suppress(*LOG_TROUBLE):
                 assert found_by_time(log, ms) == expected_batch, f"byte {at}, time {ms}"
+
+
+def test_largest_timestamp_found_by_a_damaged_index_raises_a_kafka_error(log):
+    """After a start, the largest timestamp of a closed segment is read when it is needed."""
+    log.local.retire()
+    again = PartitionLog.open(
+        log.directory, topic="t", partition=0, topic_id=bytes(16), config=CONFIG, now_ms=1
+    )
+    path = again.segments.first.offset_index.path
+    path.write_bytes(bytes(each ^ 0x80 for each in path.read_bytes()))
+    with pytest.raises(KafkaError):
+        _ = again.max_timestamp
+    assert again.damage.words
+    again.local.retire()
 
 
 def test_timestamp_search_that_reaches_a_damaged_batch_raises(log):
