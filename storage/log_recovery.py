@@ -136,8 +136,10 @@ def load_log(
             try:
                 yield from recovery.resume(active, was_killed=not clean_shutdown)
                 recovery.is_as_closed = clean_shutdown
-            except (CorruptIndex, CorruptTransactionIndex):
-                damaged = active
+            except (CorruptIndex, CorruptTransactionIndex) as problem:
+                # The producers' state may have needed an older segment, of which only the first and
+                # the last index entry were checked.
+                damaged = next((each for each in segments if problem.path in each.paths()), active)
             except (CorruptMessage, InvalidRecord):  # the log differs from what was written
                 unsynced = None if clean_shutdown else segments.floor(recovery_point - 1)
                 damaged = unsynced or active

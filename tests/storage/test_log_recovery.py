@@ -350,6 +350,34 @@ def test_damaged_index_is_rebuilt_even_after_a_clean_shutdown(tmp_path, suffix, 
     assert derived(open_log(tmp_path / "t-0", clean_shutdown=True)) == before
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("at", [0, 1])
+def test_log_with_a_negative_position_within_an_old_index_is_opened_and_repaired(
+    tmp_path, is_clean, at, log
+):
+    """The producers' windows are filled from old batches, which are found by that index."""
+    while len(list(log.segments)) < 3:
+        lead(log, 1, producer=7)
+    directory = tmp_path / "t-0"
+    if is_clean:
+        log.close()
+    else:
+        log.segments.active.write_out()
+    intact = open_log(directory, clean_shutdown=is_clean)
+    before = derived(intact)
+    path = list(intact.segments)[at].offset_index.path
+    content, repaired = path.read_bytes(), 0
+    for number in range(1, len(content) // 8 - 1):
+        damaged = bytearray(content)
+        damaged[number * 8 + 4] ^= 0x80
+        path.write_bytes(damaged)
+        again = open_log(directory, clean_shutdown=is_clean)
+        repaired += path.read_bytes() == content
+        path.write_bytes(content)  # an entry that the opening does not need is found by its readers
+        assert derived(again) == before
+    assert repaired
+
+
 @pytest.mark.parametrize(
     ("is_compacted", "machine_restarted", "is_a_hole"),
     [(False, False, False), (False, True, True), (True, True, True), (True, False, False)],
