@@ -166,7 +166,8 @@ class OwnTopic:
             elif log is None and node_id in replicas:
                 self._level_s.pop(place, None)  # the replica has moved to another node
             else:
-                self.gap_s = max(self.gap_s, now - self._level_s.get(place, now))
+                # A replica that was absent at the first look counts from then on.
+                self.gap_s = max(self.gap_s, now - self._level_s.setdefault(place, now))
 
     async def _look(self, source: str) -> list[str]:
         keys = [(self.name, p) for p in range(PARTITIONS)]

@@ -75,6 +75,16 @@ def test_old_value_after_an_unanswered_removal_counts_as_lost_unless_a_replica_w
     assert bool(topic.missing([cast(Any, former)], {0: 0})) == is_lost
 
 
+def test_absence_of_a_replica_from_the_first_look_on_is_counted() -> None:
+    """A machine that is damaged in the first moments starts again at the general healing."""
+    topic, timeline = LatestValues(1), SimpleNamespace(now=1.0)
+    nodes = {1: SimpleNamespace(node_id=1, is_serving=False, broker=None)}
+    cluster = SimpleNamespace(timeline=timeline, nodes=nodes, ids=[1])
+    for timeline.now in (1.0, 16.0):
+        topic._note_level(cast(Any, cluster), 0)
+    assert topic.gap_s == 15.0
+
+
 def test_own_topic_that_is_recreated_requires_only_later_records() -> None:
     topic = PassingValues(1)
 
