@@ -218,7 +218,11 @@ class Accumulator:
         self._put_back([batch])
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
-        """Replace a batch that was too large by its parts, which count as sent once."""
+        """Replace a batch, which was too large, with its parts.
+
+        Each part begins with one attempt, that of the whole batch, and goes before records that
+        were never sent.
+        """
         self.finish(batch)
         for number, part in enumerate(parts):
             part.place = (*batch.place, number)

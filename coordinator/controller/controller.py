@@ -1,10 +1,11 @@
 """The controller, which checks that brokers are alive and proposes the consequences.
 
 The controller is the leader of the metadata group. This pure core holds the state that is not
-replicated, which is the time of each broker's last contact, and its requests. `tick` compares that
-with the replicated state and returns the commands that are due. Its caller in node/controller
-proposes the commands, and passes each result to `settled`. A lost command becomes due again.
-Nothing is decided here, because `apply` checks the broker epoch of a late or repeated fence.
+replicated. For each broker this is the time of its last contact, and what its last heartbeat asked
+for (to be unfenced, to shut down). `tick` compares it with the replicated state and returns the
+commands that are due. Its caller in node/controller proposes the commands, and passes each result
+to `settled`. A lost command becomes due again. The core only proposes. A fence may arrive late or
+twice, so the metadata state machine checks its broker epoch and decides.
 
 A broker must both send and receive. If its links were cut in one direction, a broker would send
 heartbeats forever and apply no decision. Therefore each reply has a stamp (term and awake_ms),

@@ -60,7 +60,7 @@ class RaftSettings:
 
 
 def check_voters(node_id: int, voters: tuple[int, ...]) -> None:
-    """Raise ValueError, with a sentence for the operator, for invalid voters."""
+    """Raise ValueError, which says what the operator must change, for invalid voters."""
     if len(set(voters)) != len(voters) or node_id not in voters:
         raise ValueError(f"node {node_id} must be listed exactly once among the voters {voters}")
     if len(voters) == 2:

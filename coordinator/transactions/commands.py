@@ -49,10 +49,10 @@ class MalformedTransactionCommand(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """A transactional id's next record, or None to remove it, and properties of the current record.
+    """The next record of a transactional id, or None to remove the id.
 
-    expected_*: properties that the current record must have. key, value: the bytes of the id and
-    the record, in a decoded command.
+    It is written only if the current record has the properties `expected_*`. key, value: the bytes
+    of the id and the record. They are set only if the command was decoded from bytes.
     """
 
     transactional_id: str

@@ -1,7 +1,7 @@
 """The static configuration of one broker under Kafka's names, as one validated, immutable value.
 
-A key that is unknown or has no effect here is refused with a sentence. The same table of keys
-parses server.properties, answers DescribeConfigs and generates the documentation.
+A key that is unknown or has no effect here is refused, and the error says why. The same table of
+keys parses server.properties, answers DescribeConfigs and generates the documentation.
 """
 
 import difflib

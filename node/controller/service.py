@@ -216,9 +216,9 @@ class ControllerService:
                 logging.WARNING,
                 f"{kind.name} from node {peer}",
                 asyncio.get_running_loop().time(),
-                "node %d: %s: %s",
-                peer,
+                "an invalid request %s from node %d is refused: %s",
                 kind.name,
+                peer,
                 error,
             )
             answer = ControllerReply(ReplyStatus.DONE, encode_result(_invalid(error)))

@@ -7,8 +7,8 @@ the order of their arrival, a few at a time or a single larger one. A request is
 client disconnects before its turn.
 
 Each API has its own queue, so that requests which wait for the controller do not delay offset
-commits. A request with a long decision, for example without a controller, steps aside and lets the
-next requests begin, as long as memory allows.
+commits. If the handler of a request waits long, for example without a controller, the request steps
+aside and lets the next requests begin, as long as memory allows.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ class Place:
         self._line, self.size_bytes, self.is_aside = line, size_bytes, False
 
     async def decided(self, decision: Awaitable[Any]) -> Any:
-        """Return the result of a decision.
+        """Wait for the handler's decision on the request, and return its result.
 
-        If it takes long, let the next requests begin meanwhile.
+        After ASIDE_AFTER_S the request steps aside, so that the next ones begin.
         """
         deciding = asyncio.ensure_future(decision)
         try:

@@ -102,7 +102,7 @@ class KafkaServer:
     async def start(self, listeners: Sequence[Listener]) -> None:
         """Listen on all listeners, and set `ports`, in which the kernel's choice replaces port 0.
 
-        Raises OSError with a sentence when an address cannot be bound.
+        Raises OSError, which says why, when an address cannot be bound.
         """
         if len(listeners) > 1:
             self._reserved = self.config.inter_broker_listener_name.upper()

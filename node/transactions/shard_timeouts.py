@@ -176,7 +176,9 @@ class ShardLeaders:
         def done(_result: Any, error: Exception | None) -> None:
             if error is not None:
                 self._log.info(
-                    "the number of shards could not be written and will be retried: %s", error
+                    "the number of transaction shards could not be written to the log of shard 0, "
+                    "and will be retried: %s",
+                    error,
                 )
                 self._loop.call_later(1, self._propose_shard_count, leader)
 
@@ -225,7 +227,7 @@ class ShardLeaders:
                     loop_ms = self._loop.time() * 1_000
                     key = (name, record.start_ms)
                     since_ms[key] = self._open_since_ms.get(key, loop_ms)
-                    if self._holds(self._is_timed_out, name, record):
+                    if self._holds(name, self._is_timed_out, name, record):
                         timed_out.append(name)
                 if count % IDS_A_STEP == 0:
                     yield
@@ -235,12 +237,12 @@ class ShardLeaders:
         if found:
             self._tasks.spawn(self._abort_each(found))
 
-    def _holds(self, question: Callable[..., bool], *about: Any) -> bool:
-        """Return whether a check holds for one id, or False if the check raises an exception."""
+    def _holds(self, name: str, question: Callable[..., bool], *about: Any) -> bool:
+        """Return whether a check of this id holds, or False if the check raises an exception."""
         try:
             return question(*about)
         except Exception:
-            self._log.exception("a transactional id is skipped after an error")
+            self._log.exception("the check of transactional id %r failed, and is repeated", name)
             return False
 
     async def _abort_each(self, found: Sequence[tuple[ShardLeader, Sequence[str]]]) -> None:
@@ -264,7 +266,7 @@ class ShardLeaders:
         for leader in list(self):
             expired = []
             for count, name in enumerate(list(leader.shard.records), 1):
-                if self._holds(self._is_expired, leader, name):
+                if self._holds(name, self._is_expired, leader, name):
                     expired.append(name)
                 if count % IDS_A_STEP == 0:
                     yield
@@ -278,7 +280,7 @@ class ShardLeaders:
         for first in range(0, len(names), EXPIRIES_PER_COMMAND):
             some = names[first : first + EXPIRIES_PER_COMMAND]
             try:
-                still = [name for name in some if self._holds(self._is_expired, leader, name)]
+                still = [name for name in some if self._holds(name, self._is_expired, leader, name)]
                 await leader.remove_expired(still)
             except Exception:
                 self._log.exception("%d expired ids could not be removed", len(some))

@@ -130,7 +130,7 @@ class SourceOptions:
 
 
 def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """Parse the options of a reader, or raise OptionError with a sentence."""
+    """Parse the options of a reader, or raise OptionError, which says what is wrong."""
     options = named_options(given)
     if "topic" in options:
         raise OptionError("topic is for writers; say what to read by subscribe")

@@ -32,7 +32,7 @@ class SecondReading:
 def reading_of(given: object) -> SecondReading | None:
     """Return the second reading in a table of expected.toml, or None without it.
 
-    Raises ValueError with a sentence for an invalid table.
+    Raises ValueError, which says why, for an invalid table.
     """
     if given is None:
         return None

@@ -1,4 +1,8 @@
-"""Records the disks of stopped nodes: raw logs, survivors of compaction, and decisions."""
+"""Records what is on the disks of stopped nodes.
+
+These are the logs, the records that survived compaction, and the outcomes of transactions that the
+coordinators decided.
+"""
 
 import time
 import zlib
@@ -21,7 +25,7 @@ V2 = 2
 
 
 def dump_remains(recorder: Recorder, data: Path) -> int:
-    """Record the logs, survivors and decisions of all nodes.
+    """Record the logs, the survivors of compaction, and the coordinators' decisions of all nodes.
 
     Return the number of recorded batches.
     """

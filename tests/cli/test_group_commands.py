@@ -59,7 +59,7 @@ def test_group_reset_offset_outside_the_log_is_moved_to_its_start_or_end(
         ["delete"],
     ],
 )
-def test_group_command_with_wrong_arguments_is_refused_with_a_sentence(
+def test_group_command_with_wrong_arguments_is_refused_with_a_clear_message(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["group", *arguments]) == 2
@@ -68,7 +68,7 @@ def test_group_command_with_wrong_arguments_is_refused_with_a_sentence(
 
 @pytest.mark.parametrize("address", ["no-port", "", "a:b", "a:1,b:99999"])
 @pytest.mark.parametrize("command", ["group list", "consume t", "bench replication", "why t/0"])
-def test_command_with_an_invalid_bootstrap_address_is_refused_with_a_sentence(
+def test_command_with_an_invalid_bootstrap_address_is_refused_with_a_clear_message(
     command: str, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:

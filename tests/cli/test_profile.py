@@ -115,7 +115,9 @@ def test_profile_commands_list_use_and_delete_profiles(capsys: pytest.CaptureFix
         ["topic", "list", "--profile", "nosuch"],
     ],
 )
-def test_profile_command_with_wrong_arguments_is_refused_with_a_sentence(arguments, capsys) -> None:
+def test_profile_command_with_wrong_arguments_is_refused_with_a_clear_message(
+    arguments, capsys
+) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err.startswith("oncelog: ")
 
@@ -136,7 +138,7 @@ def test_profile_file_without_profiles_is_refused(capsys: pytest.CaptureFixture[
         ({"bootstrap": "far"}, "the profile's bootstrap: 'far' is not an address"),
     ],
 )
-def test_profile_entry_edited_to_a_wrong_type_is_refused_with_a_sentence(
+def test_profile_entry_edited_to_a_wrong_type_is_refused_with_a_clear_message(
     profile, words: str
 ) -> None:
     file = profiles.file_of_profiles()

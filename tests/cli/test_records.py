@@ -115,7 +115,7 @@ def test_consume_from_an_offset_reads_only_partitions_that_have_the_offset(clust
         (("numbers/0", "--decode-key", "json"), 1, "The key of numbers/0 at offset 0 cannot"),
     ],
 )
-def test_consume_with_wrong_arguments_is_refused_with_a_sentence(
+def test_consume_with_wrong_arguments_is_refused_with_a_clear_message(
     cluster, capsys, arguments, code, words
 ) -> None:
     assert called(cluster, "consume", *arguments) == code
@@ -215,7 +215,7 @@ def test_produce_options_apply_to_all_records(cluster, consumed, tmp_path: Path)
         (("--json",), 1, "-:2 is no record: it is no JSON"),
     ],
 )
-def test_produce_with_wrong_arguments_is_refused_with_a_sentence(
+def test_produce_with_wrong_arguments_is_refused_with_a_clear_message(
     cluster, capsys, monkeypatch, arguments, code, words
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"value": "v"}\nline\n')))

@@ -103,7 +103,7 @@ def test_ui_page_of_long_rows_ends_early_with_the_number_left_out(
     "query", [{"start": "-1"}, {"start": "9" * 20}, {"start": "²"}, {"limit": "0"},
               {"limit": "1001"}, {"limit": "9" * 5_000}, {"limit": "x"}],
 )  # fmt: skip
-def test_ui_row_range_out_of_bounds_is_refused_with_a_sentence(query: dict[str, str]) -> None:
+def test_ui_row_range_out_of_bounds_is_refused_with_a_clear_message(query: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"start is a whole number|limit is 1 to 1000"):
         RowRange.asked(query)
 

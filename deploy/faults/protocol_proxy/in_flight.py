@@ -61,7 +61,7 @@ class InFlight:
         return taken
 
     def abandon(self) -> list[Exchange]:
-        """Remove and return all requests that will not be answered any more."""
+        """Remove and return all waiting requests, when the connection has ended."""
         left = list(self._waiting)
         self._waiting.clear()
         return left

@@ -10,7 +10,7 @@
 Clients of any Kafka work with the proxy unchanged. The proxy replaces the addresses of brokers in
 answers by its own listeners on loopback, one for each broker and instance. A restarted broker keeps
 its listener. With `tls` the proxy speaks TLS on both sides, and logins pass through. Without `tls`,
-a TLS client is refused with a sentence (`ConnectionClosed.reason`).
+a TLS client is refused, with the reason in the error (`ConnectionClosed.reason`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -86,7 +86,7 @@ def test_json_line_written_by_hand_is_parsed_as_a_record(line, key, value):
         ("[" * 100_000, "nested too deeply"),
     ],
 )
-def test_json_line_without_a_record_is_refused_with_a_sentence(line, words):
+def test_json_line_without_a_record_is_refused_with_a_clear_message(line, words):
     with pytest.raises(NotARecord, match=words):
         record_of(line.encode())
 

@@ -102,7 +102,7 @@ def test_acl_role_options_add_the_same_acls_as_kafka_acls(
         "remove",
     ],
 )
-def test_acl_command_with_wrong_arguments_is_refused_with_a_sentence(
+def test_acl_command_with_wrong_arguments_is_refused_with_a_clear_message(
     line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["acl", *line.split(), "--bootstrap", "127.0.0.1:1"]) == 2

@@ -160,7 +160,7 @@ def test_metadata_command_of_many_small_items_is_split_in_steps() -> None:
     assert max(map(len, topics)) == ITEMS_MAX
 
 
-def test_metadata_command_with_one_item_too_long_is_refused_with_a_sentence() -> None:
+def test_metadata_command_with_one_item_too_long_is_refused_with_a_clear_message() -> None:
     assignments = tuple((i, (1, 2, 3)) for i in range(20_000))
     huge = CreateTopics((NewTopic("t", bytes(16), assignments=assignments),))
     with pytest.raises(PolicyViolation, match=r"takes \d+ bytes in the metadata log"):

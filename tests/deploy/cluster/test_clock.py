@@ -47,7 +47,7 @@ def test_clock_advance_duration_is_parsed_to_milliseconds(by: str | timedelta, m
 @pytest.mark.parametrize(
     "by", ["", "15", "m", "-15m", "1.5h", "15 m", "0s", "1y", timedelta(-1), "101000d", 900, None]
 )
-def test_clock_advance_with_a_malformed_duration_is_refused_with_a_sentence(by: Any) -> None:
+def test_clock_advance_with_a_malformed_duration_is_refused_with_a_clear_message(by: Any) -> None:
     with pytest.raises(Failure, match="Write for example 15m"):
         duration_ms(by)
 
@@ -237,7 +237,7 @@ def test_clock_advanced_in_a_test_is_listed_in_its_timeline(cluster: Cluster) ->
     assert "the clock was advanced by 1h30m" in dict(handle.sections())["oncelog timeline"]
 
 
-async def test_clock_control_of_a_broker_with_the_system_clock_is_refused_with_a_sentence(
+async def test_clock_control_of_a_broker_with_the_system_clock_is_refused_with_a_clear_message(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as broker:

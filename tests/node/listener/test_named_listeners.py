@@ -90,7 +90,7 @@ async def test_reserved_listener_accepts_connections_when_all_others_are_full() 
         assert await first.ask(ECHO, b"d") == b"d"
 
 
-async def test_silent_connections_of_a_reserved_listener_do_not_block_clients(
+async def test_silent_connections_of_the_inter_broker_listener_do_not_block_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "RESERVED_PLACES", 1)

@@ -546,7 +546,10 @@ async def test_log_that_cannot_be_opened_is_removed_when_its_partition_moves_awa
 async def test_directory_of_a_damaged_log_is_removed_when_its_copy_is_in_sync_or_deleted(
     tmp_path: Path, next_step: str
 ) -> None:
-    """A copy that is elected before it is in sync may lack records that the damaged log has."""
+    """The replica is fetched anew, and the damaged directory is kept until it is in sync.
+
+    If it is elected before, it may lack records of the damaged log, which is then kept as stray.
+    """
 
     def kept(suffix: str = "damaged") -> list[Path]:
         return list((tmp_path / "data").glob(f"*-{suffix}"))

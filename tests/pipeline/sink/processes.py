@@ -28,7 +28,7 @@ class AnyJob(Protocol):
 
 
 class QueryProcess:
-    """A process with a program of this folder, which runs a job in its own JVM and logs."""
+    """A process with a program of this folder. It runs a job in its own JVM, with a log file."""
 
     def __init__(self, job: AnyJob, program: str) -> None:
         self._log = Path(job.folder) / "log"

@@ -97,7 +97,7 @@ def driver(bootstrap: str) -> AbstractAsyncContextManager[ManualDriver]:
     return driving(bootstrap)
 
 
-async def test_sink_batches_are_written_skipped_when_repeated_and_their_ids_reused(
+async def test_sink_writes_new_batches_and_skips_repeated_batches(
     driver: ManualDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="oncelog.sink")

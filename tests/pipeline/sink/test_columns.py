@@ -72,7 +72,7 @@ HEADERS_KIND = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 
 @pytest.mark.parametrize("pair", [None, {"key": None, "value": b"x"}])
-def test_sink_row_with_an_unnamed_header_is_refused_with_a_sentence(pair: object) -> None:
+def test_sink_row_with_an_unnamed_header_is_refused_with_a_clear_message(pair: object) -> None:
     column = pa.array([None, [{"key": "h", "value": None}], [pair]], HEADERS_KIND)
     batch = pa.RecordBatch.from_arrays([pa.array([b"1"] * 3), column], names=["value", "headers"])
     assert len(list(rows_by_topic(batch.slice(0, 2), "t"))) == 1

@@ -126,7 +126,7 @@ async def until_timed_out(
 
 
 @pytest.mark.in_turn
-async def test_transactional_sink_batches_are_written_skipped_and_their_ids_reused(
+async def test_transactional_sink_writes_new_batches_and_skips_written_batches(
     driver: ManualDriver,
 ) -> None:
     driver.kept_workers = [driver.worker() for _ in range(TASKS)]

@@ -128,7 +128,7 @@ def test_produce_without_an_answer_is_never_delayed_or_refused_by_a_fault(name: 
     assert [match.fits(produce(acks)) for acks in (-1, 1, 0)] == [True, True, False]
 
 
-def test_heartbeats_without_partitions_are_never_delayed_by_a_fault() -> None:
+def test_heartbeats_that_omit_their_partitions_are_never_delayed_by_a_fault() -> None:
     striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
     match = striker._match(FAULTS["pause@before-heartbeat"])
 
@@ -192,7 +192,7 @@ def paused_once(monkeypatch: pytest.MonkeyPatch, instances_max: int) -> tuple[li
     return application.struck, what, striker.woken_s >= begun_s
 
 
-def test_pause_of_a_single_process_starts_no_second_instance_and_ends_with_its_session(
+def test_pause_of_a_single_process_starts_no_second_instance_and_lasts_for_the_session_timeout(
     monkeypatch,
 ) -> None:
     struck, what, is_given_time = paused_once(monkeypatch, instances_max=1)

@@ -277,7 +277,9 @@ async def test_peer_dialling_after_immediate_disconnects_slows_down(directory: P
     server.close()
 
 
-async def test_peer_listener_that_cannot_bind_is_refused_with_a_sentence(directory: Path) -> None:
+async def test_peer_listener_that_cannot_bind_is_refused_with_a_clear_message(
+    directory: Path,
+) -> None:
     (directory / "1").mkdir()
     one, _ = pair(directory)
     with pytest.raises(PeerSocketError, match="cannot listen"):

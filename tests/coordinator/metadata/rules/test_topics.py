@@ -107,7 +107,7 @@ def test_topic_without_count_and_factor_gets_the_cluster_defaults(
         ),
     ],
 )
-def test_topic_with_an_invalid_definition_is_refused_with_a_sentence(
+def test_topic_with_an_invalid_definition_is_refused_with_a_clear_message(
     cluster: MetadataCluster, topic: NewTopic, error: ErrorCode
 ) -> None:
     cluster.topic("is_here", (1,))

@@ -98,7 +98,7 @@ def test_error_answer_to_a_fetch_without_topics_or_with_a_session_error_has_a_to
 
 
 @pytest.mark.parametrize("name", ["Metadata", "ApiVersions", "DescribeCluster"])
-def test_error_answer_to_an_api_without_error_codes_is_refused_with_a_sentence(name):
+def test_error_answer_to_an_api_without_error_codes_is_refused_with_a_clear_message(name):
     with pytest.raises(Failure, match=f"An answer to {name} that tells an error cannot be made"):
         check_error_can_be_said(KEYS[name], ErrorCode.NOT_COORDINATOR)
 
