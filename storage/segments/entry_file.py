@@ -75,7 +75,7 @@ class EntryFile:
         """Return the bytes of the entries from `first` to before `end`."""
         before, tail = self._tail
         parts: list[bytes] = []
-        if first < before:
+        if first < min(end, before):
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 wanted = (min(end, before) - first) * self.entry_bytes

@@ -271,6 +271,15 @@ def test_transaction_index_read_by_the_cleaner_during_a_truncation_leaves_no_tra
         assert index.collect(first, first + 5)[0][0].first_offset == first
 
 
+def test_transaction_index_block_that_was_removed_and_appended_again_is_read_as_empty(
+    index,
+) -> None:
+    """The cleaner reads the number of entries before it reads the entries."""
+    for each in made(range(9)):
+        index.append(each)
+    assert index.entries(5, 2) == b""
+
+
 def test_transaction_index_searched_by_the_cleaner_during_a_truncation_is_not_called_short(
     index, monkeypatch
 ) -> None:
