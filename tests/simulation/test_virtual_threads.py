@@ -1,8 +1,10 @@
 """Test threads of simulated processes. Their jobs take time and overlap, as the seed decides."""
 
 import asyncio
+import importlib
 import os
 import random
+import sys
 import threading
 import time
 from pathlib import Path
@@ -165,6 +167,25 @@ def test_virtual_thread_jobs_may_be_interrupted_at_any_line_of_product_code(
 
     assert pauses_of("storage/written_for_this.py") > 8
     assert pauses_of("tests/written_for_this.py") == 2
+
+
+def test_virtual_thread_jobs_that_import_one_module_do_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lock of an import is a real one, so a job must not pause while it has this lock."""
+    name = "oncelog.wire.messages.added.api_versions_v5_response"
+    before = importlib.import_module(name)
+    package = importlib.import_module(name.rpartition(".")[0])
+    monkeypatch.setattr(package, name.rpartition(".")[2], before)
+    monkeypatch.setattr(virtual_threads, "BY_LINE", 1.0)
+    monkeypatch.setattr(virtual_threads, "LINES_APART", (0,))
+    monkeypatch.delitem(sys.modules, name)
+    timeline = Timeline(6)
+    threads = Threads(ProcessLoop(timeline, 1), 2)
+    jobs = [threads.submit(importlib.import_module, name) for _ in range(2)]
+    timeline.run(10)
+    first, second = (job.result() for job in jobs)
+    assert first is second is not before
 
 
 def test_virtual_lock_held_by_a_paused_job_makes_other_jobs_wait() -> None:

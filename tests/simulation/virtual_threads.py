@@ -25,6 +25,7 @@ import oncelog
 SHORT_S = (0.00002, 0.0008)
 SLOW_S = 0.06  # one job in a hundred
 PAUSES_MAX = 40  # of a job; after these the job is done at one instant
+IMPORTS = "<frozen importlib._bootstrap>"  # the file of the functions that import a module
 PAUSE_S = (0.00001, 0.05)
 PAUSE_MAX_S = 2.0  # a slow disk is not slow for long after it was healed
 AT_ONE_INSTANT = (0.4, 0.8, 0.95)  # of the jobs; one of these for all of a run
@@ -193,12 +194,22 @@ class Job:
         file = frame.f_code.co_filename
         return self._line if file.startswith(OWN_CODE) and not file.startswith(OWN_TESTS) else None
 
-    def _line(self, _frame: FrameType, event: str, _argument: Any) -> Any:
+    def _line(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "line" and not self._is_in_haste and not self._is_stopped:
             self._left -= 1
-            if self._left < 0:
+            if self._left < 0 and not _is_importing(frame):
                 self._pause()
         return self._line
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether a module is imported in this frame's thread.
+
+    Its lock is a real one. Another thread that needs the module would wait for it for ever.
+    """
+    while frame is not None and frame.f_code.co_filename != IMPORTS:
+        frame = frame.f_back
+    return frame is not None
 
 
 class Threads(Executor):
