@@ -73,7 +73,7 @@ async def read_to_end(
 ) -> list[ConsumerRecord]:
     """Read all committed records, or all records, to the end offset of each partition.
 
-    committed: the last stable offset equals the log end only if no transaction is open.
+    With `committed` no transaction may be open. Otherwise TimeoutError is raised.
     """
     isolation = "read_committed" if committed else "read_uncommitted"
     rows: list[ConsumerRecord] = []

@@ -68,7 +68,8 @@ class Group:
     ) -> Any:
         """Send one JoinGroup, and keep the member id and generation of its answer.
 
-        `beside` is the pending answer of another member. This answer may show that member's id.
+        `beside` is the pending answer of another member, whose id may be in this member's answer.
+        The call waits for both answers, so that both ids can be replaced by labels.
         """
         member = self.member(label)
         values = {

@@ -94,7 +94,7 @@ def java(
 
 
 def java_source(file: Path, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
-    """Return the command that runs a one-file Java program. It is compiled once a machine."""
+    """Return the command that runs a one-file Java program, which is compiled once per machine."""
     jars = jar_folder()
     classes = jars.with_name(f"{jars.name}.{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
     if not classes.exists():
@@ -214,7 +214,7 @@ class KafkaPeer:
         self._processes[number].send_signal(signal.SIGCONT)
 
     def more_listeners(self) -> dict[str, int]:
-        """Return the names and ports of all listeners except that of the bootstrap line."""
+        """Return the name and port of each listener, except the listener of the bootstrap line."""
         return {}
 
     def _start(self, number: int) -> None:
@@ -268,7 +268,7 @@ class KafkaPeer:
     def _format(self, number: int, file: Path) -> None:
         """Format a node's directory with the stored output of Kafka's storage tool.
 
-        The tool takes 2 s and runs once a machine, since its output depends only on the version,
+        The tool takes 2 s and runs once per machine, since its output depends only on the version,
         the options and some ids.
         """
         folder = self.folder / f"node-{number}"

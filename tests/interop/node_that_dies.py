@@ -45,7 +45,7 @@ def has_died(data: Path) -> bool:
 
 
 def main() -> int:
-    """Run `oncelog.node`, with the fault point given at the composition root."""
+    """Run `oncelog.node` with a broker that dies at the armed fault point."""
     arguments = sys.argv[2:]
     data = Path(arguments[arguments.index("--config") + 1]).parents[1]
     armed = data / DIE_AT

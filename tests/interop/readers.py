@@ -56,8 +56,8 @@ def messages(
 ) -> list["Message"]:
     """Read all records, and fail if the end of a partition is not reached.
 
-    committed: read with read_committed, for which the end is the log end only if no transaction is
-    open.
+    committed: read with read_committed. The last read offset is then the last stable offset, below
+    the log end while a transaction is open.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -93,7 +93,10 @@ def messages(
 
 
 def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
-    """Return the end offset for this reader. A new leader may refuse the request (KIP-207)."""
+    """Return the end offset of a partition for the consumer's isolation level.
+
+    The request is repeated if a new leader refuses it (KIP-207).
+    """
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     ends: list[int] = []

@@ -93,7 +93,7 @@ def facts(peer: RawPeer) -> dict[str, str]:
     return dict(line.split("\t") for line in done.stdout.splitlines())
 
 
-def test_java_admin_gets_the_same_answers_from_kafka_and_ours(
+def test_java_admin_gets_the_same_answers_from_kafka_and_oncelog(
     kafka: RawPeer, ours: RawPeer
 ) -> None:
     theirs, mine = facts(kafka), facts(ours)

@@ -1,8 +1,8 @@
 """Test that oncelog and Apache Kafka answer the same requests with equal fields.
 
-A difference is either fixed, or listed with its reason in `meant_differences`. Every API and
-version that both support is compared, of most by default every third. A new API without a scenario
-fails here.
+A difference is either fixed, or listed with its reason in `meant_differences`. Every API that both
+support is compared. By default most APIs are compared in every third version, and with -m kafka in
+all versions. An API without a scenario fails a test of this file.
 """
 
 from collections.abc import Callable, Iterator
@@ -175,7 +175,7 @@ def test_every_served_api_is_compared_with_apache_kafka(served):
 
 
 def _asked_by_default(versions: range) -> set[int]:
-    """Return the oldest, the newest and every third version. Others need -m kafka."""
+    """Return the oldest, the newest and every third version, which run without -m kafka."""
     return {versions[0], *versions[::-3]}
 
 

@@ -50,14 +50,14 @@ def ends(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, int]:
 def is_closed(cluster: Cluster, topic: str, count: int) -> bool:
     """Return whether no transaction is open and `count` offsets are written.
 
-    A coordinator may have repeated a marker, so there may be more.
+    A coordinator may have repeated a marker, so the log may have more offsets than `count`.
     """
     stable, end = ends(cluster, topic)
     return stable == end >= count
 
 
 def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
-    """Assert that the library reports the fencing now or in its next transaction."""
+    """Assert that `work` raises the library's error of a fenced producer."""
     with pytest.raises(Exception) as refused:
         work()
     assert producer.is_fenced(refused.value), repr(refused.value)
@@ -247,7 +247,7 @@ class Transformer:
         return bool(records)
 
     def heed(self) -> bool:
-        """Take part in a rebalance without reading on. Return whether partitions are assigned."""
+        """Take part in a rebalance without reading. Return whether partitions are assigned."""
         from confluent_kafka import TopicPartition
 
         record = self._consumer.poll(0.05)

@@ -1,4 +1,4 @@
-"""The Admin calls and tool commands with another outcome than on Kafka, with reasons.
+"""The Admin calls and tool commands that may have another outcome than on Kafka, with reasons.
 
 docs/protocol.md lists these differences.
 """
@@ -37,7 +37,10 @@ class MeantLine(NamedTuple):
 
 
 def _by_conformance(kind: str, command: str, form: str) -> list[MeantLine]:
-    """Return the intended lines for all that `oncelog conformance` reports as missing."""
+    """Return a `MeantLine` for each reason of `oncelog conformance` that has this kind.
+
+    In `form`, `{}` stands for the name that oncelog does not support, such as a config key.
+    """
     return [
         MeantLine(command, form.format(each.pattern.removeprefix("broker ")), each.reason)
         for each in REASONS

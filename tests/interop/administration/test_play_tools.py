@@ -1,4 +1,4 @@
-"""Test that the parts of a tool's output that depend on machine or time are replaced."""
+"""Test that fixed words replace the parts of a tool's output that depend on machine or time."""
 
 import pytest
 

@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.soak]  # minut
 
 
 def differences(theirs: Played, ours: Played) -> list[str]:
-    """Return the differing lines and exit codes.
+    """Return the output lines and exit codes that only Kafka or only oncelog has.
 
-    A line of oncelog may have more text at its end than Kafka's.
+    A line of oncelog equals a line of Kafka if it begins with Kafka's whole line.
     """
     found = [] if theirs.code == ours.code else [f"code {theirs.code}, ours {ours.code}"]
     found += [

@@ -13,11 +13,12 @@ _KEY = re.compile(r"([\w.-]+)=(?:\[[^]]*\]|[^,]+)")
 class Command(NamedTuple):
     """A command of one of Kafka's tools, with instructions for comparing its output.
 
-    Braces contain the result of an earlier command, or the cluster's bootstrap line. text: the
-    standard input. takes: a name for the match of an expression in the output. is_exact: numbers
-    must also be equal. begins, ends: a tool that runs during the next commands. until: the command
-    is repeated until this expression matches the output. forms: expressions and the replacements of
-    their matches, in lines that are otherwise equal.
+    In `arguments`, a name in braces stands for the cluster's bootstrap line, or for a text from the
+    output of an earlier command. text: the standard input. takes: a name, and the expression that
+    finds the text of this name in the output. is_exact: numbers in the outputs must be equal.
+    begins: the tool keeps running during the next commands. ends: the running tool is ended.
+    until: the command is repeated until this expression matches the output. forms: expressions and
+    the words that replace their matches in the output.
     """
 
     name: str
@@ -83,7 +84,7 @@ def _alter(entity: str, config: str) -> str:
 def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
     """Return the commands that set, describe and delete a config of an entity.
 
-    The change reaches brokers at different times, so the asked broker may not have it yet.
+    The second and the last command are repeated, since a change may reach the asked broker late.
     """
     keys = _KEY.findall(config)
     is_there, is_gone = re.escape(keys[0]), rf"\A(?!.*{re.escape(keys[0])})"

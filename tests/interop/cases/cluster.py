@@ -106,7 +106,10 @@ def metadata(peer: RawPeer, version: int) -> Scenario:
 
 
 def auto_creation(peer: RawPeer, version: int) -> Scenario:
-    """Create a topic by Metadata, and compare a later answer. The first depends on time."""
+    """Create a topic by a Metadata request, and compare the answer to a later Metadata request.
+
+    The answer to the first request depends on time.
+    """
     name = f"auto-{version}"
     peer.ask_raw(METADATA, version, {"topics": [{"name": name}]})
     peer.learn(name)
@@ -154,7 +157,7 @@ def describe_topic_partitions(peer: RawPeer, version: int) -> Scenario:
 
 
 def acls(peer: RawPeer, version: int) -> Scenario:
-    """Send DescribeAcls, CreateAcls and DeleteAcls, which always have equal versions."""
+    """Send DescribeAcls, CreateAcls and DeleteAcls, whose versions are numbered alike."""
     one = {
         "resource_type_filter": 2,
         "resource_name_filter": None,
@@ -207,7 +210,7 @@ def init_producer_id(peer: RawPeer, version: int) -> Scenario:
 
 
 def frames(peer: RawPeer, version: int) -> Scenario:
-    """Send bytes that are not a request. After each the broker still answers other connections."""
+    """Send bytes that are no valid request, and at the end one valid request."""
     header = struct.Struct(">hhih")
     good = header.pack(API_VERSIONS, 0, 7, 1) + b"x"
     cases = {

@@ -33,7 +33,7 @@ def _committing(group: ConsumerMembers, label: str, epoch: int, *indexes: int) -
 
 
 def _two_members(group: ConsumerMembers) -> None:
-    """Join two members that share the partitions. The first member got some of them earlier."""
+    """Join the members a and b, and wait until they share the partitions. Member a joins first."""
     group.joined("a")
     group.joined("b")
     group.settled("a", "b")

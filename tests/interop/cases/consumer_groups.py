@@ -96,14 +96,14 @@ class ConsumerMembers(Group):
         raise AssertionError(f"{self.peer.name}: the group does not settle: {self.stated()}")
 
     def heard(self, label: str, heartbeat_ms: str) -> None:
-        """Send heartbeats until an answer has this interval, as Kafka applies it late."""
+        """Send heartbeats until an answer has this interval, since Kafka applies a change late."""
         what = f"{self.peer.name}: {heartbeat_ms} ms are never applied"
         until(lambda: self.beat(label)["heartbeat_interval"] == int(heartbeat_ms), what)
 
     def stated(self, *group_ids: str, operations: bool = False) -> Any:
-        """Send ConsumerGroupDescribe for the groups, and return the answer.
+        """Send ConsumerGroupDescribe for these groups, and return the answer.
 
-        The default is the group of the members.
+        Without `group_ids` only this object's group is described.
         """
         wanted = list(group_ids or (self.group_id,))
         values = {"group_ids": wanted, "include_authorized_operations": operations}

@@ -178,7 +178,7 @@ def raft_voters(peer: RawPeer, version: int) -> Scenario:
 
 
 def unregister_controller(peer: RawPeer, version: int) -> Scenario:
-    """Unregister controllers that do not exist, and the active controller, the only one."""
+    """Unregister controllers that do not exist, and the only controller of the cluster."""
     for number in (9, -1, 2**31 - 1, 1):
         values = {"controller_id": number}
         yield f"controller {number}", peer.ask(UNREGISTER_CONTROLLER, version, values)

@@ -43,7 +43,7 @@ def join_group(peer: RawPeer, version: int) -> Scenario:
 
 
 def _rejoined(group: Group, version: int) -> Any:
-    """Let a follower with another subscription start a rebalance, and return both answers."""
+    """Start a rebalance by a follower with another subscription. Return both JoinGroup answers."""
     other = [("roundrobin", subscription("c"))]
     follower = group.apart(group.join, "b", version, protocols=other)
     group.wait_for_rebalance("a")

@@ -28,7 +28,10 @@ def batch(count: int = 1, *, size: int = 10, key: bytes | None = b"k", **fields:
 
 
 def edited(data: bytes, position: int, form: str, *values: int, sums: bool = True) -> bytes:
-    """Return the batch with changed header bytes. `sums` asks for a correct checksum."""
+    """Return the batch `data` with `values` packed in the struct format `form` at `position`.
+
+    The checksum is recomputed if `sums` is True.
+    """
     changed = bytearray(data)
     struct.pack_into(form, changed, position, *values)
     if sums:

@@ -26,9 +26,9 @@ class MixedMembers(ConsumerMembers):
         return self
 
     def alone(self, label: str, data: bytes = b"", **fields: Any) -> None:
-        """Create a classic group of one member with all partitions.
+        """Create a classic group of one member that is assigned all partitions.
 
-        `data` is the user data in its assignment.
+        `data` is the user data in the assignment.
         """
         self.admitted(label, 5, **({"protocols": SAYS} | fields))
         given = encode_assignment([(TOPIC, each) for each in ALL], user_data=data)
@@ -36,7 +36,7 @@ class MixedMembers(ConsumerMembers):
         assert self.sync(label, 3, {label: given}, **instance)["error_code"] == 0
 
     def goes_on(self, label: str) -> Any:
-        """Send two heartbeats of a consumer that owns all of its assignment."""
+        """Send two heartbeats of a consumer that owns its assignment. Return the last answer."""
         self.beat(label, topic_partitions=self.given.get(label, []))
         return self.beat(label, topic_partitions=self.given.get(label, []))
 
@@ -212,7 +212,10 @@ def mixed_instances(peer: RawPeer, version: int) -> Scenario:
 
 
 def later_targets(peer: RawPeer, version: int) -> Scenario:
-    """Show that a classic member learns of a rebalance by a new target, not by the group epoch."""
+    """Send heartbeats of a classic member before and after a new target assignment.
+
+    The member has to rejoin when the target assignment is new, not when the group epoch is.
+    """
     with MixedMembers(peer, f"mixed-targets-{version}", version) as group:
         group.alone("c1")
         for label in ("n1", "n2"):

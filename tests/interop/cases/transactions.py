@@ -1,6 +1,6 @@
 """Requests about transactions, with faults in their fields, lists, names and limits.
 
-`transaction_cases` covers the answers of each state to each epoch.
+The answers of Kafka in each state of a transaction are recorded by `recorded/record.py`.
 """
 
 from collections.abc import Iterator

@@ -212,9 +212,9 @@ Owners = dict[str, list[int]]
 def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_converted_back(
     bootstrap: str, group: str, stack: ExitStack, third: type[Member], cooperative: bool
 ) -> None:
-    """Group types and owners equal those on Apache Kafka.
+    """The expected group types and owners are those that Apache Kafka 4.4 has.
 
-    For the sticky assignor only the number of partitions of each member is equal. The range
+    With the sticky assignor only the number of partitions of each member is compared. The range
     assignor orders members by their ids, which begin with the client id.
     """
     members: dict[str, Member] = {}
@@ -227,7 +227,10 @@ def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_converte
         members.pop(label).stop()
 
     def is_shared(kind: str, owners: Owners, *, by_range: bool) -> None:
-        """Assert that the group has this type and these owners, and each member reads records."""
+        """Assert that the group has this type and these owners, and each member reads records.
+
+        Without `by_range` only the number of partitions of each member is compared.
+        """
         share(*members.values())
         given = {label: sorted(member.assigned) for label, member in members.items()}
         found = (given, owners) if by_range else (_sizes(given), _sizes(owners))

@@ -123,7 +123,7 @@ class Group:
         assert not step.is_alive()
 
 
-def test_coordinator_killed_during_a_group_protocol_change_keeps_the_group_in_one_form(
+def test_group_with_a_coordinator_killed_in_a_protocol_change_has_one_type(
     newer_cluster: Cluster, stack: ExitStack
 ) -> None:
     rng = random.Random("deaths in migration")

@@ -415,7 +415,7 @@ async def test_consumer_group_members_share_partitions_and_take_over_at_a_leave(
     assert sorted(got, key=int) == [b"%d" % i for i in range(400)]
 
 
-async def test_consumer_positions_are_committed_sought_and_paused(bootstrap):
+async def test_consumer_with_assigned_partitions_commits_seeks_and_pauses(bootstrap):
     topic = await new_topic(bootstrap, 2, retention_ms="-1")  # half of the records are years old
     async with Producer(bootstrap, **QUICK) as producer:
         for i in range(10):
@@ -487,7 +487,7 @@ async def test_commit_of_a_removed_member_fails_and_the_member_rejoins(bootstrap
         await consumer.commit({(topic, 0): 1})
 
 
-async def test_poll_raw_shows_producers_and_markers_of_batches(bootstrap):
+async def test_polled_batches_show_their_producer_ids_and_markers(bootstrap):
     topic = await new_topic(bootstrap, 1)
     async with transactional(bootstrap, topic) as producer:
         await producer.init_transactions()

@@ -127,7 +127,7 @@ async def test_offsets_of_revoked_partitions_are_committed_before_their_reassign
     assert not any(what == "lost" for _, what, _ in happened)
 
 
-async def test_static_member_that_restarts_gets_its_partitions_back_and_a_duplicate_is_refused(
+async def test_static_member_that_restarts_regains_partitions_and_a_duplicate_instance_is_refused(
     bootstrap,
 ):
     topic = await new_topic(bootstrap, 4)

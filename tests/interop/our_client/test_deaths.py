@@ -144,9 +144,9 @@ def test_transactions_with_a_killed_group_coordinator_are_exactly_once(cluster, 
 @pytest.mark.in_turn
 @both_versions
 async def test_transactions_with_a_paused_partition_leader_are_exactly_once(cluster, version):
-    """A sent request may take effect much later. Version 2 has a new epoch for each transaction.
+    """The paused leader may append a request much later, so the next transaction has a new epoch.
 
-    A version 1 producer requests a new epoch.
+    With transaction version 2 each transaction has a new epoch. A version 1 producer requests one.
     """
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     async with Producer(

@@ -111,7 +111,7 @@ async def test_commit_of_a_member_replaced_after_its_session_timeout_is_refused(
         assert (await slow.committed([(topic, 0)]))[topic, 0].offset == 1
 
 
-async def test_commit_in_on_revoked_is_accepted_for_the_revoked_partitions(bootstrap):
+async def test_commit_in_the_on_revoked_callback_is_accepted_for_the_revoked_partitions(bootstrap):
     """In a cooperative rebalance no member gets revoked partitions before their owner rejoins."""
     topic = await new_topic(bootstrap, 2)
     settings = {
@@ -141,7 +141,7 @@ async def test_commit_in_on_revoked_is_accepted_for_the_revoked_partitions(boots
         assert (await second.committed(revoked))[revoked[0]].offset == 7
 
 
-async def test_static_member_slower_than_its_heartbeats_keeps_its_partitions_within_the_session(
+async def test_static_member_polling_after_max_poll_interval_keeps_partitions_within_its_session(
     bootstrap,
 ):
     topic = await new_topic(bootstrap, 1)

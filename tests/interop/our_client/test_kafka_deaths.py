@@ -33,7 +33,7 @@ async def plain(bootstrap: str, topic: str, over: asyncio.Event) -> None:
 async def transactions(bootstrap: str, topic: str, version: int, over: asyncio.Event) -> None:
     """Run transactions until `over`, and assert that each committed record is in the log once.
 
-    Its offset must also be committed, and no error may be fatal.
+    The group's offset must be that of the last commit, and no error may be fatal.
     """
     committed: list[int] = []
     async with Producer(

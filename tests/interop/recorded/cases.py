@@ -158,9 +158,9 @@ def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
 def _rectangles(
     pairs: set[tuple[int, int]], asked: set[tuple[int, int]]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Group these pairs of version and first epoch into products of versions and epochs.
+    """Yield versions and first epochs, all combinations of which are in `pairs` or not in `asked`.
 
-    A product contains no other pair that was asked.
+    Together the combinations contain all pairs of (version, first epoch) in `pairs`.
     """
     versions, starts = sorted({v for v, _ in pairs}), sorted({s for _, s in pairs})
     if {(v, s) for v in versions for s in starts} & asked == pairs:

@@ -1,4 +1,4 @@
-"""Send every case of `transaction_cases` to Apache Kafka, and record the answers.
+"""Send every case of `cases.py` to Apache Kafka, and record the answers.
 
     python -m tests.interop.recorded.record [--only STATE] [--to FILE] [--prove]
 
@@ -114,7 +114,7 @@ def prove(stage: Stage, reached: str, written: str) -> None:
 def main() -> None:
     """Record the answers as the top of the file describes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", default="", help="states whose name contains this")
+    parser.add_argument("--only", default="", help="record only states whose names contain this")
     parser.add_argument("--to", type=Path, default=FIXTURE)
     parser.add_argument("--prove", action="store_true")
     options = parser.parse_args()

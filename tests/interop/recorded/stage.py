@@ -191,10 +191,9 @@ def play(
 ) -> dict[Case, str]:
     """Return the answers to these cases, each with its own transactional id.
 
-    `hold` keeps markers from HELD. askers: the number of concurrent requests. Kafka asks its
-    coordinator about several producers at once, and gives all of these producers the answer for the
-    request version of one. With more than one asker, error codes 48 and 120 are exchanged at
-    random.
+    `hold` is called to prevent markers in HELD. askers: the number of concurrent requests. A Kafka
+    broker asks the coordinator about several producers in one request of one version. With more
+    than one asker a producer may therefore get error code 48 in place of 120, or the reverse.
     """
     by_phase: dict[Phase, list[Case]] = {}
     for case in chosen:
@@ -214,7 +213,10 @@ def play(
 
 
 def _identity(prepared: Prepared, held: Held | None) -> tuple[int, int]:
-    """Return the producer id and epoch of the request, such as one before the coordinator's."""
+    """Return the producer id and epoch of the case's request.
+
+    `held` has those of the coordinator, from which they differ by the case's relation.
+    """
     relation = prepared.case.relation
     if relation == "client":
         return prepared.producer_id, prepared.producer_epoch

@@ -11,7 +11,7 @@ KEY_PASSWORD = "key-geheim"
 class Certificates:
     """PEM files of Kafka and of alice, signed by ca.pem. No certificate is signed by other-ca.pem.
 
-    expired.pem was alice's until yesterday, and late.pem Kafka's.
+    expired.pem is a certificate of alice, and late.pem one of Kafka. Both expired yesterday.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The Python clients that log in as the script says, and print "in" or the refusal.
+"""The Python clients that try the logins of `login_script`, and print "in" or the refusal.
 
 A Python client runs all cases in its own process. Clients in Java, Node and Go do the same with the
 programs in `programs/`. A client that is not installed on this machine is omitted with a message.

@@ -24,7 +24,7 @@ NAMES = (*OF_PYTHON, "java", "kafkajs", "franz-go")
 
 
 class Player:
-    """A process of one client library."""
+    """The process of one client library, which tries one login after another."""
 
     def __init__(
         self, command: list[str], folder: Path, *, is_java: bool = False, opens_keys: bool = True
@@ -101,7 +101,7 @@ def missing(name: str) -> str:
 
 
 def java_properties(values: dict[str, Any]) -> dict[str, str]:
-    """Return the same settings under the names of Java's clients."""
+    """Return librdkafka's settings `values` under the names of Java's clients."""
     limit_ms = f"{PATIENCE_S * 1000:.0f}"
     found = {"request.timeout.ms": limit_ms, "default.api.timeout.ms": limit_ms}
     for ours, theirs in (

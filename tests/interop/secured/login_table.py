@@ -42,7 +42,7 @@ def _cell(words: str) -> str:
 
 
 def written(page: str, said: dict[str, Any]) -> str:
-    """Return the page with its table replaced by one of these messages."""
+    """Return the page with its table of messages replaced by the table of `said`."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table(said)}\n{END}{after}"

@@ -2,8 +2,8 @@
 
     python -m tests.interop.secured.record_logins [--write] [--only CLIENT]
 
-plays the script on both and prints the differences. --write also keeps the messages in
-recorded/logins.json, and generates the table of docs/security.md from this file.
+tries the logins of `login_script` on both clusters, and prints the differences. --write also stores
+the messages in recorded/logins.json, and generates the table of docs/security.md from this file.
 """
 
 import argparse
@@ -101,7 +101,10 @@ def _client_words(peer: Logins, client: Player, _: Path) -> Iterator[tuple[str, 
 
 
 def _broker_words(peer: Logins, client: Player, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the broker's log message for the first login of each fault. Later ones are limited."""
+    """Yield the broker's log message for the first login of each fault.
+
+    The broker limits the rate of its messages, so it would not log every login.
+    """
     log, told = folder / "node-1.log", set[str]()
     for case in cases(peer):
         if case.wrong and case.wrong not in told:

@@ -21,7 +21,7 @@ def test_security_page_table_equals_the_recorded_login_messages() -> None:
 SOON = ("oncelog", "kafkajs", "aiokafka")  # the others take a minute or more each
 
 
-def test_recorded_logins_have_the_same_outcome_on_kafka_and_ours() -> None:
+def test_recorded_logins_have_the_same_outcome_on_kafka_and_oncelog() -> None:
     said = recorded()
     assert set(said) == {*NAMES, "broker"}
     assert not differences(said) and not wrongly_judged(said)
@@ -34,7 +34,7 @@ def test_recorded_logins_have_the_same_outcome_on_kafka_and_ours() -> None:
     [each if each in SOON else pytest.param(each, marks=pytest.mark.soak) for each in NAMES],
 )
 @pytest.mark.in_turn
-def test_client_login_has_the_same_outcome_on_kafka_and_ours(name: str, tmp_path: Path) -> None:
+def test_client_login_has_the_same_outcome_on_kafka_and_oncelog(name: str, tmp_path: Path) -> None:
     if why := missing(name):
         pytest.skip(why)
     said = play((name,), tmp_path)
