@@ -1,8 +1,8 @@
 """Execute the faults of a schedule in a simulated cluster, and undo them.
 
-A fault is skipped if the cluster does not promise to survive it at its time. For example, the power
-of one machine is cut only while all others have every record (docs/ARCHITECTURE.md, "What survives
-what").
+A fault is skipped if the cluster does not promise to survive it in its present state. For example,
+the power of one machine is cut only while all others have every record (docs/ARCHITECTURE.md, "What
+survives what").
 """
 
 from collections.abc import Callable
@@ -31,7 +31,8 @@ BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 class Conductor(DiskFaults, FileDamage):
     """Executes the faults of one run.
 
-    `clients` has the client processes c1 and c2. `replace` restarts a killed client.
+    `clients` has the client processes c1 and c2. `replace` restarts a killed client. The method of
+    a kind of fault returns False if the fault is skipped.
     """
 
     def __init__(
@@ -161,8 +162,8 @@ class Conductor(DiskFaults, FileDamage):
     def _others_have_everything(self, node: VirtualNode) -> bool:
         """Return whether all other nodes have every record of this node.
 
-        A node of the ISR may lack records. Its fetch may already have committed a record of this
-        node, before the death of this node is noticed.
+        Records that are not committed count as well, since a fetch request that this node has sent
+        may still commit them.
         """
         if not self.is_whole():
             return False
@@ -271,7 +272,7 @@ class Conductor(DiskFaults, FileDamage):
         self._later(fault.seconds, end)
 
     def _keep(self, fault: Fault) -> bool:
-        """Delay some requests of a node, in most cases until their connection has broken."""
+        """Delay some requests of a node, and in most cases break their connection meanwhile."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False

@@ -31,7 +31,7 @@ class DiskFaults:
         raise NotImplementedError
 
     def remove_flipped(self) -> None:
-        """Remove the flipped files that no process has read, since the judge would report them."""
+        """Remove the snapshots that still have a flipped bit, since the judge would report them."""
         for file, content in self.flipped.items():
             if file.exists() and file.read_bytes() == content:
                 REAL["unlink"](file)
@@ -94,7 +94,7 @@ class DiskFaults:
         return self._hurt_disk(fault, "sync_errors", 1, 0)
 
     def _hurt_disk(self, fault: Fault, name: str, during: object, after: object) -> bool:
-        """Set the disk's attribute `name` to a fault, and later repair it and restart the node."""
+        """Set the disk's attribute `name` to `during`, then to `after`, and restart the node."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False

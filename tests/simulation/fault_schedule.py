@@ -184,7 +184,7 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
 
 
 def _cut(rng: random.Random, nodes: list[int]) -> str:
-    """Return the links of a random cut, such as all between two halves, or one in one direction."""
+    """Return the links of a random cut, such as those between two halves of the nodes."""
     shape = rng.choice(["halves", "halves", "deaf", "mute", "ring", "link", "one way"])
     side = set(rng.sample(nodes, rng.randint(1, max(1, len(nodes) // 2))))
     pairs = [(a, b) for a in nodes for b in nodes if a != b]

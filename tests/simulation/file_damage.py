@@ -124,7 +124,7 @@ class FileDamage:
                 byte.write(byte.was)
 
     def read_all_logs(self) -> None:
-        """Read all logs of the damaged machine, and report damaged bytes that cause no error."""
+        """Read all logs of the damaged machine, and report damaged bytes that are read as good."""
         node = self._victim
         if node is None or node.broker is None:
             return
@@ -139,7 +139,7 @@ class FileDamage:
             ]
 
     def _read_as_good(self, log: PartitionLog) -> Iterator[str]:
-        """Yield the damaged bytes that were just read without an error."""
+        """Yield a sentence for each damaged byte that a read of the log has just taken as good."""
         segments = {segment.file.path: segment for segment in log.segments}
         for byte in self.damaged:
             segment = segments.get(byte.path)
@@ -150,7 +150,7 @@ class FileDamage:
                 yield f"byte {byte.position} of {byte.path.name} was read as {byte.now}"
 
     def is_repaired(self) -> bool:
-        """Return whether all logs of the damaged machine are usable, and none is copied again."""
+        """Return whether all logs of the damaged machine are usable, and none is fetched anew."""
         broker = None if self._victim is None else self._victim.broker
         if broker is None:
             return True
@@ -166,9 +166,9 @@ class FileDamage:
 
 
 def wrong_answers(log: PartitionLog) -> Iterator[str]:
-    """Look up each batch of a log by offset and by time, and yield the wrong results.
+    """Look up each batch of a log by offset and by time, and yield a sentence for a wrong result.
 
-    The lookups use each entry of an index. Raises the error of a log that detects damage.
+    The lookups use each entry of an index. If the log detects damage, its error is raised.
     """
     start, end, lookup = log.log_start_offset, log.log_end_offset, log.segments.drop_cached_reads
     headers: list[BatchHeader] = []

@@ -255,7 +255,7 @@ class Invariants:
                 self._violated("not opened", f"{topic}-{index} on {node.node_id}")
 
     def _deaf(self) -> None:
-        """Check that a node that receives nothing is fenced, while others can elect a leader."""
+        """Check that a node that receives nothing is fenced, if other nodes can elect a leader."""
         now, nodes, wires = self.cluster.timeline.now, self.cluster.nodes, self.cluster.wires
         deaf = next((i for i in nodes if all(wires.is_cut(j, i) for j in nodes if j != i)), 0)
         controller = next((n for n in self.cluster.serving if controls(n)), None)
@@ -326,7 +326,7 @@ class Invariants:
                 self._compare(node, hosted[self.looks // 8 // len(nodes) % len(hosted)])
 
     def _compare(self, node: VirtualNode, hosted: Any) -> bool:
-        """Compare some bytes of a replica with other replicas, and return whether more are left."""
+        """Compare some bytes of a replica with other replicas. Return whether bytes are left."""
         log, key = hosted.log, hosted.key
         if log.is_failed or log.config.is_compacted:
             return False  # each replica is cleaned by itself

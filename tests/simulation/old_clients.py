@@ -4,7 +4,7 @@ After a timeout such a client repeats a request on a new connection, and the aba
 still arrive. After a batch that no attempt appended, it aborts by EndTxn, and requests a new epoch
 only for its next transaction. Until then late requests have a valid epoch.
 
-Each transaction stays open for a moment. The history has its operations, as those of all clients.
+Each transaction stays open for a moment. Its operations are recorded in the history of the run.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def transact(
     rng: random.Random,
     name: str,
 ) -> None:
-    """Run one client after another until `stop()`. `name` is the transactional id of all."""
+    """Run one client after another until `stop()`. `name` is their transactional id."""
     while not stop():
         client = _OldClient(bootstrap, recorder, settings, rng, name)
         try:

@@ -173,9 +173,9 @@ class Cluster:
                 self.world.at(self.world.now + delay, self._link, j, i, False)
 
     def crash_after(self, i: int, jobs: int, *, power: bool, down_s: float) -> None:
-        """Crash the process soon after `jobs` more jobs of its disk.
+        """Crash the process of node `i` soon after its disk has done `jobs` further jobs.
 
-        The process restarts after `down_s`. Its earlier messages still arrive.
+        The process restarts after `down_s`. Messages that it has sent still arrive.
         """
         node, delay = self.nodes[i], self.random.uniform(0, AFTER_A_JOB_S)
 
@@ -357,9 +357,9 @@ class Cluster:
 
 
 def started(seed: int = 1, **options: Any) -> tuple[Cluster, int]:
-    """Return a cluster with a leader, and the leader.
+    """Return a cluster with a leader, and the leader's node id.
 
-    By default it has three nodes and one group.
+    By default the cluster has three nodes and one Raft group.
     """
     cluster = Cluster(seed, **{"size": 3, "groups": 1, **options})
     assert cluster.run(10, cluster.leaders_settled)

@@ -1,7 +1,7 @@
 """A whole cluster in one process under virtual time, from one seed.
 
     python -m tests.simulation.run --seed 7            one seed: its faults, its verdict
-    python -m tests.simulation.run --seeds 0:160       many
+    python -m tests.simulation.run --seeds 0:160       many seeds
     python -m tests.simulation.run --seed 7 --faults 'kill@1.5+2/0:1' 'cut@3+1/0:1>2'
     python -m tests.simulation.run --seeds 0:30 --shape power
     python -m tests.simulation.run --seed 7 --shape nodes=5,faults=30,kinds=kill+cut
@@ -82,12 +82,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the given seeds, and return 0 if no seed had a violation, otherwise 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--seeds", help="FIRST:BEHIND, or some: 3,7,10:20")
+    parser.add_argument("--seeds", help="FIRST:END (without END), or several: 3,7,10:20")
     parser.add_argument("--shape", help=f"{', '.join(NAMED)}, or fields: nodes=5,faults=30")
     parser.add_argument("--faults", nargs="*", default=None)
-    parser.add_argument("--trace", help="write the trace in words to this file")
-    parser.add_argument("--no-shrink", action="store_true", help="print failures as they are")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a seed")
+    parser.add_argument("--trace", help="write the trace as text to this file")
+    parser.add_argument("--no-shrink", action="store_true", help="do not reduce a failing schedule")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each seed")
     parser.add_argument("--logs", action="store_true", help="print the nodes' logs and the faults")
     options = parser.parse_args(arguments)
     faults, shape = None, None

@@ -56,7 +56,7 @@ CPU = time.process_time
 def shape_of(seed: int) -> Shape:
     """Return the shape of a seed's cluster.
 
-    It is short with busy clients, or long with quiet ones.
+    Some runs are short with busy clients, and others are long with quiet clients.
     """
     rng = random.Random(f"shape of {seed}")
     nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3

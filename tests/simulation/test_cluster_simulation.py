@@ -1,4 +1,4 @@
-"""Test that simulated clusters lose, duplicate and tear no acknowledged record.
+"""Test that simulated clusters with random faults keep every promise that the judge checks.
 
 Seeds run in other processes with PYTHONHASHSEED=0. A failing seed therefore fails again with
 `python -m tests.simulation.run --seed N`.
@@ -115,7 +115,7 @@ def test_simulation_of_one_seed_has_the_same_trace_in_another_process() -> None:
 
 
 def test_simulation_with_a_refused_last_client_request_reports_the_seed() -> None:
-    """A refused last request was an error of the simulation, which skipped the remaining seeds."""
+    """A refused last request once ended the simulation before its remaining seeds."""
 
     def refuse(_: object) -> None:
         raise NotLeaderOrFollower("nobody leads")
@@ -211,7 +211,7 @@ EFFECTS = {
 
 @pytest.mark.in_turn
 def test_simulation_fault_of_each_kind_has_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kind of fault may have no effect, for example because its target does not exist."""
+    """A fault without an effect, for example on a target that does not exist, tests nothing."""
     seen: Counter[str] = Counter()
 
     def watch(owner: type, name: str, has_happened: Callable[[Any, Any], object]) -> None:

@@ -121,7 +121,7 @@ def test_invariant_check_reports_the_same_raft_decision_proposed_endlessly() -> 
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
-def test_invariant_check_reports_a_log_failed_by_a_read_without_resources(
+def test_invariant_check_reports_a_log_failed_by_a_read_without_file_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     hosted = replica(tmp_path, [b"one"])
@@ -175,7 +175,7 @@ def test_invariant_check_reports_a_replica_not_opened_on_an_undamaged_disk() -> 
     assert [name for name, _ in invariants.found] == ["not opened"]
 
 
-def test_invariant_check_reports_a_log_marked_damaged_without_damage_once(
+def test_invariant_check_reports_once_a_log_marked_damaged_without_damage(
     tmp_path: Path,
 ) -> None:
     hosted = replica(tmp_path / "a", [b"one"])

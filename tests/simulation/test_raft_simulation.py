@@ -108,7 +108,7 @@ def run_power_cuts(seed: int) -> Cluster:
 
 
 def some(firsts: range) -> list[Any]:
-    """Return the first seeds of the test's runs. Every second one runs only with -m chaos."""
+    """Return a pytest parameter for each first seed, of which every second has the mark chaos."""
     marks = ([], [pytest.mark.chaos])
     return [pytest.param(first, marks=marks[at % 2]) for at, first in enumerate(firsts)]
 

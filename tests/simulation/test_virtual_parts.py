@@ -77,7 +77,7 @@ class Pair:
         return task.result()
 
 
-def test_virtual_time_jumps_to_the_next_timer_and_keeps_the_order() -> None:
+def test_virtual_time_jumps_to_the_next_timer_and_runs_timers_in_order() -> None:
     timeline = Timeline(1)
     one, other = ProcessLoop(timeline, 1), ProcessLoop(timeline, 2)
     seen: list[object] = []

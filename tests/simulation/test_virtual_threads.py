@@ -30,7 +30,7 @@ def never_at_one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def steps(out: list[Any], name: str, count: int = 5) -> str:
-    """Call `pause_point` `count` times, and return `name`."""
+    """Append (`name`, number) to `out` and call `pause_point`, `count` times. Return `name`."""
     for number in range(count):
         out.append((name, number))
         pause_point()

@@ -178,7 +178,7 @@ class VirtualCluster:
     def finish(self, work: Any, seconds: float = 60.0) -> Any:
         """Run a coroutine in a new client process, and return its result.
 
-        Raises TimeoutError after this virtual time.
+        Raises TimeoutError if the coroutine takes more than `seconds` of virtual time.
         """
         client = self.new_client()
         task = client.run(work)
@@ -277,7 +277,7 @@ class VirtualCluster:
             yield
 
     def _epochs_begin_late(self) -> AbstractContextManager[object]:
-        """Return a context in which, for some seeds, new ids soon reach their last epoch."""
+        """Return a context in which, for some seeds, producer ids soon reach their last epoch."""
         first = random.Random(f"epochs of {self.seed}").choice(EPOCHS_FIRST)
         return mock.patch.object(decisions, "EPOCH_FIRST", first)
 

@@ -4,8 +4,9 @@ The storage code runs unchanged on a temporary directory. While `Disks` is insta
 `os` are replaced for all paths below that directory, and record the changes since the last fsync.
 
 After a kill all changes stay, as in a page cache. A power cut may revert unsynced changes. In a
-file it reverts any pages, or all changes after some sector. Changes of names (create, rename,
-remove) are ordered as in a journaling file system, so all after some point are reverted.
+file it reverts random pages, or all changes after a random sector. Changes of names (create,
+rename, remove) are ordered as in a journaling file system. A random number of the last ones is
+reverted.
 
 File descriptors are virtual numbers, so those of a dead process refer to no file.
 """
@@ -115,8 +116,8 @@ class NodeDisk:
     def segment_begun(self, log: str) -> None:
         """Call `on_regrowth` if a truncated log begins a segment while an older one is unsynced.
 
-        The recovery point must be lowered before, since a power cut could now lose the older
-        segment's end.
+        A power cut could now lose the end of the older segment, so the broker must have lowered the
+        log's recovery point.
         """
         if self.on_regrowth is not None and log in self.truncated:
             inodes = [os.stat(file).st_ino for file in Path(log).glob("*.log")]
@@ -124,7 +125,7 @@ class NodeDisk:
                 self.on_regrowth()
 
     def sync_names(self, directory: str, numbers: list[int]) -> None:
-        """Forget these changes of names, which are durable now."""
+        """Forget the changes of names with these numbers in a directory, which are durable now."""
         left = [n for n in self.names_in.pop(directory, ()) if n not in numbers]
         if left:
             self.names_in[directory] = left

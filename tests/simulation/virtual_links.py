@@ -179,7 +179,7 @@ class VirtualLinks(PeerHandlers):
             self._link_changed(peer, True)
 
     def broken(self, peer: int, incarnation: int) -> None:
-        """Handle a broken connection to this incarnation of a peer, and connect again later."""
+        """Handle a broken connection to this process of a peer. Connect to the peer again later."""
         if self._known.get(peer) == incarnation:
             self._break(peer)
             self.loop.call_later(self._reconnect_s(), self.dial, peer)

@@ -1,4 +1,4 @@
-"""Sliced work of simulated processes, with random ends of slices, order and sizes of steps.
+"""Sliced work of simulated processes, with slices and steps of random size in random order.
 
 A step of the product handles tens or hundreds of entries, to bound its time. The small logs and
 groups of a simulation would fit into one step, without other work in between. Therefore a step has
@@ -76,10 +76,10 @@ class SliceClock:
 
 @contextmanager
 def slices_take_time(rng: random.Random) -> Iterator[None]:
-    """Let virtual time pass between two slices while the context is open, for other events.
+    """Let virtual time pass between two slices while the context is open, so that events can run.
 
-    For some seeds the jobs of clients alternate, as the broker's own jobs do. For other seeds a job
-    ends before the next job begins, unless the next job is chosen at random.
+    For most seeds the next job is chosen at random. For the other seeds the jobs of clients either
+    alternate, as the broker's own jobs do, or each job ends before the next job begins.
     """
     client_run_s = rng.choice((OWN_RUN_S, CLIENT_RUN_S))
     is_in_order, step = rng.random() < IN_ORDER, rng.choice(STEPS)

@@ -3,7 +3,7 @@
 Bytes of one direction arrive in order, whole or in pieces, after a while. A window bounds the bytes
 in flight, and the protocol of a sender with a full window is paused. Bytes sent during a cut arrive
 after it, as by TCP's retransmissions. The connections of a killed process are reset. Those of a
-machine without power are silent until its return.
+machine without power are silent until it has power again.
 """
 
 import asyncio

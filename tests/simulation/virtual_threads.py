@@ -135,7 +135,7 @@ class Job:
             self.finish()
 
     def at_point(self, sync_s: float = 0.0) -> None:
-        """Pause here at random, or for `sync_s` on average. It is called in the job's thread.
+        """Let the job pause at random, or for `sync_s` on average. The job's own thread calls this.
 
         Raises Stopped if the process was killed.
         """
@@ -205,7 +205,8 @@ class Job:
 def _is_importing(frame: FrameType | None) -> bool:
     """Return whether a module is imported in this frame's thread.
 
-    Its lock is a real one. Another thread that needs the module would wait for it for ever.
+    The lock of an import is a real one. If this thread paused, another thread that imports the
+    module would wait for ever.
     """
     while frame is not None and frame.f_code.co_filename != IMPORTS:
         frame = frame.f_back

@@ -347,7 +347,7 @@ async def write_down_the_end(
 
 
 async def what_is_stuck(cluster: VirtualCluster) -> list[str]:
-    """Return a sentence for each undecided transaction, and for each LSO below the log end."""
+    """Describe each undecided transaction, and each partition with an LSO below its log end."""
     async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
         keys = [(p.topic, p.partition) for p in await admin.describe_topics()]
         try:

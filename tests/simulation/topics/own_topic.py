@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
 
 
 class OwnTopic:
-    """A topic with an own check. `life` counts its deletions, also those with unknown outcome."""
+    """A topic with a check of its records. `life` counts the deletions that may have succeeded."""
 
     name: ClassVar[str]
 
@@ -114,8 +114,8 @@ class OwnTopic:
     async def compare(self, cluster: VirtualCluster) -> list[str]:
         """Read the topic twice, and return a sentence for each record missing both times.
 
-        A record that is missing once was compacted meanwhile. The list is empty if a late request
-        has recreated the topic.
+        A record that is missing once was compacted meanwhile. If the reads miss no record, the log
+        of each replica is compared. The list is empty if a late request has recreated the topic.
         """
         if not self._is_certain or _topic_ids(cluster, self.name) != {self._topic_id}:
             return []
@@ -144,7 +144,7 @@ class OwnTopic:
         return self.missing(found, {partition: log.log_start_offset})
 
     async def watch(self, cluster: VirtualCluster) -> None:
-        """Record regularly how far replicas are behind, until the task is cancelled."""
+        """Record regularly how long replicas have lacked records, until the task is cancelled."""
         while True:
             for partition in range(PARTITIONS):
                 self._note_level(cluster, partition)

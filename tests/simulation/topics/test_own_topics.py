@@ -76,7 +76,7 @@ def test_old_value_after_an_unanswered_removal_counts_as_lost_unless_a_replica_w
 
 
 def test_absence_of_a_replica_from_the_first_look_on_is_counted() -> None:
-    """A machine that is damaged in the first moments starts again at the general healing."""
+    """A machine that is damaged at the beginning may not start before all faults end."""
     topic, timeline = LatestValues(1), SimpleNamespace(now=1.0)
     nodes = {1: SimpleNamespace(node_id=1, is_serving=False, broker=None)}
     cluster = SimpleNamespace(timeline=timeline, nodes=nodes, ids=[1])
