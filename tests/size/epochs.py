@@ -138,7 +138,10 @@ class _Member:
     async def live(
         self, turns: Sequence[Sequence[str]], over: asyncio.Event, *, every: int = 1
     ) -> None:
-        """Run the member until `over`, with each list of topics for `every` heartbeats in turn."""
+        """Run the member until `over`, and leave the group.
+
+        The member subscribes to each list of topics in `turns` for `every` heartbeats.
+        """
         view = self._admin.view
         await view.refresh([TOPIC])
         self._topic_id = view.snapshot.topic_ids[TOPIC]
@@ -170,7 +173,10 @@ class _Member:
         self._commits = await view.broker(node_id, f"{self.name} commits")
 
     async def _beat(self, *, says_all: bool) -> bool:
-        """Send one heartbeat, and return whether the coordinator knows the member's whole state."""
+        """Send one heartbeat, and return whether the coordinator knows the member's whole state.
+
+        With `says_all` the heartbeat has the subscription and the owned partitions.
+        """
         said = self._heartbeat(self.epoch)
         if says_all or self.epoch == JOINS:
             rows: dict[bytes, list[int]] = {}

@@ -93,7 +93,7 @@ def _each_at_its_coordinator(
 ) -> None:
     """Call `work` for each group on a connection to its coordinator.
 
-    Coordinators work in parallel, and the groups of one of them one after the other.
+    Coordinators get their calls in parallel, and each coordinator gets one call after another.
     """
     left = list(groups)
     stage.cluster.coordinator("group", left[0])  # which makes the topic of the offsets

@@ -1,4 +1,4 @@
-"""A case in which the transaction shards write snapshots while they are large."""
+"""A case in which transaction shards with many transactional ids write snapshots."""
 
 import time
 from pathlib import Path

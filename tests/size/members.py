@@ -42,9 +42,10 @@ def members(stage: Stage) -> None:
 async def _join_and_leave(
     address: Address, count: int, partitions: int
 ) -> tuple[float, float, int]:
-    """Return the seconds until all were answered and all were assigned, and the heartbeats.
+    """Let `count` members join a group and leave it. Return two times in seconds, and a number.
 
-    The members leave at the end.
+    The times are those until every member had an answer, and until every partition had an owner.
+    The number is that of all heartbeats.
     """
     began_s, may_leave = time.monotonic(), asyncio.Event()
     joining = [_Member(address, number) for number in range(count)]

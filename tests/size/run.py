@@ -1,8 +1,9 @@
 """Run heavy cases, one after the other, each on a fresh cluster of three nodes with a probe.
 
 No ApiVersions may be answered later than 200 ms, and no living broker may be fenced. Otherwise the
-exit code is 1. The measurements require an otherwise idle machine. WAIT is the time for which the
-nodes and the probe together had no processor. LESS is the latest answer without this time.
+exit code is 1. The measurements require an otherwise idle machine. In the printed table, WAIT is
+the time for which the nodes and the probe together waited for a processor. LESS is the longest
+latency of an answer, from which waits for a processor are subtracted.
 """
 
 import argparse
@@ -97,9 +98,9 @@ def print_findings(outcome: Outcome) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases. Return 0 if every case keeps its limits, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.size.run", description=__doc__)
-    parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(CASES)}")
-    parser.add_argument("--short", action="store_true", help="smaller figures")
-    parser.add_argument("--json", metavar="F", type=Path, help="write all that was seen there")
+    parser.add_argument("--only", metavar="NAME,...", help=f"run only these of {', '.join(CASES)}")
+    parser.add_argument("--short", action="store_true", help="run the cases at small sizes")
+    parser.add_argument("--json", metavar="F", type=Path, help="write all measurements to F")
     options = parser.parse_args(arguments)
     names = options.only.split(",") if options.only else list(CASES)
     if unknown := [name for name in names if name not in CASES]:

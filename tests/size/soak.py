@@ -116,9 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the soak test, and return 0 if every step has succeeded, else 1."""
     known = [*BURDENS, *FIGURES]
     parser = argparse.ArgumentParser(prog="python -m tests.size.soak", description=__doc__)
-    parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(known)}")
-    parser.add_argument("--factor", type=float, default=1.0, help="of the full sizes")
-    parser.add_argument("--json", metavar="F", type=Path, help="write all that was seen there")
+    parser.add_argument("--only", metavar="NAME,...", help=f"run only these of {', '.join(known)}")
+    parser.add_argument("--factor", type=float, default=1.0, help="size relative to 1")
+    parser.add_argument("--json", metavar="F", type=Path, help="write all measurements to F")
     options = parser.parse_args(arguments)
     names = options.only.split(",") if options.only else known
     if unknown := [name for name in names if name not in known]:

@@ -84,7 +84,7 @@ class Stage:
         self.outcome.notes.append(words)
 
     def require(self, holds: bool, words: str) -> None:
-        """Add the words to the outcome as a problem, unless a limit of the case holds."""
+        """Add `words` to the problems of the outcome, unless `holds` is true."""
         if not holds:
             self.outcome.problems.append(words)
 
@@ -225,8 +225,8 @@ def require_appended(connection: Connection, partition: int) -> int:
 def judge(outcome: Outcome, *, limit_ms: float = LIMIT_MS, less_wait: bool = False) -> Outcome:
     """Add late answers and fenced brokers to the problems of an outcome.
 
-    less_wait: waits for a processor are subtracted, and a node without a processor for half a
-    session may be fenced, for machines that also do other work.
+    less_wait: for a machine that also does other work. Waits for a processor are subtracted, and a
+    node that had no processor for half of its session timeout may be fenced.
     """
     if outcome.seen is None:
         return outcome

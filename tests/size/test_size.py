@@ -1,8 +1,8 @@
 """Test all cases in their short form on one cluster.
 
 A blocked event loop fails the test. Other tests run at the same time, so waits for a processor are
-subtracted, and the limit is wide. At these sizes the defects of these cases kept a broker busy for
-900 ms to 10 s.
+subtracted, and the limit is wide. At these sizes, the bugs that these cases look for once kept a
+broker busy for 900 ms to 10 s.
 """
 
 from collections.abc import Iterator

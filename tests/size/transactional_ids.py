@@ -1,7 +1,7 @@
 """Create many transactional ids fast, with pipelined InitProducerId on many connections.
 
-A broker handles one request of a connection at a time. The coordinator can write the decisions of
-different connections with one group commit.
+A broker handles one request of a connection at a time. The coordinator can write the records for
+requests of different connections with one group commit.
 """
 
 import itertools
@@ -60,7 +60,7 @@ def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, i
 def _round(
     cluster: Cluster, ids: list[list[str]], found: dict[str, tuple[int, int]]
 ) -> list[list[str]]:
-    """Send InitProducerId for all ids, and return those without an answer by shard."""
+    """Send InitProducerId for all ids of each shard, and return the ids without an answer."""
     selector = selectors.DefaultSelector()
     lines: list[list[_Line]] = []
     try:
