@@ -1,7 +1,7 @@
-"""Attack decoders in this process with hostile bytes, to get typed errors only.
+"""Attack decoders in this process with hostile bytes, for which they may raise only typed errors.
 
 The decoders are those of requests, batches and messages between brokers, the TLS filter, and the
-state machines of logins. Any other error is printed with its input, and the exit code is 1. The
+state machines of logins. An untyped error is printed with its input, and the exit code is 1. The
 same seed and number of workers give the same inputs, except for the keys of TLS.
 """
 
@@ -29,7 +29,7 @@ SLOW_S = 0.5  # for one input of a few kB, which normally takes a thousandth of 
 
 
 class Finding(NamedTuple):
-    """An untyped error or a slow decode, and the input that causes it, to be pasted into a test."""
+    """An untyped error or a slow decode, with the input that causes it."""
 
     core: str
     data: Input
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--inputs", metavar="N", type=int, default=1_000_000)
     parser.add_argument("--seed", metavar="S", type=int, default=random.getrandbits(32))
     parser.add_argument("--workers", metavar="N", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", metavar="CORE", default="", help="one core, by its name")
+    parser.add_argument("--only", metavar="CORE", default="", help="attack only this decoder")
     options = parser.parse_args(arguments)
     print(f"cores: {options.inputs:,} inputs, seed {options.seed}", flush=True)
     context = multiprocessing.get_context("fork")  # daemons: they end with this process

@@ -61,7 +61,7 @@ Errors = tuple[type[Exception], ...]
 class Core(Protocol):
     """A decoder under attack, which also generates its inputs.
 
-    An exception outside `errors` is a finding. share: its part of all inputs.
+    An exception outside `errors` is a finding. share: the fraction of all inputs for this decoder.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Requests:
         return (mutated(rng, self._frames[int(rng.random() * len(self._frames))]),)
 
     def feed(self, data: Input) -> None:
-        """Decode a frame in each way.
+        """Decode a frame with each decoder of its API.
 
         Raise MalformedFrame, or AssertionError if one decoder refuses the frame and another does
         not.

@@ -1,4 +1,4 @@
-"""Floods against a listener with TLS, while administration has a listener of its own.
+"""Floods against a listener with TLS, while administrators use another, reserved listener.
 
 The floods are idle and silent connections, incomplete handshakes, requests sent byte by byte, and
 unread fetches of 55 MB. No broker may take more than 300 MB or be fenced. A new client on the
@@ -39,7 +39,7 @@ class Stage:
     """The cluster, its flooded and its reserved listener, and the sizes of the floods."""
 
     def __init__(self, cluster: Cluster, folder: Path, part: float, seconds: float) -> None:
-        """Write the records. `part` is the fraction of each flood's connections to open."""
+        """Write the records to fetch. `part` is the fraction of each flood's connections."""
         self.cluster, self.part, self.seconds = cluster, part, seconds
         self.fill()
         self.node_id = cluster.leader(TOPIC, 0)
@@ -190,8 +190,10 @@ def floods(part: float, seconds: float, *, late_s: float = LATE_S) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the floods, and return 0 if the brokers survived them, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.floods", description=__doc__)
-    parser.add_argument("--seconds", metavar="S", type=float, default=15.0, help="of each flood")
-    parser.add_argument("--part", metavar="P", type=float, default=1.0, help="of the numbers")
+    parser.add_argument(
+        "--seconds", metavar="S", type=float, default=15.0, help="time of each flood"
+    )
+    parser.add_argument("--part", metavar="P", type=float, default=1.0, help="fraction to open")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wrong = floods(options.part, options.seconds)

@@ -1,4 +1,4 @@
-"""Requests like those of a client for every API and version, with existing names or damage.
+"""Requests like those of a client for every API and version, some of which are damaged.
 
 Frames encoded with kio's schemas get past a broker's first checks. Two of five frames are damaged
 afterwards.

@@ -200,11 +200,11 @@ class Attack:
             writer.transport.abort()
 
     def _dealer(self, node_id: int) -> Any:
-        """Return the ZeroMQ socket for state-changing messages, sometimes a new one.
+        """Return the ZeroMQ socket for state-changing messages to a node, sometimes a new one.
 
-        A broker has one such connection. ZeroMQ (4.3) leaves some of several simultaneous
-        connections with the same name open forever, so that the broker loses descriptors. Only
-        processes of the owner can make such connections.
+        Like a broker, the attack has only one such connection to a node at a time. If several have
+        the same name, ZeroMQ 4.3 leaves some open forever, and the attacked broker loses their file
+        descriptors. Only processes of the cluster's owner can make such connections.
         """
         dealer = self._dealers.pop(node_id, None)
         if dealer is not None and self.rng.random() < 0.02:
@@ -241,7 +241,7 @@ class Attack:
         return found
 
     def suspects(self, trace: str) -> list[str]:
-        """Return recent frames of the API and version that failed, or all if the log names none."""
+        """Return recent frames of the API and version in `trace`, or all if it names no API."""
         named = FAILED_API.search(trace)
         start = b"" if named is None else int(named[1]).to_bytes(2) + int(named[2]).to_bytes(2)
         return [
@@ -313,8 +313,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--frames", metavar="N", type=int, default=20_000)
     parser.add_argument("--listeners", metavar="NAME,...", default=",".join((*PROTOCOLS, PEER)))
     parser.add_argument("--seed", metavar="S", type=int, default=random.getrandbits(32))
-    parser.add_argument("--late", metavar="S", type=float, default=LATE_S, help="allowed lateness")
-    parser.add_argument("--frame", metavar="HEX", type=bytes.fromhex, help="send this one only")
+    parser.add_argument("--late", metavar="S", type=float, default=LATE_S, help="latest answer")
+    parser.add_argument("--frame", metavar="HEX", type=bytes.fromhex, help="send only this frame")
     options = parser.parse_args(arguments)
     names = options.listeners.split(",")
     if unknown := set(names) - {*PROTOCOLS, PEER}:
