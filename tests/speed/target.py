@@ -67,7 +67,7 @@ class Target:
         return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in self.pids)
 
     def costs(self, **figures: float) -> Figures:
-        """Return these figures of CPU time, or none if the brokers' pids are unknown."""
+        """Return these figures of CPU time, or an empty dict if the brokers' pids are unknown."""
         return figures if self.pids else {}
 
 
@@ -83,7 +83,8 @@ def produce(
 ) -> Figures:
     """Measure idempotent producers with acks=all on a topic of 6 partitions for some seconds.
 
-    All values have one size. Records left in the queues count, and so does their time.
+    All values have one size. Records that are queued at the end are sent and counted, and their
+    time is measured too.
     KafkaException is raised if a record was not delivered.
     """
     failed: list[KafkaError] = []

@@ -1,4 +1,4 @@
-"""Test that each row has its figures. The figures of so short a load mean little."""
+"""Test that each row of the table has its figures, which mean little after so short a load."""
 
 import json
 import os

@@ -24,7 +24,7 @@ def transactions(target: Target) -> dict[str, Figures]:
 
 
 def committed_readers(target: Target) -> dict[str, Figures]:
-    """Measure consumers of transactions with 100 records of 1 kB, every tenth aborted.
+    """Measure consumers of transactions, each of 100 records of 1 kB, of which every tenth aborts.
 
     The throughput is measured for 1 and 3 consumers. The latency of a consumer at the end of the
     log is the time from the end of the commit call to the transaction's last record.
@@ -128,7 +128,7 @@ def _read_again(target: Target, topic: str, readers: int) -> Figures:
 
 
 def _read_until(target: Target, topic: str, number: int, end: float) -> int:
-    """Return the bytes of committed records read until `end`.
+    """Return the bytes of committed records that one reader gets until the time `end`.
 
     At the end of a partition the reader begins again at its start.
     """
@@ -163,7 +163,7 @@ def _reader(target: Target, group: str, more: dict[str, object]) -> Consumer:
 def _live(target: Target) -> list[float]:
     """Return the seconds from each commit to the read of its last record.
 
-    The next transaction begins when this one has been read.
+    Each transaction begins when the records of the one before have been read.
     """
     found: list[float] = []
     with target.topic(PARTITIONS) as topic:
