@@ -17,7 +17,7 @@ INVALID_TIMESTAMP, INVALID_RECORD = 32, 87
 
 
 class LyingBatch(NamedTuple):
-    """A batch with the error code of Kafka, and ours for each `oncelog.record.validation`."""
+    """A false batch, Kafka's error code, and ours for each value of oncelog.record.validation."""
 
     name: str
     data: bytes

@@ -15,7 +15,7 @@ ROUND = "ONCELOG_ROUND"  # the number of a build, if there is one; otherwise the
 
 
 def round_number() -> int:
-    """Return the number of this build, or that of the day without the variable ONCELOG_ROUND."""
+    """Return the number in the variable ONCELOG_ROUND, or without it the number of this day."""
     given = os.environ.get(ROUND)
     return int(given) if given else datetime.datetime.now(datetime.UTC).date().toordinal()
 
