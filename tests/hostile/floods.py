@@ -191,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the floods, and return 0 if the brokers survived them, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.floods", description=__doc__)
     parser.add_argument(
-        "--seconds", metavar="S", type=float, default=15.0, help="time of each flood"
+        "--seconds", metavar="S", type=float, default=15.0, help="length of a flood"
     )
     parser.add_argument("--part", metavar="P", type=float, default=1.0, help="fraction to open")
     options = parser.parse_args(arguments)
