@@ -190,7 +190,7 @@ def _folders(options: argparse.Namespace) -> dict[int, Path]:
 
 
 def _require_new(spark: "SparkSession", out: str) -> None:
-    """Raise CannotRead now if the directory exists. Spark itself would fail only at the end."""
+    """Raise CannotRead if `out` exists, because Spark itself would fail only when it writes."""
     files, path = hadoop_path(spark, out)
     if files.exists(path):
         raise CannotRead(f"{out} exists already. Give --out a directory that does not exist yet.")

@@ -29,14 +29,12 @@ ANOMALIES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInput:
-    """The data of an audit.
+    """The data of an audit. If a field other than `rows` is None, its rule is not applied.
 
-    `rows` are raw rows, and None for other data skips the check of that data.
-
-    compacted: topics that may lack offsets. shown: the records that a read_committed consumer got,
-    as `readers.shown` returns them. spans: rows of readers.SPANS. bounds: rows of pieces.BOUNDS,
-    between which copies are compared. open_older_than: a transaction whose newest record is older
-    must have ended.
+    rows: raw rows. compacted: compacted topics, which may lack offsets. shown: the records that a
+    read_committed consumer got, as `readers.shown` returns them. spans: rows of readers.SPANS.
+    bounds: rows of pieces.BOUNDS, the range of offsets that all copies of a partition must share.
+    open_older_than: a transaction without a record after this time must have ended.
     """
 
     rows: DataFrame

@@ -125,7 +125,10 @@ def last_sequence() -> Column:
 
 
 def one_copy(all_pieces: DataFrame) -> DataFrame:
-    """Return the pieces of one copy of each partition, which is the leader's or the largest."""
+    """Return the pieces of one copy of each partition.
+
+    This is the copy that was read from the leader, or else the copy with the most records.
+    """
     sizes = all_pieces.groupBy(*COPY).agg(F.sum("records").alias("size"))
     rank = F.struct(F.col("replica") < 0, F.col("size"), -F.col("replica"))
     chosen = sizes.groupBy(*PARTITION).agg(F.max_by("replica", rank).alias("replica"))

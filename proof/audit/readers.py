@@ -2,9 +2,9 @@
 
 The consumer used its broker's list of aborted transactions. Here visibility is computed again from
 the log. A record is visible if it is outside of transactions, or if the next marker of its producer
-in that partition is a commit. Both sides are masks of offsets by words, so the comparison is one
-join of small rows. A compacted log may have lost records since the reading, so no record of a
-compacted log is a phantom.
+in that partition is a commit. Both sides have one row, with a mask of offsets, for each range of 64
+offsets (a word), so the comparison is one join of small rows. A compacted log may have lost records
+after the consumer read it, so a shown record that is missing in a compacted log is no violation.
 """
 
 from collections.abc import Collection
@@ -35,7 +35,10 @@ KINDS = (
 
 
 def shown(read: DataFrame) -> DataFrame:
-    """Return a mask of offsets for each word, given (topic, partition, offset) of read records."""
+    """Return a row for each range of 64 offsets, with a mask of the offsets that were read.
+
+    `read` has the topic, partition and offset of each record that a consumer got.
+    """
     return (
         read.select(*PARTITION, word_of("offset").alias("word"), bit_of("offset").alias("bit"))
         .groupBy(*PARTITION, "word")
@@ -52,8 +55,8 @@ def of_readers(
 ) -> DataFrame:
     """Return a row for each offset that was wrongly shown to a consumer or wrongly hidden from it.
 
-    pieces, context: those of one copy of each partition. A partition without a row in `spans` was
-    not read. compacted: topics with logs that may have lost shown records.
+    `pieces` and `context` have one copy of each partition. A partition without a row in `spans` was
+    not read by the consumer. compacted: topics with logs that may have lost shown records.
     """
     outcome = F.col("marker_after.kind")
     decided = context.where(F.col("kind") == DATA).select(

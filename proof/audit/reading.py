@@ -1,11 +1,11 @@
 """Reads raw rows, from a live cluster by the protocol, or from the log directories of nodes.
 
-A live topic is read twice, first as a read_committed consumer, up to ends taken before, and then as
-raw batches. The second pass therefore has the markers of everything in the first pass, even while
-producers continue.
+A live topic is read twice up to the end offsets that it had at the beginning, first as a
+read_committed consumer, and then as raw batches. The second pass therefore has the markers of
+everything in the first pass, even while producers continue.
 
-For log directories, high watermarks and log starts are read, too (Kafka's own checkpoint files),
-since only the records between them must be equal in every copy.
+For log directories, the high watermarks and log start offsets are also read, from Kafka's own
+checkpoint files, since only the records between them must be equal in every copy.
 """
 
 import json

@@ -1,9 +1,9 @@
 """The rules of Kafka's log (KIP-98, 890) for one partition's pieces, on any broker.
 
-Names and sentences are those of `oncelog check` (proof/judge/log_anomalies.py), so the two can be
-compared. Here the rules use columns instead of single rows. Two anomalies are found only here.
-`offset-gap` is a missing offset, since only compaction leaves offsets out. `marker-missing` is a
-producer's newer epoch within its open transaction.
+The names and messages of anomalies are those of `oncelog check` (proof/judge/log_anomalies.py), so
+results can be compared. `oncelog check` applies the rules to one batch after another, and this file
+applies them to columns. Two anomalies are found only here. `offset-gap` is a missing offset of an
+uncompacted log. `marker-missing` is a producer's newer epoch within its open transaction.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -19,13 +19,15 @@ PRODUCER = (*COPY, "producer_id")
 
 
 def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
-    """Return the pieces of producers with their predecessors and successors in the partition.
+    """Return the pieces of producers, with columns about earlier and later pieces of the producer.
 
-    The added columns, which are null without such a piece, are epoch_before, lower_before (minus
-    the smallest epoch), data_before (epoch, last offset, last sequence of the newest data with
-    sequences), opened_before and marker_before (epoch, last offset, of the newest transactional
-    data and the newest marker), coordinator_before, and marker_after (offset, kind). The newest
-    piece is that of the highest epoch, so records after a newer epoch are ignored as predecessors.
+    Each column describes pieces of the same producer in the same partition, and is null without
+    such a piece. epoch_before is the largest earlier epoch, and lower_before is the smallest,
+    negated. data_before has epoch, last offset and last sequence of the newest earlier data with
+    sequences. opened_before has epoch and last offset of the newest earlier transactional data, and
+    marker_before those of the newest earlier marker. coordinator_before is the largest earlier
+    coordinator epoch. marker_after has offset and kind of the next marker. The newest piece is the
+    last one of the highest epoch.
     """
     is_data, is_marker = F.col("kind") == DATA, F.col("kind") != DATA
     epoch, place = F.col("producer_epoch"), F.struct("producer_epoch", "last")
@@ -247,7 +249,7 @@ def of_transactions(endings: DataFrame) -> DataFrame:
 def open_transactions(context: DataFrame) -> DataFrame:
     """Return transactions without a marker.
 
-    The columns are *COPY, producer_id, producer_epoch, first and max_timestamp.
+    The columns are those of COPY, and producer_id, producer_epoch, first and max_timestamp.
     """
     running = context.where(
         (F.col("kind") == DATA)

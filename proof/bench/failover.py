@@ -75,7 +75,10 @@ class _Drip(threading.Thread):
 
 
 def run_failovers(target: BenchTarget, kills: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Kill the partition's leader `kills` times. Return the ms of each, with p50, p99 and max."""
+    """Kill the partition's leader `kills` times.
+
+    Return each failover time in ms, p50, p99 and max.
+    """
     cluster = target.cluster
     if cluster is None:
         raise Failure("bench failover needs a local cluster, because it kills the nodes.")

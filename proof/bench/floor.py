@@ -82,9 +82,10 @@ def _cpu_s(work: Callable[[], None]) -> float:
 def _through(
     sender: socket.socket, receiver: socket.socket, piece: bytes, rounds: int
 ) -> tuple[float, float]:
-    """Send `piece` through a pair of sockets. Return the CPU seconds of the sender and receiver.
+    """Send `piece` through a pair of sockets `rounds` times.
 
-    Each end has a thread of its own, since socket calls release the GIL.
+    Return the CPU seconds of the sender and of the receiver. Each has a thread of its own, since
+    socket calls release the GIL.
     """
     sent_s: list[float] = []
 

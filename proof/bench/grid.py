@@ -39,7 +39,7 @@ class CellResult(Generic[CellT, MeasurementT]):
 
     @property
     def middle(self) -> MeasurementT:
-        """Return the measurement with the middle rate. Single figures are quoted from it."""
+        """Return the repetition with the median rate. Single figures are quoted from it."""
         return sorted(self.repetitions, key=lambda r: r.per_s)[len(self.repetitions) // 2]
 
     def median(self, of: Callable[[MeasurementT], float | None]) -> float | None:

@@ -52,7 +52,7 @@ def run_load(
     """Drive a warmed-up producer for `seconds`, at `rate` records/s, or at full speed (None).
 
     At full speed one record in SAMPLE_EVERY is timed, as in Kafka's own tool. At a rate, all
-    records are timed.
+    records are timed. `when_warm` is called between the warm-up and the measurement.
     """
     from confluent_kafka import Producer
     from hdrh.histogram import HdrHistogram

@@ -37,7 +37,7 @@ class Cell:
 class Repetition:
     """The result of measuring one cell once.
 
-    used: the resources that each node used meanwhile, empty without local nodes.
+    used: the resources that each node used during the throughput run, empty without local nodes.
     """
 
     throughput: LoadResult
@@ -72,7 +72,10 @@ class Repetition:
 
     @property
     def link_messages_per_mb(self) -> float | None:
-        """Return the messages between nodes for each acknowledged MB. Two are a round trip."""
+        """Return the messages between nodes for each acknowledged MB.
+
+        A round trip is two messages.
+        """
         found = self._for_each_byte([u.link_messages_sent for u in self.used.values()])
         return None if found is None else found * 1e6
 

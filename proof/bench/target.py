@@ -36,7 +36,10 @@ class BenchTarget:
         return {"bootstrap.servers": self.bootstrap, **self.login}
 
     def make_topic(self, partitions: int, replication_factor: int, min_insync: int) -> str:
-        """Create a topic and wait until its replicas are in sync. `drop_topics` deletes it."""
+        """Create a topic, wait until its replicas are in sync, and return its name.
+
+        `drop_topics` deletes the topic.
+        """
         from ...deploy.cluster.readiness import missing_replicas
 
         name = f"bench-{time.time_ns():x}"
@@ -77,7 +80,7 @@ class BenchTarget:
 class NodeUsage:
     """The resources that a node has used since its start.
 
-    They are 0 for a stopped node, and None if unknown.
+    All fields are 0 for a stopped node, and None if unknown.
     """
 
     cpu_s: float
@@ -118,8 +121,8 @@ def bench_target(
 ) -> Iterator[BenchTarget]:
     """Open the cluster of `config`, else the running cluster in `data`, else a new one.
 
-    is_secured: a new cluster has TLS and logins. Raises Failure if another cluster is named, and
-    ValueError for a login that confluent-kafka does not support.
+    is_secured: start a new cluster with TLS and logins. Raises Failure if `is_secured` and `config`
+    are both given, and ValueError for a login that confluent-kafka does not support.
     """
     from ...client.security.config import security_config
     from ...client.security.librdkafka import librdkafka_config

@@ -165,7 +165,10 @@ def _percentiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
-    """Return one row of medians for each cell. The row PLAIN has batches without transactions."""
+    """Return one row of medians for each cell.
+
+    The columns PLAIN are about batches of the same records without transactions.
+    """
     found: list[dict[str, Any]] = []
     for result in results:
         rate = result.median(lambda run: run.per_s) or 0

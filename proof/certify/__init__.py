@@ -1,1 +1,4 @@
-"""Tests of the promises of systems on Kafka, by runs of `prove`. Begin with certifying.py."""
+"""Tests, by runs of `prove`, whether systems on Kafka keep the guarantees that they promise.
+
+Begin with certifying.py.
+"""

@@ -23,7 +23,7 @@ Verdicts = Sequence[Mapping[str, Any]]
 
 
 def story(fields: Mapping[str, Any]) -> str:
-    """Return three sentences on the first run that broke the promise, or an empty text."""
+    """Return three sentences on the first run that broke the promise, or "" without one."""
     broken = [CertifiedRun(**run) for run in fields["runs"] if run["is_kept"] is False]
     return sentences(min(broken, key=lambda run: (not run.story, run.seed))) if broken else ""
 
@@ -36,8 +36,8 @@ def with_table(
 ) -> str:
     """Return the Markdown page, in which everything after the line MADE is replaced by new tables.
 
-    missing: recipes without a verdict. refused: the reason of each recipe's refusal by its second
-    reading.
+    missing: recipes without a verdict. refused: for each recipe that a second reader refused, the
+    reason.
     """
     lines: list[str] = []
     for version, alike in by_version(verdicts):

@@ -17,7 +17,7 @@ NOT_HASHED = {EXPECTED, LOCK, *WRITTEN, *(name + TEMPORARY_SUFFIX for name in WR
 
 
 def program_files(folder: Path) -> list[Path]:
-    """Return all files of a recipe except the promise and the results, by name.
+    """Return the files of a recipe, sorted by path, without expected.toml and the results.
 
     Raises Failure for a folder that is too large for a digest.
     """

@@ -173,7 +173,10 @@ def _go(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    """Run an installer to its end. If this process ends, the guardian ends the installer."""
+    """Run an installer to its end, or raise Failure if it fails or takes too long.
+
+    If this process is killed, its guardian process ends the installer.
+    """
     run = new_run()
     passed_on = {key: value for key, value in os.environ.items() if key not in NOT_PASSED_ON}
     with guardian.kept("run", run), tempfile.TemporaryFile() as words:

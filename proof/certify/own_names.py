@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 def run_name(recipe: str, seed: int) -> str:
-    """Return a unique name for a run. It is valid for a topic, a group and a terminal."""
+    """Return a unique name for a run, which is valid as the name of a topic or group."""
     plain = NOT_IN_NAMES.sub("-", recipe)[:NAME_LENGTH_MAX].strip("-.") or "recipe"
     return f"{plain}-{seed}-{secrets.token_hex(3)}"
 

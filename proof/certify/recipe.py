@@ -153,7 +153,10 @@ def _text(file: Path, table: Mapping[str, Any], key: str) -> str:
 
 
 def _require_whole_places(file: Path, part: str) -> None:
-    """Raise Failure if a shell's text has a placeholder, since a path with blanks would split."""
+    """Raise Failure if an argument has a placeholder among other words, such as `exec {python}`.
+
+    A shell would split such an argument at a blank in the path.
+    """
     if " " in part and (place := re.search(r"\{[a-z]+\}", part)):
         raise Failure(
             f"{file}: {place[0]} stands among other words in {part!r}. Hand it over as an argument "

@@ -24,9 +24,9 @@ def write_results(
 ) -> None:
     """Write the files of a verdict, each atomically.
 
-    report.md is written only for a broken promise, and for a program that no second reading
-    refused. Without a report, an earlier report.md is deleted if the earlier verdict had one,
-    because any other report.md is not ours.
+    report.md is written only if a run broke the promise and no second reader refused the program.
+    Otherwise report.md is deleted if the earlier verdict in `out` had a broken run, because then
+    the file is an earlier report.
     """
     out.mkdir(parents=True, exist_ok=True)
     had_report = _says_broken(out / VERDICT)

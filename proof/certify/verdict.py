@@ -97,10 +97,9 @@ def certified_run(
 
 
 def tells_break(promise: str, story_of: str) -> bool:
-    """Return whether an explanation of one record concerns a violation of this promise.
+    """Return whether the anomaly at the end of `story_of` violates this promise.
 
-    `story_of` ends with the kind of anomaly. For example, `r1-000001, doubled` is no violation if
-    the promise is at least once.
+    For example, `r1-000001, doubled` is no violation if the promise is at least once.
     """
     kind = story_of.rpartition(", ")[2]
     return kind in BREAKS[promise] or kind not in BREAKS["exactly once"]

@@ -60,7 +60,10 @@ class ClientProcesses(Supervisor):
             self.broken.append(f"{name} ended with exit code {code}; {self.last_words(name)}")
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
-        """Stop processes, and record in `broken` the processes that did not end properly."""
+        """Stop processes, and return their exit codes by name.
+
+        A process that did not end properly is recorded in `broken`.
+        """
         codes = super().stop(names)
         for name, code in codes.items():
             if code is None:

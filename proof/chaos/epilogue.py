@@ -28,10 +28,9 @@ PROBE_TIMEOUT_MS = 15_000
 
 
 def wait_for_rest(cluster: Cluster) -> str | None:
-    """Wait until all replicas are in sync and all transactions are complete.
+    """Wait, at most a minute, until all replicas are in sync and all transactions are complete.
 
-    Return None, or after a minute a sentence about a replica or transaction that is not. The judge
-    finds it, too.
+    Return None, or a sentence about a replica or transaction that is not.
     """
 
     def missing() -> str | None:

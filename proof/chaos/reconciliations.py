@@ -2,9 +2,9 @@
 
 A fault counts when its effect was seen and it began while some member of a consumer group (KIP-848)
 had not reached its target. This time begins with the answer that assigned other partitions to the
-member. The time ends with the start of the last answered heartbeat, up to the heartbeat that
-reported the partitions. Only certain knowledge of members counts. A member counts for less time
-than in its coordinator's records if it waits for partitions of others without being told, if it
+member. It ends when the member sends the heartbeat that reports the new partitions, or its last
+heartbeat that was answered. Only certain knowledge of members counts. A member counts for less time
+than in its coordinator's records if it waits for partitions of others and was not told so, if it
 died, or if it was fenced.
 """
 

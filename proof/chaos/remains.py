@@ -94,10 +94,7 @@ def survivors(folder: Path) -> dict[bytes, tuple[int, int | None]]:
 
 
 def shared_epochs(entries: Iterable[ShardEntry]) -> set[tuple[int, int]]:
-    """Return (producer id, epoch) of transactions V1, where an epoch has many transactions.
-
-    Such an epoch may begin with a decision of version 2, the abort that fenced the earlier client.
-    """
+    """Return (producer id, epoch) of transactions V1, where many transactions share an epoch."""
     return {
         (entry.value.producer_id, entry.value.producer_epoch)
         for entry in entries

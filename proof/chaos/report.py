@@ -21,9 +21,10 @@ OTHER = "other"
 
 
 def write_report(run: Path, page: Path | None = None, verdict: Verdict | None = None) -> Path:
-    """Write report.json and the page of a run. Return the page.
+    """Write report.json and the page of a run, and return the page's path.
 
-    A run without a verdict is judged first.
+    The page is written to `page`, or else into the run's directory. Without `verdict` the run is
+    judged first.
     """
     try:
         about = json.loads((run / "run.json").read_text(encoding="utf-8"))

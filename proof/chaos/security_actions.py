@@ -98,9 +98,10 @@ async def _set_password(admin: Admin, password: str | None) -> None:
 
 
 async def _give_back(give: Change, admin: Admin) -> None:
-    """Restore what a fault has removed, and retry while there is no controller.
+    """Restore the password or permission that a fault has removed, and retry after each error.
 
-    Otherwise every request of the load would be refused. Raises KafkaError after GIVEN_BACK_S.
+    Without it every later request of the load would be refused. Raises KafkaError after
+    GIVEN_BACK_S.
     """
     loop = asyncio.get_running_loop()
     end_s = loop.time() + GIVEN_BACK_S
@@ -207,7 +208,7 @@ def _in_a_transaction(
     *,
     refused_with: type[KafkaError],
 ) -> None:
-    """While a transaction is open, remove a permission until the transaction is refused."""
+    """Remove a permission during a transaction, wait for a refusal, and restore the permission."""
     topic = f"{CHURN_PREFIX}{fault.kind}-{int(fault.numbers[0] * 1e6)}"
     replicas = context.settings.replication_factor
 

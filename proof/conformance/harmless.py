@@ -1,4 +1,4 @@
-"""A request for each API that changes nothing on any cluster.
+"""For each API, a request that changes nothing on any cluster.
 
 Such a request has an unused name, an empty list, or a read instead of a change.
 `tests/proof/conformance` compares the topics and groups of a cluster before and after. Fields that

@@ -31,7 +31,10 @@ BROKERS_TRIED_MAX = 20
 
 
 def survey(config: Mapping[str, Any], tell: Any, *, answer_s: float = ANSWER_S) -> Survey:
-    """Survey a cluster, with a sentence to `tell` every two seconds, or raise Failure."""
+    """Survey a cluster, or raise Failure.
+
+    `tell` is called with a sentence about the progress every two seconds.
+    """
     broker, answer = _first_contact(config, answer_s)
     try:
         return _survey(broker, answer, tell)
@@ -112,7 +115,7 @@ def _ask_newest(
 ) -> Any:
     """Send a request in the newest common version, and return the decoded answer.
 
-    Return None without a common version, or after an error.
+    Return None after an error, or if no common version is at least `oldest`.
     """
     low, high = advertised.get(key, (1, 0))
     for version in range(high, max(low, oldest) - 1, -1):
@@ -154,9 +157,9 @@ def _configs(
 def _keys(
     broker: AskedBroker, advertised: Mapping[int, tuple[int, int]], resource_type: int, name: str
 ) -> frozenset[str]:
-    """Return the configuration keys of a resource.
+    """Return the configuration keys of a resource, or no keys after an error.
 
-    The keys of a broker come from that broker only.
+    The keys of a broker are described only by that broker.
     """
     resource = {
         "resource_type": resource_type,

@@ -55,11 +55,10 @@ class EngineProcesses(Generic[Processes]):
     def failover_ms(
         self, when: Callable[[], Iterable[float | None]], from_s: float, missing: str
     ) -> float:
-        """Wait until `when` has a time for each process.
+        """Wait until `when` returns a time for each process.
 
-        Return the ms from `from_s` to the last time.
-
-        Raises Failure if a process has not committed in time.
+        Return the ms from `from_s` to the last of these times. Raises Failure at the timeout, with
+        a sentence that begins with `missing`.
         """
         if not self.processes.wait(lambda: None not in when(), self.failover_timeout_s):
             raise Failure(

@@ -68,7 +68,7 @@ def added(flight: Flight, airlines: Mapping[str, str]) -> bytes:
 
 
 def enrich(partition: int, offset: int, transaction: str, value: bytes, more: bytes) -> bytes:
-    """Return the value of an enriched flight."""
+    """Return the value of an enriched flight, whose last two fields (`added`) are `more`."""
     return b"%d@%d\t%s\t%s\t%s" % (partition, offset, transaction.encode(), value, more)
 
 

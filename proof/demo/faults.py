@@ -163,9 +163,9 @@ class DemoFaults(FaultContext[Cluster]):
         return killed_at, hit
 
     def _await_writes(self, killed_at: float) -> float:
-        """Wait until every watched partition has acknowledged a later row.
+        """Wait until every watched partition has acknowledged a row that was sent after the kill.
 
-        Return the ms since the kill.
+        Return the ms since the kill. Raises Failure after FAILOVER_TIMEOUT_S.
         """
         deadline = killed_at + FAILOVER_TIMEOUT_S
         while None in (seen := dict(self.stream.watched)).values():

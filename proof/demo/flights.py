@@ -46,7 +46,7 @@ def airlines() -> dict[str, str]:
 
 
 def lines() -> list[bytes]:
-    """Yield the data lines of the CSV, in order, without the heading."""
+    """Return the data lines of the CSV, in order, without the heading."""
     with zipfile.ZipFile(archive()) as zipped:
         return zipped.read("flights.csv").splitlines()[1:]
 
@@ -73,7 +73,7 @@ def csv_rows(count: int | None = None) -> Iterator[list[str]]:
 
 
 def added_up(rows: Iterable[Sequence[str]], *fields: int) -> Sums:
-    """Return the sums of the rows for each combination of these fields and the month.
+    """Return the sums of the rows, grouped by the columns with the numbers `fields`, and by month.
 
     The sums are flights, arrivals of known delay, minutes of delay, and miles.
     """

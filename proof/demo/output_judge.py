@@ -1,12 +1,12 @@
 """The judge of an engine's outputs, by which every input must have exactly one output.
 
-Also, no uncommitted record may be visible. The file does no I/O. The judge gets the inputs from
-their log, the outputs as a read_committed consumer saw them up to the end, and the transactions
-that the workers reported. If no input is missing, doubled or out of order, the outputs' input
-offsets cover the input without gap or overlap. If a worker died after it had requested the commit,
-the outcome of its transaction is unknown, and all or none of it may be visible. For an engine that
-reports no transactions, uncommitted and torn are not judged. A wrongly visible record is then
-doubled as well.
+No uncommitted record may be visible. The file does no I/O. The judge gets the inputs from their
+log, the outputs as a read_committed consumer saw them up to the end, and the transactions that the
+workers reported. If no input is missing, doubled or out of order, the outputs' input offsets cover
+the input without gap or overlap. If a worker died after it had requested the commit, the outcome of
+its transaction is unknown, and all or none of it may be visible. For an engine that reports no
+transactions, the anomalies `uncommitted` and `torn` are not searched for. A wrongly visible record
+is then reported as doubled.
 """
 
 from collections import Counter, deque

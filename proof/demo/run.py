@@ -1,4 +1,4 @@
-"""`oncelog demo` processes the flights on a cluster of failing nodes, and judges twice.
+"""`oncelog demo` processes the flights on a cluster of failing nodes, and judges input and output.
 
 The cluster has three nodes, and topics of 6 partitions, RF 3, min.insync 2. A plain producer sends
 the flights. An engine (engine.py), which is a Spark job or two plain workers of one group, reads

@@ -1,7 +1,7 @@
 """The demo's engine on Spark, one job with two queries, and its faults.
 
-The cluster lists the open transactions, by the sinks' transactional ids, immediately before the
-fault.
+Immediately before each fault, the open transactions of the sinks are listed by their transactional
+ids.
 """
 
 import shutil

@@ -122,7 +122,7 @@ class SparkJobProcess(Supervisor):
     def task_workers(self) -> list[psutil.Process]:
         """Return the processes that pyspark's daemon forked for tasks.
 
-        Other Python processes plan, or ask for offsets.
+        Python processes that plan a batch or request offsets are left out.
         """
         found: list[psutil.Process] = []
         for daemon in self.java.children():

@@ -1,8 +1,8 @@
 """The demo's producer, which streams the flights through confluent-kafka and records the answers.
 
 The producer is one thread. It sends at a steady rate that leaves enough rows for the remaining
-faults. Each horizon_s takes two thirds of the rest. It sends at full speed while `bursting`, so
-that a kill hits batches in flight.
+faults. When only a reserve of rows is left, it sends an eighth of the remaining rows in each
+`horizon_s`. It sends at full speed while `bursting`, so that a kill hits batches in flight.
 """
 
 import contextlib
@@ -168,7 +168,7 @@ class Stream(threading.Thread):
     def _pace(self) -> float:
         """Return the rate in records per second, which is always above 0.
 
-        The rate is lower if the rows would otherwise be used up before the faults.
+        The rate is lower if too few rows would be left for the remaining faults.
         """
         left = len(self._lines) - self.handed_over
         trickle = left / (TRICKLE_HORIZONS * self._horizon_s)

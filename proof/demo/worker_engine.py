@@ -63,7 +63,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
     def wait_until_at_work(self) -> str | None:
         """Wait until each worker has begun a transaction.
 
-        Returns a sentence if some worker has not.
+        Return None, or a sentence if some worker has not.
         """
         last = self.processes.last
         if self.processes.wait(lambda: len(last) == len(NAMES), START_TIMEOUT_S):
@@ -160,9 +160,9 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return Effect(f"{what}, and woke: {end}{also}", 1)
 
     def _await_commits(self, names: Iterable[str], killed_at: float) -> float:
-        """Wait until each of these workers has committed a later transaction.
+        """Wait until each of these workers has committed a transaction that began after the kill.
 
-        Return how many ms it took.
+        Return the ms from the kill to the last of these commits.
         """
 
         def when() -> list[float | None]:

@@ -41,7 +41,7 @@ class WorkerProcesses(Supervisor):
         return ["-m", "oncelog.proof.demo.worker", json.dumps(asdict(self._settings) | own)]
 
     def pause(self, name: str) -> int:
-        """Pause a worker, and wait until its last report has been read."""
+        """Pause a worker, wait until its last report has been read, and return its pid."""
         pid = super().pause(name)
         time.sleep(DRAINED_WITHIN_S)
         return pid

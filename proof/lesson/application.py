@@ -2,8 +2,9 @@
 
     python -m oncelog.proof.lesson.application '{"bootstrap": ..., "way": ..., ...}'
 
-The application processes ten orders at a time with a pause of `pause_s` for each, so that a kill
-happens within a batch. Each finished step is reported on stdout, as a line of JSON.
+The ways are at most once, at least once and exactly once. The application processes ten orders at a
+time with a pause of `pause_s` for each, so that a kill happens within a batch. Each finished step
+is reported on stdout, as a line of JSON.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ class LessonSettings:
 
 
 class InvoicingApplication:
-    """An application that writes one invoice for each order, in one of three ways."""
+    """An application that writes one invoice for each order, in the way that the settings name."""
 
     def __init__(self, settings: LessonSettings) -> None:
         self._settings, self._count = settings, 0

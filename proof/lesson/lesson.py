@@ -293,7 +293,8 @@ class Lesson:
     def _settle(self, has_happened: Callable[[], bool], process: str, otherwise: str) -> None:
         """Wait until `has_happened()`, which needs no action of the reader.
 
-        Raises Failure if `process` has ended, or after a minute. Raises Quit, Repeat, Skip.
+        Raises Failure if `process` has ended, or after a minute with `otherwise`, which says what
+        the process does not do. Raises Quit, Repeat or Skip at the reader's request.
         """
         deadline_s = time.monotonic() + SETTLED_S
         while not has_happened():

@@ -120,7 +120,7 @@ class TimeAxis:
     def _row(self, row: AxisRow, y: float) -> Html:
         """Draw events as points, faults as bars, and work as strokes.
 
-        Each event has its sentence.
+        An event or fault has a sentence as its title.
         """
         name = row.name if len(row.name) <= LETTERS_MAX else f"{row.name[: LETTERS_MAX - 1]}…"
         strokes = [

@@ -46,7 +46,7 @@ def masthead(about: str, links: Sequence[Html], *others: Child) -> Html:
 def own_style() -> list[Html]:
     """Return the style for a page in a file.
 
-    A policy in it forbids to load or run anything.
+    Its content security policy forbids the page to load or run anything.
     """
     style = STYLE_FILE.read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

@@ -111,7 +111,7 @@ def table(
 ) -> Html:
     """Return a table that scrolls by itself if it is too wide.
 
-    numbers: right-aligned columns.
+    numbers: right-aligned columns. empty: the text in place of a table without rows.
     """
     if not rows:
         return element("p", empty, class_="empty")

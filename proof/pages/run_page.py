@@ -19,7 +19,7 @@ def run_file(report: RunReport) -> str:
 
 
 def run_view(report: RunReport, folder: str) -> str:
-    """Return the page of a run as `oncelog ui` serves it."""
+    """Return the page of a run as `oncelog ui` serves it, with the name of the run's folder."""
     return _page(report, f"{report.command} in {folder}", [SERVED_STYLE, SERVED_ICON])
 
 

@@ -29,8 +29,8 @@ SendInput = Callable[[BlockingProducer, int], Handed]
 class AbortedInputs(threading.Thread):
     """The producer of aborted inputs, which runs until `stop`.
 
-    ids: the ids of all attempted inputs, known before they are sent. facts: facts about the inputs
-    in a log.
+    ids: the ids of all attempted inputs, known before they are sent. facts: a fact for each aborted
+    input that is in a log.
     """
 
     def __init__(

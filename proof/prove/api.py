@@ -88,7 +88,7 @@ REPEATED = 2  # the number of tries of each fault, which may meet another record
 def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield lists of faults to try, the shortest first. The function does no I/O.
 
-    told: the faults in the explanation of one record, in order.
+    names: the faults of the run, in order. told: those in the explanation of one record.
     """
     singles = list(dict.fromkeys([*reversed(told), *names]))
     yield from (((name,) * REPEATED) for name in singles[:SINGLES_MAX])
@@ -101,9 +101,9 @@ def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str,
 def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
     """Return the smallest list of faults with which the application still fails.
 
-    The list is text, with names of faults separated by commas. Single faults before the end of the
-    explanation are tried first, the last ones first, then halves. A violation that depends on
-    chance may not come again, and then the list stays unchanged.
+    The list is text, with names of faults separated by commas. Single faults are tried before
+    halves of the list, beginning with the last fault in the explanation of one record. A violation
+    that depends on chance may not come again, and then the list stays unchanged.
     """
     names = [struck.name for struck in outcome.made]
     words = {what for _, _, what in outcome.story}

@@ -33,8 +33,8 @@ KEEP = "Keep its whole output: --keep DIR."
 class Application(Supervisor):
     """The supervised processes of the application's instances.
 
-    address_for: the bootstrap line of an instance. is_kept: the logs outlive the run, so that they
-    may be named. client_files: see `ClusterAccess`.
+    address_for: the bootstrap line of an instance. is_kept: the logs are kept after the run, so
+    messages may name them. client_files: see `ClusterAccess`.
     """
 
     takes_reports = False
@@ -112,9 +112,10 @@ class Application(Supervisor):
         return [name for name in self.names if name not in self._removed]
 
     def add(self, known_as: str | None = None) -> str:
-        """Start one more instance.
+        """Start one more instance, and return its name.
 
-        known_as: the name of an instance that seems to be dead and is replaced.
+        known_as: the value of `ONCELOG_INSTANCE`, which a replacement takes over from the instance
+        that it replaces, instead of a new number.
         """
         with self._numbers:
             number = len(self._known_as) + 1

@@ -1,7 +1,7 @@
 """The session timeouts of group.protocol=consumer (KIP-848), which brokers set, not clients.
 
-In our own cluster the sessions are as short as those that the proxy sets in JoinGroup. Any other
-cluster is asked for its sessions, and faults last as long.
+In our own cluster the session timeout is as short as the one that the proxy sets in JoinGroup. On
+any other cluster it is read from the groups' configuration, and faults last long enough for it.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ DEFAULT_MS = 45_000
 def with_broker_sessions(
     timeouts: Timeouts, admin: "BlockingAdmin", observed: Observed, say: Callable[[str], None]
 ) -> Timeouts:
-    """Return the timeouts, with at least the session timeout that brokers set for the groups."""
+    """Return the timeouts with the brokers' session timeout for the groups, if it is longer."""
     if not observed.apis & HEARTBEAT:
         return timeouts
     found_s = session_s(admin, observed.groups)

@@ -25,7 +25,8 @@ class WatchedGroup:
     """All that is known about the observed group.
 
     offsets_partitions: the number of partitions of `__consumer_offsets`. min_insync: by topic.
-    open: the open transactions in all answers. first, last: the first and last offsets.
+    open: the open transactions in all observations. first, last: the committed offsets in the first
+    and in the last observation.
     """
 
     group: str

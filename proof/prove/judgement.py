@@ -7,8 +7,8 @@
     PROVES NOTHING: no fault met work in flight
     PROVES NOTHING: instance-2 never came to rest
 
-Only inputs that the application has passed count as lost. Inputs from its committed offsets on are
-`pending`, and a stalled application is reported as stalled.
+Only inputs below the application's committed offsets count as lost. Inputs from its committed
+offsets on are `pending`, and a stalled application is reported as stalled.
 """
 
 import json
@@ -205,8 +205,9 @@ def verdict_of(
     """Return the verdict of a run, such as EXACTLY ONCE or PROVES NOTHING.
 
     stands_still: why inputs are pending, as text. restless: a sentence about an instance that never
-    came to rest. It is added to a violation, and so are pending inputs. Without a violation a run
-    with one of them proves nothing. is_faultless: no fault was requested.
+    came to rest. The text of a violation ends with `restless`, or else with the number of pending
+    inputs. Without a violation a run with `restless` or pending inputs proves nothing.
+    is_faultless: no fault was requested.
     """
     j = judgement
     parts = [

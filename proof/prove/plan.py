@@ -5,8 +5,8 @@ application is tested. A fault at a random time proves little, since the applica
 Therefore faults are aimed at the next requests of an application, by the APIs that it uses. The
 plan begins with the faults that break most applications. These are answers that are lost after the
 request was executed, and a kill, or a pause beyond the session, at the commit of offsets. Between
-these come requests that are only slow or refused. They are the sure faults, which a run injects in
-any case.
+these faults come the *sure* faults, which are slow or refused requests. A run injects all of them,
+if need be after the time for faults.
 """
 
 import random
@@ -234,7 +234,7 @@ class Timeouts:
     def longer_s(self) -> float:
         """Return by how much longer the end of a run may take because of long session timeouts.
 
-        The end waits for dead members, and then for the members of a restart.
+        A group may wait for the session of a dead member, and again after a restart.
         """
         return 4 * max(0.0, self.session_s - SHORT_SESSION_S)
 
@@ -250,7 +250,7 @@ class Timeouts:
 def lowered_timeouts(seconds: float) -> Timeouts:
     """Return the timeouts of a run of this many seconds, which are shorter than Kafka's defaults.
 
-    A long run has Produces that are 15 s late, and their transactions have to outlast that delay.
+    A long run has faults that delay a Produce by 15 s, which its transaction must outlast.
     """
     return Timeouts(transaction_s=20.0 if seconds >= ALL_FROM_S else 10.0)
 
@@ -271,8 +271,8 @@ def plan(
 ) -> Iterator[AimedFault]:
     """Yield faults in the order of `draw`, with sure faults in between, until `is_over`.
 
-    Then the remaining sure faults follow. `sure` is emptied meanwhile. A caller appends the sure
-    faults that found no request, so that they are tried again.
+    After that all remaining sure faults are yielded. Each yielded group is removed from `sure`. The
+    caller may append sure faults that found no request, so that they are tried again.
     """
     drawn = draw(seed)
     following = next(drawn)
@@ -293,8 +293,8 @@ def sure_ones(
 ) -> list[list[AimedFault]]:
     """Return the sure faults (slow and refused requests), in groups that are injected together.
 
-    From `ALL_FROM_S` on the groups have all that match the application, else a few that the seed
-    chooses.
+    A run of at least `ALL_FROM_S` seconds has all that match the application, and a shorter run a
+    few that the seed chooses.
     """
     chance = random.Random(f"oncelog prove sure {seed}")
     kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
@@ -319,8 +319,9 @@ def _several(
 ) -> list[AimedFault]:
     """Return the sure faults of one kind, only one if the run is short.
 
-    A long run has late answers to Produce, beyond the usual timeouts of ten, four and two seconds.
-    It also has both sides of EndTxn, and Produces that are refused in two ways.
+    A long run has late requests and late answers of Produce, longer than the usual timeouts of ten,
+    four and two seconds. It also has a late request and a late answer of EndTxn, and Produces that
+    are refused with two errors.
     """
     if kind is STALL:
         most_s = STALL_MIN_S + 3 if is_short else min(STALL_MAX_S, max(15.0, seconds / 5))
@@ -352,10 +353,11 @@ def _slow(
 
 
 def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
-    """Yield the faults in order, but kills and pauses `AT_WORK` follow immediately after a kill.
+    """Yield the faults in order, but the faults `AT_WORK` immediately after a kill.
 
-    While a group waits for the session of a killed member, input piles up, so all of it is
-    processed afterwards. A pause at a commit is followed by a pause at the begin of a transaction.
+    While a group waits for the session of a killed member, input piles up, so the instances are
+    busy when a fault `AT_WORK` kills or pauses one. A pause at a commit is followed by a pause at
+    the begin of a transaction.
     """
     at_work = [fault for fault in deck if fault is AT_WORK]
     for fault in deck:

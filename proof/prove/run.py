@@ -417,8 +417,9 @@ class Run:
     def _pace(self, faults_end_s: float) -> Pace:
         """Return how long the wait after the faults may take.
 
-        An instance that was killed at the end has to start once more, and to work. The run ends in
-        time, except with a longer --drain, or an application that needs long to start.
+        An instance that was killed by the last fault must have time to start again and to process
+        inputs. The wait keeps the run within its usual time, except with a longer --drain, or for
+        an application that needs long to start.
         """
         silence_s, start_s = self._timeouts.silence_s, self._timeouts.start_s
         wanted_s = max(self.settings.drain_timeout_s, 2 * silence_s) + self._timeouts.longer_s

@@ -94,8 +94,8 @@ def _what_struck(
 ) -> list[Line]:
     """Return the faults and exits of the instances in these events, and the faults of brokers.
 
-    They lie between the first event and the last. For a lost record there is also the first fault
-    after the record, which lost it.
+    Only faults and exits between the first and the last event are returned, and for a lost record
+    also the first fault after its last event.
     """
     times = [at for at, *_ in lines if at is not None]
     if not times:

@@ -303,9 +303,10 @@ class Striker:
         return None, self._paused(request.instance, where, least_s)
 
     def _paused(self, name: str, where: str, least_s: float = 0.0) -> str:
-        """Pause an instance until the others have its work, then resume it with its request.
+        """Pause an instance until other instances have continued its partitions, and resume it.
 
-        A single process is paused for its session, because nothing can take its work.
+        A single process is paused for its session timeout, because no other instance can continue
+        its partitions. Return a sentence about the pause.
         """
         self._application.pause(name)
         at_s = time.monotonic()
@@ -353,8 +354,8 @@ class Striker:
         """Kill an instance between two commits, while input has piled up.
 
         An application that mostly waits for input would be killed during a wait. Therefore input
-        piles up first, by a kill just before, or by a pause of one instance. Two commits then show
-        how long the work between them takes.
+        piles up first, because of a kill shortly before, or by a pause of one instance. The time
+        between the next two commits is the time from the second one in which the kill is drawn.
         """
         names, since_s = sorted(self._application.instances), self._killed_s
         if time.monotonic() - since_s > JUST_NOW_S:
@@ -422,6 +423,6 @@ class Striker:
 
 
 def after_a_stall(times_s: list[float]) -> list[float]:
-    """Return the times after the last gap, in which input has piled up, or [] without a gap."""
+    """Return the times after the last gap, during which input piled up, or [] without a gap."""
     gaps = [n for n, (a, b) in enumerate(pairwise(times_s), 1) if b - a > STALL_S]
     return times_s[gaps[-1] :] if gaps else []

@@ -159,9 +159,10 @@ class ScheduledFaults(FaultContext[Cluster]):
             self._note(f"mended the links of node {node_id}")
 
     def _mend(self) -> None:
-        """Restore our links if a node answers.
+        """Restore the links that this thread has cut, on nodes that run.
 
-        A node that the test has paused is restored later.
+        The links of a paused node are restored after it was resumed. A stopped node has no cut
+        links.
         """
         states = {status.node_id: status.state for status in self.cluster.status()}
         for node_id, peer in sorted(self._to_mend):

@@ -1,8 +1,8 @@
 """The invariants of the files of a cluster that was stopped cleanly.
 
-All replicas have byte for byte the same batches, from the highest log start to the end. Indexes and
-producer snapshots are derived from the batches. They equal the files that a replay of the bare .log
-files makes.
+All replicas have byte for byte the same batches, from the highest log start to the log end. Indexes
+and producer snapshots are derived from the batches, so they equal the files that a replay of the
+.log files alone makes.
 """
 
 import base64

@@ -1,10 +1,10 @@
 """Test the death of a transaction coordinator at a named moment of an abandoned transaction.
 
-A raw client sends each request once and repeats no request. The process that comes to the fault
-point kills itself with -9. Afterwards a decided transaction is finished, in the same way in all
+A raw client sends each request once and repeats no request. The broker that reaches the fault point
+kills itself with -9. Afterwards a decided transaction is finished, in the same way in all
 partitions, and an undecided one is aborted at its timeout. No transaction stays open, and readers
-of committed data come to the end of the log. The coordinator epochs in the markers prove that the
-coordinator died at the right moment. They show which markers it had sent.
+of committed data come to the end of the log. The coordinator epochs in the markers show which
+markers were sent before the death, and so that the coordinator died at the right moment.
 """
 
 import time
@@ -150,7 +150,7 @@ class Unattended:
 
 
 def judge(cluster: Cluster, moment: Moment, *, version: int, is_commit: bool) -> None:
-    """Run one transaction until the chosen moment, kill the coordinator, and check the outcome."""
+    """Run one transaction until its coordinator is killed at `moment`, and check the outcome."""
     name = f"{moment.fault_point} V{version} {is_commit} {time.time_ns()}"
     timeout_ms = TIMEOUT_MS if moment.outcome == UNDECIDED else LONG_MS
     try:

@@ -2,8 +2,8 @@
 
 A partition is an account, and a record is one side of a transfer. A transfer takes from one account
 and gives to others, and the amount depends on the records read before. The sum of all sides of all
-transfers is zero. This invariant (`BankCheck`) fails when a transaction is torn, doubled or read
-although it was aborted.
+transfers is zero. This invariant (`BankCheck`) fails if only a part of a transaction is visible, if
+a record is doubled, or if an aborted record is read.
 """
 
 from dataclasses import dataclass, field

@@ -3,7 +3,7 @@
 The process uses one client after another, with blocking calls. Transactional clients use
 librdkafka's older protocol (V1). The library does not report how often it repeats an EndTxn, so a
 failed commit always has an unknown outcome. Calls of librdkafka may never return (its issues 5456,
-5511). Then the process ends itself with STUCK, and its parent restarts it.
+5511). In that case the process ends itself with exit code STUCK, and its parent restarts it.
 """
 
 import contextlib

@@ -111,7 +111,10 @@ class WorkloadClient:
                 await close()
 
     async def _end_after(self, operations: Awaitable[None]) -> None:
-        """Commit the transaction after these operations, or abort it and rewind its polls."""
+        """Await `operations`, end the transaction, and rewind the consumer unless it was committed.
+
+        The transaction is aborted if an operation failed, and in some randomly chosen cases.
+        """
         problem: KafkaError | None = None
         try:
             await operations
@@ -131,7 +134,7 @@ async def one_after_another(make: Callable[[], Incarnation], context: LoadContex
 
 
 async def _until(client: Incarnation, context: LoadContext) -> None:
-    """Let one client work until it is over, or old, or `stop()`, and then close it."""
+    """Let a client work until `is_over`, the end of its time or `stop()`, and then close it."""
     clock, rng, tally = asyncio.get_running_loop().time, context.rng, context.tally
     end_of_life = clock() + rng.uniform(0.2, 1.0) * context.settings.life_ms_max / 1000
     tally.clients += 1
@@ -155,6 +158,6 @@ async def _until(client: Incarnation, context: LoadContext) -> None:
 
 
 async def pause(mean_ms: float, rng: random.Random) -> None:
-    """Sleep for a random time with this mean, and at most five times as long."""
+    """Sleep for a random time with this mean, at most five times the mean."""
     if mean_ms > 0:
         await asyncio.sleep(min(rng.expovariate(1 / mean_ms), 5 * mean_ms) / 1000)

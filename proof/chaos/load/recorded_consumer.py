@@ -32,8 +32,8 @@ class Polled(NamedTuple):
 class RecordedConsumer:
     """A consumer that records its polls and commits in the history.
 
-    One object is one client in the history. With a producer of the same `process` it is a half of
-    one.
+    One object is one client in the history. A consumer and a producer with the same `process` are
+    recorded as one client.
     """
 
     def __init__(

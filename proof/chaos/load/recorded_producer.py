@@ -114,9 +114,10 @@ class RecordedProducer:
         self._unsettled.append((row, name, delivery))
 
     async def settle(self) -> None:
-        """Wait for the records that were sent outside of transactions.
+        """Wait for the records that were sent outside of transactions, and record their outcomes.
 
-        After a failed record, a new session of ordered sends begins.
+        After a failed record, `session` is increased, because the order of records across a failure
+        is not checked.
         """
         self.highest = {}
         for row, name, delivery in self._unsettled:

@@ -1,8 +1,8 @@
 """Clients with short timeouts for replicas, and clients with wrong headers of batches.
 
-A Produce waits 0 to 8 ms at the broker, so most batches are in the log when the answer is a
-timeout. Other batches have a wrong time, position or number of records in the header. Either the
-broker refuses such a batch, or the record stays in the log for as long as its own time says.
+A Produce waits 0 to 8 ms at the broker, so most batches are in the log although the answer is a
+timeout. Other batches have a wrong timestamp, offset or number of records in the header. A broker
+either refuses such a batch, or retains it according to its own timestamp.
 """
 
 import random
@@ -38,7 +38,7 @@ LAST_OFFSET_DELTA_AT, COUNT_AT = 23, 57
 
 
 async def rough(context: LoadContext) -> None:
-    """Run clients that send such batches, one after another until `stop()`."""
+    """Run clients that send such batches until `stop()`, one client after another."""
     await one_after_another(partial(_Rough, context), context)
 
 
@@ -102,7 +102,10 @@ class _Rough:
 
 
 def _batch(values: list[int], is_old: bool) -> bytes:
-    """Return an encoded batch of new records. If `is_old`, its first record is old."""
+    """Return an encoded batch of records with these values.
+
+    If `is_old`, the first record's timestamp is a year old.
+    """
     now_ms = time.time_ns() // 1_000_000
     return encode_batch(
         [

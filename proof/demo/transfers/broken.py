@@ -42,9 +42,9 @@ class TellingWriter(BlockingDualWriter):
 
 
 class DecidesBeforeItPrepares(TellingWriter):
-    """A variant that commits the database before its records are acknowledged.
+    """A variant that commits in the database before the transaction's records are acknowledged.
 
-    The records are flushed afterwards.
+    The records are flushed after the database's commit.
     """
 
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
@@ -100,9 +100,9 @@ class HasOneIdForAllSessions(TellingWriter):
 
 
 class HasTwoOwners(TellingWriter):
-    """A variant that commits even if a newer writer has claimed the name.
+    """A variant that commits even if a newer process has claimed the writer's name.
 
-    It decides under the generation that the table has at that moment.
+    It commits with the newest generation in the table of decisions, not with its own.
     """
 
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:

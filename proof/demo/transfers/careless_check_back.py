@@ -17,7 +17,7 @@ from .database import TransferDatabase
 
 
 class CarelessResolver:
-    """A resolver that reads decisions and writes none."""
+    """A resolver that reads the database's decisions on transactions, and writes none."""
 
     def __init__(self, database: TransferDatabase) -> None:
         self._database = database

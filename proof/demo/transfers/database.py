@@ -69,9 +69,9 @@ class TransferDatabase:
                 self._execute(f"DELETE FROM {table} WHERE writer LIKE 'demo.%'")
 
     def write(self, execute: Any, transfer: AccountTransfer) -> None:
-        """Write a transfer with the `execute` of a block.
+        """Write a transfer by calls of `execute(statement, parameters)`.
 
-        Accounts are always locked in one order.
+        Accounts are always locked in one order, so transfers cannot deadlock.
         """
         change = self.sql(f"UPDATE {ACCOUNTS_TABLE} SET balance = balance + ? WHERE account = ?")
         changes = ((transfer.source, -transfer.amount), (transfer.target, transfer.amount))
@@ -89,7 +89,7 @@ class TransferDatabase:
             return Contents(transfers, {int(a): int(b) for a, b in cursor.fetchall()})
 
     def cut_off(self) -> int:
-        """End the demo's sessions in a PostgreSQL that is not its own. Return their number."""
+        """End the other sessions of this demo at a PostgreSQL server, and return their number."""
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(

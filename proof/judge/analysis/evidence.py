@@ -104,9 +104,10 @@ class Evidence:
         }
 
     def step(self, sends: tuple[int, int], places: tuple[int, int], delta: int) -> Facts:
-        """Return the facts of two consecutive records of one client in a partition.
+        """Return facts about two consecutive records of one client in a partition.
 
-        Between their places are the values that the client skipped.
+        `sends` are their rows, `places` their places in the partition. `skipped` has the values
+        between these places.
         """
         (partition, low), (_, high) = map(self.place, places)
         between = self.view.order.between(*places, SKIPPED_MAX)
@@ -175,9 +176,10 @@ class Evidence:
         *,
         is_of_all: bool = False,
     ) -> Iterator[Finding]:
-        """Yield a finding of the read records for which `is_bad` is true, for each table of them.
+        """Yield a finding of the read records for which `is_bad` is true.
 
-        Without `is_of_all` only the records read with read_committed are judged.
+        There is one finding for each table of read records. Without `is_of_all` only the records
+        read with read_committed are judged.
         """
         for reads in [*self.view.committed, *(self.view.uncommitted if is_of_all else ())]:
             rows = np.flatnonzero(is_bad(reads))

@@ -1,8 +1,8 @@
 """The value at each offset of each partition, as far as acknowledgements and readers show it.
 
-Every place has at most one *holder*, the send that is assumed to be there. Another send that claims
-the place is among the *rivals*. A correct history has none. An index is the number of a place among
-the places with a holder in its partition.
+A *place* is a (partition, offset) pair. Every place has at most one *holder*, the send that is
+assumed to be there. Another send that claims the place is among the *rivals*. A correct history has
+no rivals. An *index* is the number of a place among the places with a holder in its partition.
 """
 
 from functools import cached_property

@@ -153,7 +153,7 @@ class View:
         return Reads(table, rows, partition, offset, taken(writer), transaction, is_ok, place)
 
     def padded(self, values: Array, filler: int) -> Array:
-        """Append `filler` to a column of sent records for each value that was only read."""
+        """Append `filler` to a column of sends for each value that was read and never sent."""
         extra = len(self.unknown_values)
         return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
 

@@ -1,9 +1,9 @@
 """Check A3: a read_committed reader never reads beyond an open transaction (KIP-98).
 
 For each transaction a time is known before which it was certainly open. This is the commit call of
-a committed transaction, otherwise the time of its last send that was acknowledged. Along a
-partition, a reading at an offset may not be earlier than the largest such time so far. Readings
-that A2 reports are left out.
+a committed transaction, otherwise the time of its last send that was acknowledged. A record must
+not be read before the latest such time of the transactions with records at lower offsets of its
+partition. Records that A2 reports are left out.
 """
 
 from collections.abc import Iterable

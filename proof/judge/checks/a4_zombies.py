@@ -2,9 +2,9 @@
 
 The rule is violated in the view of the clients by the following order of events. The initialization
 of a later client with the transactional id has returned. After that an older client calls its
-commit, or a send whose value becomes visible. When an id is granted, its open transaction has been
-aborted, so this must not happen. In the logs the rule is violated by a batch or marker after a
-batch of the same producer id with a higher epoch.
+commit, or a send whose value becomes visible. Kafka excludes this, because InitProducerId aborts
+the open transaction of the older client before it returns. In the logs the rule is violated by a
+batch or marker after a batch of the same producer id with a higher epoch.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
 """Check A5: a read-process-write job uses every input once, in order.
 
-The job must also commit the right offsets. Inputs are the records of the last reading in the
-partitions of a group's committed offsets. They begin at the first offset at which the group began,
-and end at the last committed offset. A failed transaction began there, too, and moves no offset. A
-group without offsets begins at the start of the log. The intervals of offsets that the group's
+The job must also commit the right offsets. Inputs are the records of the last reading of the
+topics, in the partitions for which the group committed offsets. They begin at the lowest offset
+from which a transaction of the group read, even a failed one, and end at the last committed offset.
+A group without offsets begins at the start of the log. The intervals of offsets that the group's
 visible transactions committed must follow one another. An overlap is work done twice, and a hole
 with records is omitted work. A transaction of unknown outcome without a visible record may have
 moved the offsets or not. Therefore a hole that such transactions would fill, or an end where such a

@@ -1,9 +1,9 @@
-"""Check J4: a reader of a partition has read everything before its last value.
+"""Check J4: a reader of a partition has read everything before the last value that it read.
 
 The bound of a partition is the highest index at which a value that was read occurs for the first
 time. A value is lost if it has a proven send, was never read, and occurs for the last time at or
-below the bound. Values that were deleted with the start of the log, or compacted, are excepted.
-(First and last differ only if J1 or J2 have findings.)
+below the bound. Values below the log start offset, and values that compaction may have removed, are
+excepted. (First and last differ only if J1 or J2 have findings.)
 """
 
 from collections.abc import Iterable

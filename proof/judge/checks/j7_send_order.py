@@ -1,8 +1,9 @@
 """Check J7: a producer's records are in a partition in the order in which they were sent.
 
 Two consecutive sends within a session of a process are compared by index, without failed sends.
-Within one transaction the names begin with `int-`. Values of others between two sends of a
-transaction are legal (Kafka does not isolate writers), and counted as information.
+Within one transaction the names of the anomalies begin with `int-`. Values of other producers
+between two sends of a transaction are legal (Kafka does not isolate writers), and counted as
+information.
 """
 
 from collections.abc import Iterable
@@ -31,7 +32,7 @@ ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find consecutive sends of a session that have their places in the wrong order."""
+    """Find consecutive sends of a session whose records are in the wrong order in the partition."""
     history = view.history
     place = np.where(
         view.is_proven & (view.send_place >= 0), view.send_place, view.order.first_place

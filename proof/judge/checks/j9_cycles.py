@@ -41,7 +41,7 @@ SUSPECTS_MAX = 1_000
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find transactions that have each read a value of the other, directly or over further ones."""
+    """Find transactions that have read each other's values, directly or through others."""
     writers, readers = _edges(view)
     potential = view.transactions.commit_invoked_ns
     suspect = np.flatnonzero(potential[writers] >= potential[readers])[:SUSPECTS_MAX]

@@ -1,4 +1,9 @@
-"""Check L1: leaders, ISRs, decisions and every broker work after the repair."""
+"""Check L1: after the repair of all faults, every partition, transaction and broker works.
+
+Every partition must have a leader, all replicas in its ISR, and no record above the high watermark.
+Every transaction must have been decided within its timeout and two timeout checks. Every broker
+must serve a produce, a commit and a consume.
+"""
 
 from collections.abc import Iterable
 

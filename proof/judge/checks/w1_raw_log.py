@@ -1,10 +1,10 @@
 """Check W1: the raw log of every partition follows Kafka's rules, and markers match decisions.
 
-One replica of each partition is read (W2 compares them), the log that its leader served, or else
-the copy with the most batches. Across partitions, the markers of one transaction are of one kind,
-and of the kind in the coordinator's log for that producer id and epoch. If epochs do not
-distinguish transactions (before KIP-890), their clients do. A marker of its producer between two
-records of one transaction was meant for another transaction.
+One replica of each partition is read, which is the leader's, or else the one with the most batches.
+W2 compares the others with it. The markers of one transaction are of one kind in all partitions,
+which is the kind that the coordinator's log has for that producer id and epoch. Transactions that
+share an epoch (before KIP-890) are distinguished by what their clients recorded. A producer's
+marker between two records of one transaction was meant for another transaction.
 """
 
 from bisect import bisect_right

@@ -68,9 +68,9 @@ class History:
         return len(self.column(table, TABLES[table].columns[-1].name))
 
     def release(self, table: str, *names: str) -> None:
-        """Free the memory of a table's columns, all of them without `names`.
+        """Free the memory of these columns of a table, or of all its columns without `names`.
 
-        Later requests reread them.
+        A later request reads the column again.
         """
         for name in names or [c.name for c in TABLES[table].columns]:
             self._columns.pop((table, name), None)

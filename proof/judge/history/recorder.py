@@ -146,7 +146,7 @@ class Recorder:
         *,
         session: int = 0,
     ) -> Handle:
-        """Record a send call. If `partition` is unknown, it may be added later."""
+        """Record a send call. If `partition` is None, the history does not know the partition."""
         times = (NONE, self._clock_ns(), NONE, OpOutcome.INFO)
         return self.add(
             "sends", _number(transaction), process, session, partition, value, *times, None

@@ -45,10 +45,7 @@ class PartitionAudit:
         self._log = RawLog(self.log_start_offset == 0, self.is_compacted)
 
     def committed_batch(self, header: BatchHeader, *, is_aborted: bool) -> None:
-        """Add a batch that a read_committed consumer got.
-
-        `is_aborted` means that it hides the batch.
-        """
+        """Add a batch of the first pass. `is_aborted` means that the consumer hides the batch."""
         if header.is_transactional and not header.is_control:
             (self._hidden if is_aborted else self._visible).append(header.base_offset)
 

@@ -14,7 +14,7 @@ from .seen import (
 
 
 class ReadUncommitted(FindingRule):
-    """The rule that a consumer must not read batches of transactions uncommitted.
+    """The rule that a consumer must not read transactional batches with read_uncommitted.
 
     A finding needs an instance that uses the batches, because it writes or commits offsets. Input
     without transactions gives no finding.

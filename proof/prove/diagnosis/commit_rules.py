@@ -37,9 +37,9 @@ class _Commits:
 class PlainCommits(FindingRule):
     """The rules offsets-outside-transaction and auto-commit.
 
-    offsets-outside-transaction: each commit moved offsets, and transactional output came before the
-    commit. auto-commit: the commits follow a clock while output is written all the time. They
-    follow a clock if they come at equal intervals within a stay in the group, or by `commit_ticks`.
+    offsets-outside-transaction: several commits increased offsets after transactional output.
+    auto-commit: a timer sends the commits while output is written all the time. That is so if they
+    come at equal intervals while the instance stays in its group, or if `commit_ticks` says so.
     """
 
     def __init__(self) -> None:
@@ -118,10 +118,11 @@ class PlainCommits(FindingRule):
 
 
 class CommitBeforeOutput(FindingRule):
-    """The rule that an instance must not write the key of an input after its commit.
+    """The rule that an instance must not commit an input's offset before it writes the output.
 
-    Keys that occur twice prove nothing. Keys before a batch with unknown keys prove nothing either,
-    since they may have occurred again. An output before the commit counts against the finding.
+    An output is recognised by the key of its input. A key that occurs in two inputs proves nothing.
+    Keys before a batch with unknown keys prove nothing either, since they may occur again in that
+    batch. There is no finding while more outputs came before their commit than after it.
     """
 
     def __init__(self) -> None:

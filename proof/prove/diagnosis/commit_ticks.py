@@ -65,7 +65,7 @@ class CommitTicks:
     def rebalanced(self, instance: str, at_s: float) -> None:
         """Record that an instance joins or leaves a group.
 
-        The commits just before were caused by that, and not by a timer.
+        Its commits just before are ignored, because the rebalance caused them, and not a timer.
         """
         for group, commits in self._commits[instance].items():
             for commit in reversed(commits):

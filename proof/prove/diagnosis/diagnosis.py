@@ -65,10 +65,10 @@ class Diagnosis:
         return self._new
 
     def _weaken(self) -> None:
-        """Change offsets-outside-transaction to "exposed" if no output is wrong.
+        """Change offsets-outside-transaction to "exposed", because no output is wrong.
 
-        It applies only if no transaction gets offsets. The positions may be in a checkpoint or in
-        the output, as those of Flink are. Such an application commits offsets only for monitoring.
+        The application's positions may be in a checkpoint or in the output, as those of Flink are.
+        Such an application commits offsets only for monitoring.
         """
         for place, found in self._told.items():
             if found.kind.name == OUTSIDE:

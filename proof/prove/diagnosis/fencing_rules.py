@@ -192,14 +192,17 @@ class SharedIds(FindingRule):
 
 @dataclass(slots=True)
 class _Names:
-    """One transactional id of each start of an instance, and its connections since the last one."""
+    """The transactional ids of an instance, one for each start.
+
+    connections: the open connections on which InitProducerId was sent.
+    """
 
     lives: list[str] = field(default_factory=list[str])  # an id of each life
     connections: set[int] = field(default_factory=set[int])
 
 
 class RandomIds(FindingRule):
-    """The rule that an instance without KIP-447 must not use another transactional id each time."""
+    """The rule that an instance without KIP-447 must not use a new transactional id each start."""
 
     def __init__(self) -> None:
         self._names = defaultdict[str, _Names](_Names)
@@ -229,10 +232,9 @@ class RandomIds(FindingRule):
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
-        """Report the instance if it used new ids at its starts and is not fenced in another way.
+        """Report the instance if it used new ids at its starts and sends offsets unfenced.
 
-        Call this after it has ended a transaction. By then, offsets with group metadata would have
-        been seen.
+        It is called when a transaction has ended, because its TxnOffsetCommit was seen before.
         """
         lives = self._names[seen.instance].lives
         random = [name for name in lives if LOOKS_RANDOM.search(name)]

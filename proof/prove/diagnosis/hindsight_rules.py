@@ -64,11 +64,12 @@ class StateNotRebuilt(FindingRule):
 class PassedOver(FindingRule):
     """The rule that an instance must not commit offsets past an input without an output.
 
-    The rule is violated if at least three inputs are lost that an instance fetched, without a
-    rebalance since, and whose offsets it committed in a transaction, without an output. The finding
-    is passed-over. It is abort-without-seek if the instance has also aborted a transaction, unless
-    it often writes outputs after it has committed their inputs. (The abort of a transaction without
-    records cannot be seen, so aborts of other transactions count.)
+    The rule is violated if at least three inputs are lost for which all of the following holds. An
+    instance fetched the input, had no rebalance after it, wrote no output for it, and committed its
+    offset in a transaction. The finding is abort-without-seek if the instance has also aborted a
+    transaction, and passed-over otherwise. It is always passed-over for an instance that often
+    writes outputs after it has committed their inputs. (The abort of a transaction without records
+    cannot be seen, so aborts of other transactions count.)
     """
 
     def __init__(self) -> None:
@@ -135,10 +136,11 @@ class PassedOver(FindingRule):
 
 
 class OffsetsApart(FindingRule):
-    """The rule offsets-outside-transaction, where no offsets are sent to a transaction.
+    """The rule offsets-outside-transaction, for applications that send no offsets in transactions.
 
     The rule is violated if outputs are wrong, and an instance that writes outputs sends plain
-    OffsetCommits of the inputs. One commit is enough then, while `PlainCommits` waits for a habit.
+    OffsetCommits of the inputs. One commit is enough, because the outputs are wrong. `PlainCommits`
+    has no judgement of the outputs, and therefore needs several commits.
     """
 
     def __init__(self) -> None:

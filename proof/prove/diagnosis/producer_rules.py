@@ -51,8 +51,8 @@ class ProducerSettings(FindingRule):
 class PlainProducer(FindingRule):
     """The rule that an instance must not write batches outside of transactions.
 
-    The rule is violated for a topic that transactions write, too. It is also violated if all output
-    is outside, with transactions for offsets only.
+    The rule is violated if the instance also writes the topic in transactions. It is also violated
+    if the instance writes all output outside of transactions, and only offsets in transactions.
     """
 
     def __init__(self) -> None:

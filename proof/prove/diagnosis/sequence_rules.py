@@ -38,7 +38,7 @@ class CommitBeforeProduce(FindingRule):
     """The rule that a commit must not be sent before all batches of its transaction are answered.
 
     A batch counts as answered when any attempt was answered, since the connection of an earlier
-    attempt may still be open. A zombie may write under the same id.
+    attempt may still be open. Each instance is judged alone, because a zombie may use the same id.
     """
 
     def __init__(self) -> None:
@@ -79,8 +79,9 @@ class CommitBeforeProduce(FindingRule):
 class OtherBytes(FindingRule):
     """The rule that a retry with the same id, epoch and sequence number has the same records.
 
-    There is no finding after an error, since a refused batch has not used its number. The records
-    of both must be known, since the same records may be encoded in another way.
+    There is no finding after an error, since a refused batch has not used its sequence number. The
+    decoded records of both attempts are compared, since the same records may be encoded in another
+    way.
     """
 
     def __init__(self) -> None:
@@ -174,8 +175,8 @@ class FreshTransaction(FindingRule):
 class _Ending(NamedTuple):
     """A commit request that was not answered.
 
-    number: its position among the first uses of transactional ids. others: the other connections of
-    its process at that time.
+    number: its number in a count of commits and of the first uses of transactional ids. others: the
+    other open connections of its instance when it was sent.
     """
 
     written: set[Keyed]

@@ -159,11 +159,11 @@ class TooLong(FindingRule):
 class AbortWithoutSeek(FindingRule):
     """The rule that after an abort the inputs are read again before a later commit of offsets.
 
-    The rule is violated if a later transaction commits offsets past inputs that were not read
-    again. None of the keys of these inputs may have been written again. Commits of another
-    partition with available records prove nothing. If none of the keys is known from the input,
-    there is no finding, since the values written again may be others. A rebalance, or another fetch
-    of offsets, ends the watch.
+    The rule is violated if a later transaction commits offsets past inputs of the aborted one,
+    which the consumer has not fetched again. There is no finding in the following cases. Keys of
+    these inputs were written again. No key of an input is known, so the instance may have kept and
+    written the inputs again under other keys. The commit is only of another partition in which
+    records were available. The group was rebalanced, or the offsets were fetched again.
     """
 
     def __init__(self) -> None:

@@ -155,9 +155,9 @@ class Drain:
             )
 
     def _holder(self) -> Unrest:
-        """Return the oldest open transaction in the coordinators' lists.
+        """Return the oldest open transaction that the coordinators still list.
 
-        A transaction that has timed out is not observed here.
+        The proxy does not see that a transaction has timed out, so the coordinators are asked.
         """
         open_now = self._observed.open_transactions
         with suppress(KafkaError):
@@ -241,9 +241,9 @@ class Drain:
         return all(self._is_passed(record) for _, record in self._inputs) and bool(passed)
 
     def _is_settled(self) -> bool:
-        """Return whether the LSO of all output partitions has reached their ends.
+        """Return whether the LSO of every output partition has reached the partition's end offset.
 
-        The ends are asked for first. Outputs that arrive in between are no open transaction.
+        The end offsets are requested first, so output that is written after them does not count.
         """
         if not self._outputs:
             return True

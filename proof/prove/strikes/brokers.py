@@ -21,7 +21,10 @@ class BrokerStrikes:
         self._down: int | None = None  # the broker that was killed last
 
     def kill(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """Send SIGKILL to the broker to which the held request was sent."""
+        """Send SIGKILL to the broker to which the held request was sent.
+
+        Return that the request ends by a disconnect, and a sentence about the fault.
+        """
         broker = broker_of(request)
         assert self._cluster is not None
         self._cluster.kill(broker)
@@ -33,7 +36,10 @@ class BrokerStrikes:
 
     @contextmanager
     def followers_behind(self) -> Iterator[None]:
-        """Delay the record on its way to the leader's followers."""
+        """Delay all messages between brokers during the `with` block.
+
+        A record is then on the leader before its followers get it.
+        """
         assert self._cluster is not None
         for broker in self._cluster.node_ids:
             self._cluster.slow(broker, BEHIND_MS)

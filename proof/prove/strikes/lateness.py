@@ -111,9 +111,9 @@ class LateStrikes:
         )
 
     def hold(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """Hold a Produce until its transaction has ended.
+        """Hold a Produce until its transaction was committed, or for at most a few seconds.
 
-        A correct application never ends it so early.
+        A correct application does not commit a transaction before all its batches are answered.
         """
         at_s, seconds = time.monotonic(), self._chance.uniform(*HOLD_S)
         name, instance = request.body.transactional_id, request.instance
@@ -164,5 +164,5 @@ class LateStrikes:
 
 
 def later(struck: Struck, now_s: float) -> Struck:
-    """Return the fault with an end that is at least `now_s`."""
+    """Return the fault, and move its end to `now_s` if it ended before."""
     return replace(struck, until_s=max(struck.until_s, now_s))

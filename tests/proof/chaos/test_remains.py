@@ -71,6 +71,9 @@ def decision(epoch: int, client_transaction_version: int, index: int = 1) -> Sha
 
 
 def test_compaction_model_epoch_after_a_fence_may_have_many_transactions() -> None:
-    """Found by chaos (seed 1, 45 minutes). Commits of epoch 10460 were compared with a fence."""
+    """A fence has written an abort with an epoch, in which a V1 client then commits transactions.
+
+    Found by chaos (seed 1, 45 minutes).
+    """
     entries = [decision(9, 2), decision(10, 2), decision(10, 1), ShardEntry(4, 1, "b", None)]
     assert shared_epochs(entries) == {(5, 10)}

@@ -73,7 +73,10 @@ def drips(connection: socket.socket, frame: bytes) -> bool:
 
 @contextmanager
 def broker(deed: Deed, *, first: bool = True, connections_max: int = 1_000) -> Iterator[str]:
-    """Run a broker that treats each request as `deed` does, but lists its APIs if `first`."""
+    """Run a broker that calls `deed` for each request, and yield its address.
+
+    With `first` it answers ApiVersions itself. It closes a connection if `deed` returns False.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     connections: list[socket.socket] = []
 

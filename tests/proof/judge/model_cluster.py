@@ -418,7 +418,7 @@ def group_reader(cluster: ModelCluster) -> Steps:
 
 
 def copier(cluster: ModelCluster, transactional_id: str, source: str) -> Steps:
-    """Run a job that copies a partition in transactions, with its offsets."""
+    """Run a job that copies a partition in transactions, which commit the offsets of its inputs."""
     rng, recorder, group = cluster.rng, cluster.recorder, "copiers"
     while True:
         process = recorder.new_process()

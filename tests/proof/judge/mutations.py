@@ -1,9 +1,9 @@
 """One falsification for each anomaly, with the effect that a broken cluster has on a history.
 
-Each mutation takes an `Edit` of a legal history, and changes one random place. Most broken promises
-break others, too. A lost record, for example, also tears its transaction. A mutation therefore
-requires only that its own name is found. Mutations of logs and ends are in log_mutations.py, and
-`all_mutations` has both.
+Each mutation takes an `Edit` of a legal history, and changes one random place. A mutation often
+violates several checks. A lost record, for example, also makes its transaction incomplete. A test
+therefore requires only that the anomaly with the mutation's name is found. Mutations of logs and
+ends are in log_mutations.py, and `all_mutations` has both.
 """
 
 import random

@@ -268,7 +268,7 @@ def class_rows() -> Iterable[tuple[str, ...]]:
 
 
 def switch_table() -> str:
-    """Return the table of what the last trial of each switch found."""
+    """Return the table of the findings of the last trial of each switch (a deliberate bug)."""
     kept = json.loads(SWITCHES.read_text(encoding="utf-8"))
     heads, *rows = kept["table"]
     return table(heads, rows)

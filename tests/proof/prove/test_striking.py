@@ -177,7 +177,11 @@ def test_rebalance_of_a_single_process_is_provoked_by_its_restart() -> None:
 
 
 def paused_once(monkeypatch: pytest.MonkeyPatch, instances_max: int) -> tuple[list[str], str, bool]:
-    """Pause the only instance for a session timeout of 0, and return what the run did."""
+    """Pause the only instance of an application whose session timeout is 0.
+
+    Return the actions on the application, the sentence about the pause, and whether the striker
+    recorded the resumption.
+    """
     monkeypatch.setattr(striking, "SETTLE_S", 0.0)
     application = NoticingApplication()
     observed = SimpleNamespace(

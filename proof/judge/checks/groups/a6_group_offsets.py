@@ -1,4 +1,4 @@
-"""Check A6: a partition has one owner in a generation of a group, and commits stay.
+"""Check A6: a partition has one owner in each generation of a group, and commits are not undone.
 
 The members of a generation commit one after the other, and no member of an earlier generation comes
 in between. The final offset is therefore that of a commit after which no other was acknowledged. A

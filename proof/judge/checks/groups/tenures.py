@@ -13,10 +13,10 @@ def tenure_column(history: History, name: str) -> Array:
 
 
 def certain_until(history: History) -> Array:
-    """Return the time until which a member certainly had the partition, for each tenure.
+    """Return, for each tenure, the time until which its member certainly had the partition.
 
-    The member got the tenure at `taken_ns`. An answered heartbeat proves nothing about the time
-    after it began, since the session may have ended since then.
+    This is the start of the last answered heartbeat in the tenure, since the session may have ended
+    after it. Without one it is `taken_ns`.
     """
     return np.maximum(tenure_column(history, "taken_ns"), tenure_column(history, "confirmed_ns"))
 

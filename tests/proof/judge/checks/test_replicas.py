@@ -4,7 +4,7 @@ from ..small_history import SmallHistory
 
 
 def _three_replicas(story: SmallHistory, *ends: int, in_sync: int = 3, high: int = 4) -> None:
-    """Record a partition of four records, and replicas that have the first `ends` records."""
+    """Record a partition of four records, and a replica with each log end in `ends`."""
     story.end("t/0", 4, high_watermark=high, in_sync=in_sync)
     for replica, end in enumerate(ends, 1):
         story.end("t/0", end, replica=replica, high_watermark=min(end, high))

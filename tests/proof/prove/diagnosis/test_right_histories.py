@@ -32,7 +32,7 @@ def aborts_then_seeks_back() -> History:
 
 
 def hears_that_its_offsets_are_refused() -> History:
-    """An application aborts and seeks back, or repeats its offsets at a new coordinator."""
+    """An application aborts and seeks back after a refused TxnOffsetCommit, or sends it again."""
     app = yield from started()
     for error, is_commit in (("STALE_MEMBER_EPOCH", False), ("NOT_COORDINATOR", True)):
         yield from app.run(2)
@@ -66,12 +66,18 @@ def aborts_then_tries_again_from_memory() -> History:
 
 
 def aborts_then_tries_again_with_other_values() -> History:
-    """Outputs without keys are identified by their values, which contain the time."""
+    """An application writes aborted inputs again, as outputs whose values contain the time.
+
+    The outputs have no keys, so they are identified by their values, which differ.
+    """
     yield from tries_again_from_memory(output_key=lambda _: next(IDS))
 
 
 def rebalances_then_aborts() -> History:
-    """Another instance owns the partition before the abort is sent, so no seek is needed."""
+    """An application aborts after a rebalance has given its partition to another instance.
+
+    It needs no seek, since it does not read that partition any more.
+    """
     app = Application()
     yield from app.start()
     yield from app.run(3)
@@ -85,9 +91,9 @@ def rebalances_then_aborts() -> History:
 
 
 def aborts_then_reads_again_under_load() -> History:
-    """The application continues at the position of its last Fetch.
+    """An application aborts, and its next Fetch begins at the aborted inputs.
 
-    Not all records are decoded under load.
+    Some records of the next transaction are not decoded, as under load.
     """
     app = yield from started()
     yield from app.run(2)
@@ -104,7 +110,10 @@ def aborts_then_reads_again_under_load() -> History:
 
 
 def seeks_back_under_load_then_aborts() -> History:
-    """The records are read again before the abort is answered."""
+    """An application seeks back and fetches its inputs again before it aborts the transaction.
+
+    The outputs of these inputs are not decoded, as under load.
+    """
     app = yield from started()
     yield from app.run(2)
     yield from app.fetch()
@@ -123,7 +132,7 @@ def seeks_back_under_load_then_aborts() -> History:
 def goes_on_in_one_partition(*, with_offsets: bool) -> History:
     """An application aborts, seeks back, and first writes records of another partition.
 
-    The Fetch of the aborted inputs waits behind a Fetch in flight.
+    The Fetch of the aborted inputs is sent later, because another Fetch is in flight.
     """
     app = yield from started()
     other = replace(app, partition=1, offset=40)
@@ -149,9 +158,9 @@ def aborts_early_and_goes_on_in_one_partition() -> History:
 
 
 def another_broker_brings_more(**fields: Any) -> History:
-    """The Fetch of the aborted inputs waits in a long poll.
+    """An application aborts while a Fetch is in flight, and first writes another partition.
 
-    The transaction has the offsets of both partitions.
+    The aborted transaction has the offsets of both partitions.
     """
     app = yield from started(**fields)
     other = replace(app, partition=1, offset=40)
@@ -179,9 +188,9 @@ def aborts_other_keys_while_another_broker_brings_more() -> History:
 
 
 def aborts_what_came_in_a_rush() -> History:
-    """The keys of earlier records, which repeat, were decoded.
+    """An application aborts inputs whose keys were not decoded, as under load.
 
-    The keys of the aborted input were not decoded under load.
+    The keys repeat, and the keys of earlier records were decoded.
     """
     app = yield from started()
     other = replace(app, partition=1, offset=40)
@@ -212,9 +221,9 @@ def aborts_then_rebalances() -> History:
 
 
 def ids_by_input_partition_before_kip_447() -> History:
-    """Each input partition has a transactional id.
+    """Two members use a transactional id for each input partition, so InitProducerId fences.
 
-    Its InitProducerId fences instead of the generation and require_stable.
+    They need neither the generation nor require_stable.
     """
     one = Application(name="copy-orders-0", is_fenced=False, is_stable=False, version=1)
     two = replace(
@@ -252,7 +261,7 @@ def killed_and_restarted() -> History:
 def random_ids_with_group_metadata() -> History:
     """An application has new transactional ids at each start, as Kafka Streams does.
 
-    The group generation fences.
+    Former instances are fenced by the group's generation.
     """
     offset = 0
     for life in range(4):
@@ -274,7 +283,7 @@ def two_threads_two_ids() -> History:
 
 
 def zombie_that_wakes_once() -> History:
-    """Another producer has initialized the id, which the zombie learns from its first request."""
+    """A paused instance learns from its first request that another has initialized its id."""
     one = yield from started(name="billing")
     yield from one.run(3)
     yield from one.fetch()
@@ -289,7 +298,7 @@ def zombie_that_wakes_once() -> History:
 
 
 def zombies_that_wake_again_and_again() -> History:
-    """The producer is paused repeatedly, just before another producer initializes the id."""
+    """Again and again an instance is paused, and another one initializes its transactional id."""
     one = Application(name="billing")
     yield from one.start()
     for number in range(3):
@@ -320,7 +329,10 @@ def paused_in_its_transactions() -> History:
 
 
 def commits_now_and_then() -> History:
-    """The application commits every few hundred records to a table where doubles do no harm."""
+    """An application commits offsets every few hundred records, at unequal intervals.
+
+    It writes to a table in which repeated rows do no harm.
+    """
     for life in range(3):
         begun_s = 100.0 + 30 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
@@ -330,7 +342,10 @@ def commits_now_and_then() -> History:
 
 
 def commits_what_came_in_a_rush() -> History:
-    """Keys repeat, and either the inputs or the outputs of a cycle are decoded."""
+    """An application commits after its output, and its outputs have only three keys.
+
+    Either the inputs or the outputs of a cycle are decoded, never both.
+    """
     app = yield from started(name="", step_s=0.001, output_key=lambda key: key % 3)
     for after_s, is_input_known in ((2.3, True), (5.9, False), (9.1, True), (13.4, False)):
         for each in app.copy(100.0 + after_s):
@@ -343,7 +358,10 @@ def commits_what_came_in_a_rush() -> History:
 
 
 def commits_when_it_is_revoked() -> History:
-    """Some commits are 5 s apart by chance. A rebalance is LeaveGroup and JoinGroup here."""
+    """An application commits at each rebalance, and some commits are 5 s apart by chance.
+
+    A rebalance is LeaveGroup and JoinGroup here.
+    """
     chance = random.Random(3)
     app = yield from started(name="", step_s=0.001)
     for _ in range(60):
@@ -353,7 +371,7 @@ def commits_when_it_is_revoked() -> History:
 
 
 def upserting_sink() -> History:
-    """The application writes to a database and commits its offsets itself, at a steady pace."""
+    """An application writes to a database, and commits its offsets itself at equal intervals."""
     app = Application(name="", producer_id=-1)
     for connection in app.connections:
         yield s.SeenOpened(**app.at(connection))
@@ -378,7 +396,7 @@ def input_without_transactions_read_uncommitted() -> History:
 
 
 def lost_answers_of_an_idempotent_producer() -> History:
-    """The producer repeats its records with the same producer id."""
+    """A producer without an answer repeats its records with the same producer id."""
     app = yield from started()
     for offset in range(5):
         yield app.produce(offset, name="", topic="audit")
@@ -388,7 +406,7 @@ def lost_answers_of_an_idempotent_producer() -> History:
 
 
 def restarted_with_a_plain_producer() -> History:
-    """Another process succeeds the dead one and repeats its unanswered records."""
+    """A restarted process writes the unanswered records of its dead predecessor again."""
     for producer_id in (7, 8, 9):
         app = yield from started(producer_id=producer_id, name="", at_s=100.0 * producer_id)
         yield app.produce(1)
@@ -423,7 +441,7 @@ def state_that_is_rebuilt() -> History:
 
 
 def commits_each_batch_after_a_slow_start() -> History:
-    """The first batch arrives about 5 s after the start, and its offsets are committed at once."""
+    """An application gets its first batch about 5 s after each start, and commits it at once."""
     for life in range(5):
         app = yield from started(name="", at_s=100.0 + 20 * life, step_s=0.01, offset=9 * life)
         app.at_s += 4.9
@@ -433,7 +451,7 @@ def commits_each_batch_after_a_slow_start() -> History:
 
 
 def works_on_while_its_coordinator_is_gone() -> History:
-    """No heartbeat reaches the coordinator for longer than a session, with short transactions."""
+    """An application executes short transactions for longer than a session, without a heartbeat."""
     app = yield from started()
     for _ in range(60):
         for each in app.transaction():
@@ -443,7 +461,7 @@ def works_on_while_its_coordinator_is_gone() -> History:
 
 
 def waits_for_another_leader() -> History:
-    """The broker dies in a transaction, and a new leader comes after the transaction timeout."""
+    """A broker dies in a transaction, and a leader is elected after the transaction timeout."""
     app = yield from started(timeout_ms=3_000)
     for _ in range(3):
         yield from app.fetch()
@@ -457,7 +475,7 @@ def waits_for_another_leader() -> History:
 
 
 def filters_most_of_its_input() -> History:
-    """Most commits have no output. A later output belongs to another input."""
+    """An application writes no output for most inputs, and commits their offsets."""
     app = yield from started()
     for cycle in range(40):
         yield from app.fetch()

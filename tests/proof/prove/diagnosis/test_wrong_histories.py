@@ -70,7 +70,7 @@ def refused_offsets() -> History:
 
 
 def no_generation_though_the_id_ends_in_a_number() -> History:
-    """The number in the id is that of the instance, so after a rebalance another id writes."""
+    """Each id ends in the number of an instance, so a partition's new owner uses another id."""
     one = Application(name="billing-0", is_fenced=False)
     two = replace(one, instance="instance-2", name="billing-1", connections=(next(IDS), next(IDS)))
     yield from one.start()
@@ -101,7 +101,10 @@ def shared_id() -> History:
 
 
 def shared_id_of_version_1() -> History:
-    """A fenced client learns of the fence from AddPartitionsToTxn, so it sends no Produce."""
+    """Two instances use one id with V1 transactions, and the fenced one sends no Produce.
+
+    Its AddPartitionsToTxn is refused before.
+    """
     one = Application(name="billing")
     two = replace(one, instance="instance-2", partition=1, connections=(next(IDS), next(IDS)))
     yield from one.start()
@@ -246,7 +249,7 @@ def abort_before_offsets_without_seek() -> History:
 
 
 def abort_without_seek_of_one_partition() -> History:
-    """After the abort, transactions of another partition are committed first."""
+    """An application aborts without a seek, and first commits transactions of another partition."""
     app = yield from started()
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
@@ -267,7 +270,7 @@ def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
 
 
 def abort_of_what_was_prefetched() -> History:
-    """All input was fetched before the abort, and no record arrives after it."""
+    """An application aborts inputs without a seek when it has already fetched all records."""
     app = yield from started()
     yield from app.fetch(30)
     yield from pieces(app, 0)
@@ -289,7 +292,10 @@ def aborts_with_a_reader_far_ahead() -> History:
 
 
 def aborts_in_two_partitions() -> History:
-    """The second partition gets no more records. The first one continues."""
+    """An application aborts in two partitions without a seek, and continues in the first one.
+
+    The second partition gets no more records.
+    """
     app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
@@ -300,7 +306,11 @@ def aborts_in_two_partitions() -> History:
 
 
 def aborted_before_anything_was_sent() -> History:
-    """The aborted records never left the client. Neither Produce nor EndTxn are seen."""
+    """An application drops inputs whose records never left the client.
+
+    Only the abort of an earlier transaction is seen. A transaction without partitions ends without
+    EndTxn.
+    """
     app = Application()
     yield from app.start()
     yield from app.run(3)
@@ -327,7 +337,7 @@ def _left_out(app: Application) -> History:
 def chunk_that_commits_the_whole_poll() -> History:
     """Each poll is written in two transactions, and the first one commits the offset of both.
 
-    An earlier abort is not the cause of the loss.
+    An earlier abort of the application is not the cause of the loss.
     """
     app = Application()
     yield from app.start()
@@ -383,7 +393,7 @@ def new_id_after_a_slow_commit() -> History:
 
 
 def offsets_outside_in_a_short_run() -> History:
-    """Few offsets are committed outside transactions. One instance was killed before a commit."""
+    """An application of two instances commits only once, outside of its transactions."""
     app = yield from started()
     other = replace(
         app, instance="instance-2", name="billing-2", connections=(next(IDS), next(IDS))
@@ -426,7 +436,7 @@ def auto_commit_between_rebalances() -> History:
 
 
 def abort_without_seek_and_an_answer_thrown_away() -> History:
-    """Records after the aborted transaction are fetched again, but the aborted input is not."""
+    """An application aborts without a seek, and fetches later records twice."""
     app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
@@ -436,9 +446,9 @@ def abort_without_seek_and_an_answer_thrown_away() -> History:
 
 
 def auto_commit_between_restarts() -> History:
-    """The client's commit timer begins when the client starts.
+    """A client commits by a timer, which begins when the client starts.
 
-    The timer does not cause the commits in a rebalance.
+    Each of its further commits belongs to a rebalance.
     """
     for life in range(3):
         begun_s = 100.0 + 30 * life
@@ -451,9 +461,9 @@ def auto_commit_between_restarts() -> History:
 
 
 def auto_commit_beside_members_that_die() -> History:
-    """The client's commit timer begins when the client starts.
+    """A client commits by a timer, and at the beginning of each rebalance.
 
-    The timer does not cause the commit at the beginning of a rebalance.
+    The rebalances wait for dead members.
     """
     app = yield from started(name="", at_s=100.0, step_s=0.001)
     for number in range(1, 5):
@@ -463,7 +473,10 @@ def auto_commit_beside_members_that_die() -> History:
 
 
 def auto_commit_of_a_busy_client() -> History:
-    """The commit timer begins some time after the connections. A rebalance has several commits."""
+    """The client's commit timer begins some time after its connections.
+
+    Several commits belong to a rebalance, and not to the timer.
+    """
     for life in range(3):
         begun_s = 100.0 + 40 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)

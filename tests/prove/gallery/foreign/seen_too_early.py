@@ -1,8 +1,5 @@
 # type: ignore
-"""Skip ids that were seen before, since the input's producer sometimes repeats an order.
-
-Kafka does the rest.
-"""
+"""Skip ids that were seen before, since the input's producer sometimes repeats an order."""
 
 import os
 import time

@@ -1,7 +1,7 @@
 # type: ignore
 """Use one transactional id for each instance, and send the offsets in the transaction.
 
-This fences zombies.
+The author of this wrong program assumes that the id fences zombies.
 """
 
 import asyncio

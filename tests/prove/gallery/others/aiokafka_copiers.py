@@ -24,9 +24,9 @@ def consumer(**config) -> AIOKafkaConsumer:
 class Producers(ConsumerRebalanceListener):
     """A rebalance listener with a transactional producer for each assigned partition.
 
-    Its InitProducerId fences the former owner, and aborts the former owner's transaction. Only then
-    is the committed offset final, since aiokafka may have requested older offsets. Readers hold
-    `lock` so that they wait for this.
+    InitProducerId of the new producer fences the former owner, and ends its transaction. After that
+    the listener seeks to the committed offset, since aiokafka may have fetched an older one before.
+    `lock` is held until then, so that readers wait.
     """
 
     def __init__(self, reader: AIOKafkaConsumer) -> None:
