@@ -1,1 +1,1 @@
-"""Access control lists, as values, as an index, and as pure decisions."""
+"""Access control lists (ACLs), with an index by principal and Kafka's authorization rules."""

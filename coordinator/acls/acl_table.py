@@ -1,4 +1,4 @@
-"""The index of all ACLs, in which a decision takes a few lookups even among many ACLs.
+"""The index of all ACLs, in which a request is authorized by a few lookups.
 
 For a principal and a resource type the index has the entries of each pattern, and the number of
 prefix patterns of each length. The patterns that apply to a name are found by one lookup of the
@@ -82,7 +82,8 @@ class _Patterns:
 class AclTable:
     """All ACLs of a cluster, in the order of their creation.
 
-    `generation` is a new object after each change, so that decisions can be cached.
+    `generation` is a new object after each change, so that callers can cache the results of
+    `decide`.
     """
 
     def __init__(self) -> None:
@@ -245,7 +246,10 @@ def _has(entries: _Entries, keys: tuple[tuple[int, int], ...], host: str) -> boo
 def _covers(
     table: _Patterns, denying: tuple[tuple[int, int], ...], host: str, pattern: _Pattern
 ) -> bool:
-    """Return whether a DENY covers a pattern, by the same literal name or a prefix of the name."""
+    """Return whether a DENY covers a pattern, by the same literal name or a prefix of its name.
+
+    table: the ACLs to search. denying: the operations and permissions that count as a DENY.
+    """
     pattern_type, name = pattern
     if pattern_type == PatternType.LITERAL and _has(table.entries.get(pattern, {}), denying, host):
         return True

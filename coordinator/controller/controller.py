@@ -2,10 +2,10 @@
 
 The controller is the leader of the metadata group. This pure core holds the state that is not
 replicated. For each broker this is the time of its last contact, and what its last heartbeat asked
-for (to be unfenced, to shut down). `tick` compares it with the replicated state and returns the
-commands that are due. Its caller in node/controller proposes the commands, and passes each result
-to `settled`. A lost command becomes due again. The core only proposes. A fence may arrive late or
-twice, so the metadata state machine checks its broker epoch and decides.
+for (to be unfenced, to shut down). `tick` compares this state with the replicated state and returns
+the commands that are due. Its caller in node/controller proposes the commands, and passes each
+result to `settled`. A lost command becomes due again. The core only proposes. A fence may arrive
+late or twice, so the metadata state machine checks its broker epoch and decides.
 
 A broker must both send and receive. If its links were cut in one direction, a broker would send
 heartbeats forever and apply no decision. Therefore each reply has a stamp (term and awake_ms),
@@ -60,7 +60,7 @@ class ControllerSettings:
 
     @property
     def clock_step_ms_max(self) -> int:
-        """Return how far one tick advances the clock of broker sessions at most."""
+        """Return the most milliseconds by which one tick advances the clock of broker sessions."""
         return self.session_timeout_ms // 4
 
 
@@ -112,7 +112,7 @@ class _Session:
 
 
 class Controller:
-    """The controller. It decides only between the calls of `elected` and `resigned`."""
+    """The controller. It proposes commands only between the calls of `elected` and `resigned`."""
 
     def __init__(self, state: ClusterTables, settings: ControllerSettings) -> None:
         self._state = state
@@ -140,7 +140,10 @@ class Controller:
         self._under_way.clear()
 
     def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatReply:
-        """Record a broker's heartbeat, and return the reply. The next tick acts on its requests."""
+        """Record a broker's heartbeat, and return the reply.
+
+        The next tick acts on what the heartbeat asks for.
+        """
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(heartbeat.node_id)
         if broker is None:

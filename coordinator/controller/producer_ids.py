@@ -21,7 +21,7 @@ class ProducerIdBlock:
 
     @property
     def wants_more(self) -> bool:
-        """Return whether to request the next block, well before the last id is used."""
+        """Return whether so few ids are left that the next block should be requested now."""
         return self.remaining < PREFETCH_BELOW
 
     def add(self, first_producer_id: int, count: int) -> None:

@@ -211,9 +211,9 @@ class ClassicGroup:
             self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def replace_static(self, instance_id: str, new_member_id: str, turn: Turn) -> Member:
-        """Replace a static member by its restarted process, which gets a new id.
+        """Replace a static member by its restarted process, which gets a new member id.
 
-        Fence the old id.
+        The waiting requests of the old member id are answered with FENCED_INSTANCE_ID.
         """
         old = self.members.pop(self.static_members[instance_id])
         fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -257,7 +257,7 @@ class ClassicGroup:
     # -- requests that wait
 
     def wait_for_join(self, member: Member, ticket: object | None) -> None:
-        """Store the ticket of a JoinGroup that waits for its answer, or None to end the wait."""
+        """Store the ticket of a member's waiting JoinGroup. None means that no request waits."""
         self.awaiting_join_count += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 

@@ -1,7 +1,7 @@
 """Requests of the classic protocol to consumer groups (KIP-848, migration).
 
-The rules are in `migration/classic_members`. A request is answered when the records of its answer
-are committed.
+The rules are in `migration/classic_members`. A request is answered when all records of the group on
+which the answer is based are committed.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from .turn import REJOIN, Turn
 class ClassicRequests:
     """The handler of members with the classic protocol in the consumer groups of a table.
 
-    join_classic: handles JoinGroup if the group has become a classic group in the meantime.
+    join_classic: handles a JoinGroup that has first turned its group into a classic group.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ClassicRequests:
     def sync(self, group: ConsumerGroup, request: SyncRequest, ticket: object, turn: Turn) -> None:
         """Handle SyncGroup.
 
-        The answer has the member's partitions, once their record is committed.
+        The member gets its partitions when the record of its assignment is committed.
         """
         try:
             assignment = classic_members.sync(group, request, turn.topics.by_name)

@@ -1,9 +1,9 @@
 """The consumer groups (KIP-848) of a table, with their requests, deadlines and replay.
 
-The decisions are in `consumer/` and `migration/`, which change nothing. This file turns a decision
-into a batch to append, and replays the batch once it is in the log. The answer waits for the commit
-of the batch. A group changes its protocol in one batch, together with the request that causes the
-change.
+The functions in `consumer/` and `migration/` decide about requests and change nothing. This file
+appends the records of their decisions as one batch, and replays the batch once it is in the log.
+The answer waits for the commit of the batch. A group changes its protocol in one batch, together
+with the request that causes the change.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -157,7 +157,7 @@ class ConsumerGroups:
     def decide(
         self, group: ConsumerGroup, request: ConsumerHeartbeat, turn: Turn
     ) -> HeartbeatDecision:
-        """Decide the heartbeat or the JoinGroup of a member, and set its deadlines."""
+        """Return the decision about a member's heartbeat or JoinGroup, and set its deadlines."""
         around = HeartbeatContext(
             now_ms=turn.wall_ms,
             topics=turn.topics,

@@ -44,7 +44,7 @@ class Deadlines(Generic[Key]):
     def pop_due(self, now_ms: int) -> Iterator[Key]:
         """Yield and remove the expired keys, the earliest first.
 
-        The caller may set and cancel others.
+        The caller may set and cancel deadlines between two keys.
         """
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, _, key = heapq.heappop(self._heap)

@@ -53,7 +53,7 @@ class Group(Protocol):
     def subscribed_or_all(self) -> Container[str]:
         """Return the subscribed topics, or all topics if unknown.
 
-        Their offsets must not be deleted.
+        Offsets of these topics must not be deleted.
         """
         ...
 
@@ -67,7 +67,7 @@ class Group(Protocol):
         api_version: int,
         partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Check the member that commits offsets of these partitions, given by topic id.
+        """Check that the member may commit offsets of these partitions, given as (topic id, index).
 
         Raises the KafkaError of the answer.
         """

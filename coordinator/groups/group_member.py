@@ -15,7 +15,7 @@ GROUPS_MAX = 1_000_000
 
 @dataclass(slots=True, eq=False)
 class HeldMetadata:
-    """The bytes of memory that the metadata of members of several groups takes."""
+    """A counter of the bytes of memory that the metadata of several groups' members takes."""
 
     size_bytes: int = 0
 
@@ -83,7 +83,7 @@ class Member:
     def vote(self, candidates: Collection[str]) -> str:
         """Return the protocol that the member prefers among `candidates`.
 
-        It supports all of them.
+        The member supports all candidates.
         """
         return next(name for name, _ in self.protocols if name in candidates)
 

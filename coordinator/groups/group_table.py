@@ -133,7 +133,7 @@ class GroupTable:
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
         """Handle SyncGroup.
 
-        The request with this ticket is answered in this turn or a later one.
+        The answer for `ticket` is added to `turn`, or to a later turn if the request must wait.
         """
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):

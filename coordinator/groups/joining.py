@@ -4,14 +4,15 @@
     new dynamic   its id first (version 4 on, KIP-394), else a member and a rebalance
     pending       a member and a rebalance
     new static    a member and a rebalance
-    its restart   -             its place            its place; rebalance  its place (1)
+    restarted     -             its place            its place; rebalance  its place (1)
     known, same   unknown       waits                the generation        the generation (2)
     known, other  unknown       waits                rebalance             rebalance
 
     (1) a rebalance only if the chosen protocol changes
     (2) a rebalance if the member is the leader
 
-A known member is "same" if its protocols are unchanged. The file implements KIP-345 (static
+A restarted static member has lost its member id, and gets its place under a new one. A known member
+is "same" if its protocols are unchanged. The file implements KIP-345 (static
 members), KIP-394, KIP-814 (the leader need not assign again after the restart of a static member)
 and KIP-800 (reason).
 """
@@ -37,7 +38,10 @@ NOT_GIVEN = "not provided"
 
 
 def join(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-    """Handle JoinGroup. The request with this ticket is answered in this turn or a later one."""
+    """Handle JoinGroup.
+
+    The answer for `ticket` is added to `turn`, or to a later turn if the request must wait.
+    """
 
     def refuse(error: int, member_id: str = request.member_id) -> None:
         turn.answer(ticket, JoinAnswer(error=error, member_id=member_id))
@@ -168,7 +172,7 @@ def _place_stored(
     error: int,
     turn: Turn,
 ) -> None:
-    """Answer with the static member's new id after its commit, or restore the old id on failure."""
+    """Answer with a static member's new id if its record is committed, else restore the old id."""
     if group.members.get(member.member_id) is not member:
         return  # the member has left or was itself replaced, and its request was answered then
     if group.state is not GroupState.STABLE or group.generation != generation:

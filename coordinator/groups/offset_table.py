@@ -6,9 +6,9 @@ log replays to the same table.
 
 Offsets of a transaction (KIP-98) are pending until its marker. COMMIT makes each pending offset
 visible, unless there is a newer offset *in the log*. Compaction keeps the last record of a key, and
-the table must agree with the log even if the marker follows a plain commit. ABORT drops the pending
-offsets, and so does a tombstone. A pending offset makes a partition unstable for fetches of stable
-offsets.
+the table must agree with the log even if a non-transactional commit lies between the pending offset
+and the marker. ABORT drops the pending offsets, and so does a tombstone. A pending offset makes a
+partition unstable for fetches of stable offsets.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -210,9 +210,9 @@ class OffsetTable:
         """Return the keys of the group's expired offsets (KIP-211).
 
         The retention starts at `base_ms`, when the group became empty, or at each commit if
-        `base_ms` is None. `among`: the partitions to examine, by default all. An offset may have
-        its own retention. Offsets of subscribed topics, and of partitions with pending offsets, are
-        kept.
+        `base_ms` is None. `among`: the partitions to examine, by default all. `advanced_since_ms`
+        returns the advances of the cluster's clock since a time. An offset may have its own
+        retention. Offsets of subscribed topics, and of partitions with pending offsets, are kept.
         """
         unstable = self._open.get(group_id, {})
         committed = self._committed.get(group_id, {})

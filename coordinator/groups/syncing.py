@@ -36,7 +36,10 @@ from .turn import SYNC, Turn
 
 
 def sync(group: ClassicGroup, request: SyncRequest, ticket: object, turn: Turn) -> None:
-    """Handle SyncGroup. The answer has the member's assignment, once the leader has sent it."""
+    """Handle SyncGroup.
+
+    The member gets its assignment when the group leader's assignments are committed.
+    """
     try:
         member = _check_sync(group, request)
     except KafkaError as error:
@@ -85,7 +88,7 @@ def _assignment_stored(
     error: int,
     turn: Turn,
 ) -> None:
-    """Answer with the committed assignments, or begin a rebalance if the append has failed."""
+    """Answer the waiting SyncGroups if the assignments are committed, else begin a rebalance."""
     if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
         return  # another rebalance has begun in the meantime
     if error:

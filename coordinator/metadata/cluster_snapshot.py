@@ -2,8 +2,8 @@
 
 Replicas have equal bytes, so snapshots can be compared by a hash. Small tables are sorted, and
 topics are in the order of their creation, which a snapshot preserves. The bytes are equal only
-within a release, because remembered outcomes have error messages, which may change. The order of
-the fields never changes, and a new layout gets a new version.
+within a release, because the results of recent operations have error messages, which may change.
+The order of the fields never changes, and a new layout gets a new version.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -73,7 +73,7 @@ def _raise(error: Exception) -> None:
 
 
 class ClusterState(ClusterTables):
-    """The tables, which only commands change.
+    """The cluster's tables, which only commands and snapshots change.
 
     listener_failed: gets the exception of a listener of `on_change`. By default the exception is
     raised again, after the state is complete and the other listeners were called.

@@ -27,7 +27,7 @@ from .commands import GROUP_RESOURCE
 
 
 class PartitionSet:
-    """A set of partitions in an arbitrary order, which snapshots do not contain."""
+    """A set of partitions. Their order is arbitrary, and snapshots do not contain the set."""
 
     __slots__ = ("_indexes",)
 
@@ -165,8 +165,8 @@ class ClusterTables:
         """Return the effective value of a topic's setting.
 
         The topic's value comes first, then the cluster's dynamic value, its static value, and the
-        built-in value. A value of a single broker does not count, because the decision concerns the
-        whole cluster.
+        built-in value. A value of a single broker does not count, because the setting of a topic
+        concerns the whole cluster.
         """
         for configs in (
             topic.configs if topic is not None else {},

@@ -6,7 +6,7 @@ clock is not used.
 
 Bytes: msgpack [type, operation_id, fields]. The fields are a list in the order of the class. Fields
 with a default may be missing at the end, so that fields can be added. A new field is declared with
-OMIT_DEFAULT, because nodes of older releases read the log, too. Types and orders never change,
+OMIT_DEFAULT, because nodes of older releases also read the log. Types and orders never change,
 because they are stored in journals.
 """
 
@@ -51,7 +51,7 @@ class SetClusterId:
 class SetDefaults:
     """Set the static broker configuration that apply uses, so that all nodes decide equally.
 
-    Used are min.insync.replicas, unclean.leader.election.enable, num.partitions,
+    These are min.insync.replicas, unclean.leader.election.enable, num.partitions,
     default.replication.factor.
     """
 
@@ -283,7 +283,7 @@ class DeleteAcls:
 class AlterScramCredentials:
     """Set or remove credentials of users (KIP-554).
 
-    The changes of each user succeed or fail alone.
+    The changes of one user succeed or fail independently of other users.
     """
 
     changes: tuple[ScramChange, ...]

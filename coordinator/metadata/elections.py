@@ -9,7 +9,8 @@ The safety of all data rests on three facts about a partition.
    all committed records. It is an eligible leader replica (ELR, KIP-966). Once the ISR is large
    enough the high watermark may rise, and replicas outside the ISR are no longer eligible.
 3. A replica that may have lost acknowledged records (its machine lost power, its log failed) leaves
-   both lists and becomes a last known eligible replica (KIP-966). The last holder stays in the ELR.
+   both lists and becomes a last known eligible replica (KIP-966). The last replica in the
+   two lists stays in the ELR.
    A replica with a replaced data directory has no records. It leaves all three lists, unless all of
    them would be empty.
 
@@ -128,7 +129,7 @@ def _complete_reassignment(
     adding: tuple[int, ...],
     removing: tuple[int, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return the four lists. Replicas to be removed are dropped if the others are in the ISR."""
+    """Return the four lists, without `removing` if every other replica is in the ISR."""
     if not adding and not removing:
         return replicas, isr, adding, removing
     staying = tuple(node for node in replicas if node not in removing)

@@ -45,7 +45,7 @@ class Item:
 class Result:
     """The result of a command.
 
-    index: the log index of the decision. A node that has applied this index sees the effect.
+    index: the log index of the command. A node that has applied this index sees the effect.
     broker_epoch: the result of RegisterBroker. If the registration was refused as stale,
     broker_epoch is the epoch of the current registration (-1 without one). first_producer_id,
     producer_id_count: the block of AllocateProducerIds.

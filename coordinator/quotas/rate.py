@@ -1,8 +1,8 @@
 """The rate of a client over the last samples, and its throttle time, computed as in Kafka.
 
 A sample collects the values of its window, and samples with a value in the last `samples` windows
-count. As in Kafka, the elapsed time is at least all windows but one, so that a new client is not
-throttled for its first bytes.
+count. As in Kafka, the elapsed time counts as at least `samples` - 1 windows, so that a new client
+is not throttled for its first bytes.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class QuotaRate:
     def record(self, value: float, limit: float, now_ms: int) -> int:
         """Add a value to the rate.
 
-        Return the milliseconds until the rate is within `limit` again.
+        Return the milliseconds for which the client must wait until its rate is within `limit`.
         """
         sample = self._sample_of(now_ms)
         sample.value += value

@@ -1,4 +1,4 @@
-"""The Raft engine for replicated, durable decisions, and the only importer of pysyncobj.
+"""The Raft engine, which replicates commands durably, and the only importer of pysyncobj.
 
 Begin with engine.py (the process) and group.py (one group). PySyncObj elects leaders and matches
 logs (library.py). The code between it and the disk (coordinator/raft/wal/journal.py,

@@ -52,7 +52,7 @@ class SlicedStateMachine(StateMachine, Protocol):
     """A state machine with long commands, which are applied by `apply_steps` instead of `apply`."""
 
     def apply_steps(self, command: bytes, index: int, term: int) -> Steps[Any]:
-        """Apply a command in steps, between which the state is not changed otherwise."""
+        """Apply a command in steps. No other command changes the state between the steps."""
         ...
 
 
@@ -115,9 +115,10 @@ class Applier:
         return not self._is_restoring and not self._is_applying
 
     def apply_up_to(self, last_index: int, applied: Applied, done: Callable[[], None]) -> None:
-        """Apply the entries after `applied_index`. InapplicableEntry ends the node.
+        """Apply the entries after `applied_index` up to `last_index`.
 
-        Long entries continue in slices after this method has returned.
+        Calls `applied` for each entry, and `done` at the end. Long entries continue in slices after
+        this method has returned. InapplicableEntry ends the node.
         """
         self._is_applying = True
 

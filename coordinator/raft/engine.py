@@ -273,7 +273,8 @@ class RaftEngine:
     def may_lead(self, peer: int, now_ms: float, has_decided: bool) -> bool:
         """Return whether a peer has been connected long enough to get the leadership of a group.
 
-        has_decided: the group has decided something for clients, which requires a longer time.
+        has_decided: the group has applied commands, so clients notice a new leader, and the
+        required time is longer.
         """
         since_ms = self._up_since_ms.get(peer, float("inf"))
         return now_ms - since_ms >= self.settings.lead_delay_ms(has_decided)
@@ -358,7 +359,10 @@ class RaftEngine:
                             self.groups[group_id].lost(peer)
 
     def _arm_timer(self, groups: Collection[RaftGroup]) -> None:
-        """Set the timer after the turns of these groups. Other deadlines have not changed."""
+        """Set the timer to the earliest deadline after `advance` of these groups.
+
+        The deadlines of all other groups are unchanged.
+        """
         if self._timer is None:
             groups = self.groups.values()
         earliest_ms = float("inf")

@@ -47,7 +47,7 @@ class Follower:
 
     @property
     def verified(self) -> tuple[int, int]:
-        """Return the last leader's term, and the index up to which the two logs are equal."""
+        """Return the last leader's term, and the index up to which this log equals the leader's."""
         return self._verified_term, self._verified_index
 
     def take_quietly(self, peer: int, append: AppendEntries) -> bool:

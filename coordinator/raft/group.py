@@ -229,7 +229,7 @@ class RaftGroup:
         return is_applied and (self._is_serving or self._core.state != LEADER)
 
     def heartbeat(self, now_ms: float) -> bool:
-        """Send heartbeats as the leader, and expire commands.
+        """Send heartbeats as the leader, and end commands whose timeout has passed.
 
         Return whether `advance` has work to do.
         """

@@ -142,7 +142,7 @@ class RaftCore(SyncObj):
             self._SyncObj__setCurrentTerm(term, None)
 
     def renounce_vote(self, term: int) -> None:
-        """Enter `term` without a vote to give, because it may have been given and forgotten."""
+        """Enter `term` as if the vote was given, because this node may have forgotten its vote."""
         assert term >= self.term
         self._SyncObj__setCurrentTerm(term, self._node_id)
 

@@ -3,14 +3,15 @@
     PROBE       after a refusal: one message, from `probed_index`
     PROBE_SENT  after that message, or without a link: nothing before an answer, heartbeat, or link
     REPLICATE   entries are streamed without waiting, up to a window of bytes
-    SNAPSHOT    the follower is behind the log: one chunk after each acknowledgement
+    SNAPSHOT    the log no longer has the entries: one chunk after each acknowledgement
 
     from          acknowledged            refused    link lost    link found   heartbeat
     PROBE         REPLICATE               PROBE      PROBE_SENT   PROBE        PROBE
     PROBE_SENT    REPLICATE               PROBE (1)  PROBE_SENT   PROBE        PROBE
     REPLICATE     REPLICATE               PROBE      PROBE_SENT   PROBE        REPLICATE
-    SNAPSHOT      REPLICATE, if up to it  SNAPSHOT   SNAPSHOT     SNAPSHOT     SNAPSHOT
+    SNAPSHOT      REPLICATE (2)           SNAPSHOT   SNAPSHOT     SNAPSHOT     SNAPSHOT
     (1) but PROBE_SENT, without a message, if the same index was probed already
+    (2) only if the follower has acknowledged the last entry of the snapshot
 
 The next index never falls below the follower's acknowledgement of this term, so that a repeated or
 late answer cannot make the leader send the log repeatedly.

@@ -2,7 +2,7 @@
 
 Outcomes are reported after the turn of the engine, in order, in portions. When a node loses its
 leaderships, thousands of requests get an unknown outcome, and each submitter continues in the next
-turn of the loop.
+iteration of the event loop.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class OutcomeQueue:
         self._calls.append(call)
 
     def report(self) -> None:
-        """Make a limited number of the calls now, and the rest in later turns of the event loop."""
+        """Make a limited number of the calls now. Later iterations of the loop make the rest."""
         if not self._is_due:
             self._report()
 

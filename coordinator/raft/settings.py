@@ -42,9 +42,9 @@ class RaftSettings:
     def lead_delay_ms(self, has_decided: bool) -> int:
         """Return how long a peer must be up before it gets the leadership of a group.
 
-        Clients notice a new leader if the group has decided something for them. For example, a
-        coordinator closes connections that are older than its election
-        (`transactions/connection_fence.py`).
+        Clients notice a new leader if the group has applied commands (`has_decided`), so the time
+        is then longer. For example, a coordinator closes connections that are older than its
+        election (`transactions/connection_fence.py`).
         """
         return self.preferred_leader_delay_ms if has_decided else self.first_leader_delay_ms
 

@@ -2,8 +2,8 @@
 
 With transaction.version 2 every leader of a partition adds its own partition (KIP-890), so the
 requests arrive at the same time. The requests are decided one after the other, each on the record
-that the previous request leaves. Each request therefore gets the same answer as alone, and only the
-last record is written.
+that the previous request leaves. Each request therefore gets the same answer as if it were handled
+separately, and only the last record is written.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -70,7 +70,10 @@ def add_jointly(
     context: DecisionContext,
     limit: Limit,
 ) -> JointAddition:
-    """Decide all requests in their order. A refused request changes nothing."""
+    """Decide all requests in their order. A refused request changes nothing.
+
+    limit: returns the error if a new record would exceed a limit of the shard, else None.
+    """
     answers: list[ErrorCode | None] = []
     reached = record
     for addition in additions:

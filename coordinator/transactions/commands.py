@@ -1,8 +1,8 @@
 """The commands that a coordinator proposes to its shard's Raft group, as values and as bytes.
 
-A `Write` is a compare-and-set, with the next record of an id and the record that the decision was
-based on. Where the command is applied, every node checks that the record is unchanged and that the
-new record may follow it. Each write of a command succeeds or fails independently, except for a
+A `Write` is a compare-and-set, with the next record of an id and the properties of the record that
+it replaces. Where the command is applied, every node checks that the record is unchanged and that
+the new record may follow it. Each write of a command succeeds or fails independently, except for a
 CHAINED write, which follows another write of its id and succeeds only with it.
 
 Bytes: msgpack [type, term, writes]. A write is [key, value or nil, expected version, and the
@@ -120,7 +120,7 @@ class WriteRecords:
 class SetShardCount:
     """Set the number of shards.
 
-    The first leader of shard 0 proposes it once, and it never changes.
+    The first leader of shard 0 proposes this command once, and the number never changes.
     """
 
     term: int

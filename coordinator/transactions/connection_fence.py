@@ -6,10 +6,10 @@ delivers in order, and a client that reconnects never returns to the old connect
 request is not executed if a newer connection has sent a request with the same producer id and
 epoch. The older connection is closed, and the client then sends the request again.
 
-A newly elected coordinator does not know which connections its clients used before. It accepts a
-request on a connection older than its election only if it has returned the request's producer id
-and epoch since, because no earlier request can carry them. (A request may also have waited in the
-kernel of a paused broker, and is then judged by its age, see
+A newly elected coordinator does not know which connections its clients used before. If a connection
+is older than this election, the coordinator accepts only requests with a producer id and epoch that
+the coordinator itself has given to the client. No request from before the election can have these.
+(A request may also have waited in the kernel of a paused broker, and is then judged by its age, see
 `TransactionCoordinators.end_transaction`.)
 """
 

@@ -1,4 +1,4 @@
-"""The decisions about requests from the record of their id, as pure functions.
+"""The coordinator's decisions, computed from a request and the record of its id, as pure functions.
 
 The order of the checks is Kafka's, which is producer id, epoch, then whether another write of the
 id is in flight, then the state. A zombie is therefore fenced immediately, and only the current
@@ -119,7 +119,7 @@ def init_producer_id(
     request: InitProducerId,
     context: DecisionContext,
 ) -> Decision:
-    """Begin a new session of the id (KIP-98, 360, 588, 939).
+    """Begin a new session of a transactional id (KIP-98, 360, 588, 939).
 
     With a Change, the producer id and epoch of the new client are in the record.
     """
@@ -303,7 +303,7 @@ def _check_identity(record: TransactionRecord, identity: Identity) -> Refused | 
 
 
 def _may_go_on(record: TransactionRecord, expected: Identity) -> bool:
-    """Return whether the producer id is the current one, or its exhausted predecessor."""
+    """Return whether the expected producer id is current, or was replaced after its last epoch."""
     producer_id, producer_epoch = expected
     return producer_id in (record.producer_id, record.client[0]) or (
         producer_id == record.previous_producer_id and producer_epoch >= EPOCH_LAST

@@ -15,10 +15,10 @@ the partition's open transaction.
 
 The partition's leader keeps that index in memory only. A marker also has the leader epoch for which
 it is valid, and any other leadership refuses it. A late marker of transaction 1 was sent before
-transaction 2 began, so its leader epoch is not newer than the leader epoch in which transaction 2
-was opened here. If that leadership is still current, it knows the index at which transaction 2 was
-ongoing. Otherwise it has ended, together with all its requests. (If the coordinator has changed in
-between, the coordinator epoch in the partition's log fences the marker.)
+transaction 2 began, so the marker's leader epoch is not newer than the leader epoch in which
+transaction 2 was opened in the partition. If that leadership is still current, it knows the index
+at which transaction 2 was ongoing. Otherwise it has ended, together with all its requests. (If the
+coordinator has changed in between, the coordinator epoch in the partition's log fences the marker.)
 """
 
 from dataclasses import dataclass

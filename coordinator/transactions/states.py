@@ -1,8 +1,8 @@
 """The states of a transaction and their order (KIP-98, KIP-360, KIP-890).
 
-The decision is durable in PrepareCommit or PrepareAbort. Complete* means that every partition has
-its marker. PrepareEpochFence lies between the coordinator's decision to fence a producer and the
-PrepareAbort that executes the decision. PrepareEpochFence is never written.
+The decision to commit or abort is durable in PrepareCommit or PrepareAbort. Complete* means that
+every partition has its marker. PrepareEpochFence lies between the coordinator's decision to fence a
+producer and the PrepareAbort that executes the decision. PrepareEpochFence is never written.
 """
 
 from collections.abc import Mapping

@@ -61,8 +61,8 @@ class ConsumerGroup:
     `appended_until` is the offset after its last record, and answers wait until that record is
     committed. `checked_version` is the version of the topics with which the group's hash was
     compared. `resolved_creations` is the version of the topics with which the group's patterns were
-    resolved (`KnownTopics`). `long_work_after_ms` is the time of the next attempt after the records
-    of a long job could not be appended.
+    resolved (`KnownTopics`). If the records of a long job could not be appended, the job is tried
+    again at `long_work_after_ms`.
     """
 
     type: ClassVar[GroupType] = GroupType.CONSUMER
@@ -212,7 +212,7 @@ class ConsumerGroup:
         return not self.members
 
     def topics_of(self, member: ConsumerMember) -> Iterable[str]:
-        """Return the names of a member's topics, some possibly twice."""
+        """Return the names of the topics that a member subscribes to, some possibly twice."""
         resolved = self.patterns.get(member.topic_pattern or "")
         return member.topic_names if resolved is None else (*member.topic_names, *resolved.topics)
 

@@ -1,4 +1,4 @@
-"""The messages of ConsumerGroupHeartbeat, with the context and the result of a decision."""
+"""The request, the context, the decision and the answer of a ConsumerGroupHeartbeat."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class ConsumerHeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatContext:
-    """The inputs of a decision besides group and request: wall clock, topics, and settings."""
+    """The wall clock, the topics and the settings with which a heartbeat is handled."""
 
     now_ms: int
     topics: KnownTopics

@@ -18,7 +18,7 @@ A heartbeat goes through these steps:
     the previous     continues, if it owns only assigned partitions, since an answer was lost
     any other        FENCED_MEMBER_EPOCH, so the member abandons its partitions and joins again
 
-The JoinGroup of a member with the classic protocol (`classic` is set) is decided by the same steps.
+The JoinGroup of a member with the classic protocol (`classic` is set) goes through the same steps.
 That member replaces a static member immediately, as in a classic group.
 
 The group is not changed here. The records are appended as one batch and replayed into the group,
@@ -76,7 +76,10 @@ PATTERNS_REFRESH_MS_MIN, PATTERNS_REFRESH_MS_MAX = 10_000, 600_000
 def heartbeat(
     group: ConsumerGroup, request: ConsumerHeartbeat, around: HeartbeatContext
 ) -> HeartbeatDecision:
-    """Decide a heartbeat of a member that stays or joins, or raise the KafkaError of its answer."""
+    """Return the records and the answer for the heartbeat of a member that stays or joins.
+
+    Raises the KafkaError of the answer.
+    """
     return _Heartbeat(group, request, around).decide()
 
 
@@ -85,7 +88,7 @@ def is_at_rest(
 ) -> bool:
     """Return whether a heartbeat with only this member epoch changes nothing.
 
-    This applies to most heartbeats, and `heartbeat` would decide the same at more than twice the
+    This applies to most heartbeats. `heartbeat` would also find no change, at more than twice the
     cost.
 
     client: the client's id and host.
@@ -104,7 +107,7 @@ def is_at_rest(
 
 @dataclass(slots=True, eq=False)
 class _Heartbeat:
-    """One heartbeat while it is decided, with the records that its steps have added so far."""
+    """One ConsumerGroupHeartbeat, with the records that its steps have added so far."""
 
     group: ConsumerGroup
     request: ConsumerHeartbeat
@@ -193,9 +196,10 @@ class _Heartbeat:
         )
 
     def _take_place(self, holder: str) -> tuple[ConsumerMember, CurrentAssignment]:
-        """Replace a static member's id by its new member id.
+        """Add records that give the place of the static member `holder` to the request's member id.
 
-        If both use the newer protocol, the old member must have left temporarily before.
+        Raises UnreleasedInstanceId unless `holder` has left temporarily, or one of the two members
+        uses the classic protocol.
         """
         group, request = self.group, self.request
         group_id, member_id = group.group_id, request.member_id
@@ -286,9 +290,7 @@ class _Heartbeat:
         )
 
     def _epoch(self, before: ConsumerMember, member: ConsumerMember, *, must_rise: bool) -> int:
-        """Return the group's epoch.
-
-        It rises if subscriptions, topics or the assignor have changed.
+        """Return the group's epoch, raised by one if subscriptions, topics or the assignor changed.
         """
         group = self.group
         must_rise |= not group.epoch  # a member that got epoch 0 would join again

@@ -36,7 +36,11 @@ class ListedTopics:
 
 @dataclass(slots=True, eq=False)
 class KnownTopics:
-    """All topics. `version` rises when topics may have changed, `creations` with new topics."""
+    """All topics, with two counters of changes.
+
+    `version` rises when topics may have changed, and `creations` rises with each creation of
+    topics.
+    """
 
     source: TopicSource = field(default_factory=ListedTopics)
     version: int = 0

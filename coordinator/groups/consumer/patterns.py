@@ -49,7 +49,7 @@ def check_pattern(pattern: str) -> None:
 def resolving_patterns(
     patterns: Iterable[str], topics: Collection[str]
 ) -> Steps[dict[str, tuple[str, ...]]]:
-    """Return the topics that each expression matches as a whole, in order.
+    """Return for each expression the sorted names of the topics that it matches as a whole.
 
     `topics` must not change meanwhile. An invalid expression matches no topic, since the record of
     another broker may have an expression that only its RE2 accepts.

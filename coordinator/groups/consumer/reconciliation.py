@@ -71,9 +71,9 @@ def reconcile(given: ReconciliationInput) -> CurrentAssignment:
 
 
 def _owns_any(owned: PartitionsByTopic | None, revoked: EpochsByTopic) -> bool:
-    """Return whether the member may still own one of the partitions.
+    """Return whether the member may still own a partition in `revoked`.
 
-    Without a report the member may own them.
+    Without a report of its partitions (`owned` is None) the member may own all of them.
     """
     if owned is None:
         return True

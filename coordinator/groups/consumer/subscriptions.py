@@ -18,9 +18,9 @@ _SIGN = 1 << 63
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """Return the hash of the existing subscribed topics from names, ids and partition counts.
+    """Return a hash of the names, ids and partition counts of the named topics that exist.
 
-    The hash is 0 without topics.
+    The hash is 0 if none of the topics exists.
     """
     total = 0
     for name in set(names):

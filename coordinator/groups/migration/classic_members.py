@@ -1,13 +1,13 @@
-"""Decisions for members of the classic protocol in a consumer group, as pure functions.
+"""The requests of members of the classic protocol in a consumer group, as pure functions.
 
 The generation of a classic member is its member epoch. The coordinator assigns, so no member is the
 leader.
 
-    JoinGroup    the member's description and partitions; a step towards its target, as a heartbeat
+    JoinGroup    the member's subscription and partitions, handled as a heartbeat that reports them
     SyncGroup    the member's current assignment, unless the member must join again first
     Heartbeat    REBALANCE_IN_PROGRESS if the member must join again, because of a newer target,
                  of partitions to revoke, or of free partitions in its target
-    LeaveGroup   as members of the newer protocol (see `consumer.leaving`)
+    LeaveGroup   as for members of the newer protocol (see `consumer.leaving`)
 """
 
 from ....wire.consumer_protocol import Subscription, assignment_for, decode_subscription

@@ -110,7 +110,7 @@ def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
 
 
 def _metadata(member: Member, protocol_name: str | None) -> bytes:
-    """Return the member's metadata for the group's protocol, or for its own first protocol."""
+    """Return the member's metadata for the group's protocol, or for its first if it lacks that."""
     said = dict(member.protocols)
     return said.get(protocol_name or "", member.protocols[0][1])
 

@@ -164,7 +164,7 @@ def begin_controlled_shutdown(
 ) -> Steps[Result]:
     """Move leaderships and ISR memberships away from a broker that is shutting down.
 
-    The broker is still alive and applies the decision, so clients are redirected, not disconnected.
+    The broker is still alive and applies this command, so clients are redirected, not disconnected.
     """
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if broker.is_active:

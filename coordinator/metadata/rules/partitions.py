@@ -1,8 +1,8 @@
 """The changes of partitions, by ISR proposals of leaders and by requested elections.
 
 An ISR proposal is a compare-and-set on all facts that the leader relies on (KIP-497, 841, 903). The
-sender leads, in its current incarnation, with this leader epoch and this partition epoch. Each
-proposed member is live, in the incarnation that the leader has counted fetches of.
+sender must be the leader in its current incarnation, with the current leader epoch and partition
+epoch. Each proposed member must be live, in the incarnation whose fetches the leader has counted.
 """
 
 from collections.abc import Iterable

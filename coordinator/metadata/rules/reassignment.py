@@ -4,7 +4,7 @@ A reassignment first adds the new replicas to the old replicas, and they fetch a
 any follower. When every remaining replica is in the ISR, the same command that completed the ISR
 drops the old replicas (`elections.settle`). Until then the reassignment can be replaced by another
 or cancelled. `adding` are the replicas that a reassignment adds, `removing` those that it removes.
-A replica of an earlier, replaced reassignment is both.
+A replica that a replaced reassignment added is in both lists.
 """
 
 from collections import Counter

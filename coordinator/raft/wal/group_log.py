@@ -80,7 +80,7 @@ class GroupLog(LibraryJournal):
             self._journal.append_entry(self.group_id, entry_index, term, command)
 
     def set_voter(self, is_voter: bool) -> None:
-        """Record whether this node may vote, which is forbidden after a loss of its log."""
+        """Record whether this node may vote. A node that has lost its log may not."""
         self.is_voter = is_voter
         self._journal.append_voter(self.group_id, is_voter=is_voter)
 

@@ -112,7 +112,7 @@ class Journal:
             ends.pop(group_id, None)
 
     def append_voter(self, group_id: int, *, is_voter: bool = True) -> None:
-        """Record whether this node may vote in the group, which is forbidden after a lost log."""
+        """Record whether this node may vote in the group. A node that has lost its log may not."""
         self._append(RecordKind.VOTER if is_voter else RecordKind.NON_VOTER, group_id, 0, 0)
 
     def seal(self) -> None:
