@@ -1,4 +1,4 @@
-"""The log of one partition on one disk.
+"""The logs of a broker on its disk: segments, indexes, producer state, and the data directory.
 
 This folder may import runtime and wire.
 """

@@ -122,9 +122,9 @@ class _Checkpoint:
 class OffsetCheckpoint(_Checkpoint):
     """A file with an offset for each partition, as lines of `topic partition offset`.
 
-    The last line exists only here. It has an invalid topic name, and its "offset" is the checksum
-    of the other lines. Kafka ignores the line like a partition that no longer exists. Files of
-    older releases lack the line.
+    The last line is an addition to Kafka's file. It has an invalid topic name, and its "offset" is
+    the checksum of the other lines. Kafka ignores it like the line of a partition that no longer
+    exists. Files of older releases lack the line.
     """
 
     __slots__ = ()

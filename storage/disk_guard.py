@@ -26,9 +26,9 @@ class DiskGuard:
     """A context that turns an OSError into KafkaStorageError, and remembers the error.
 
     After the first failure, entering the context raises immediately. The disk may then differ from
-    memory, and only the recovery after a restart finds out. Therefore a guard protects a single
-    log, and nothing that several logs share (`disk_errors`). `on_failure` is called once, in the
-    thread of the failure.
+    memory, and only the recovery after a restart finds the difference. Therefore a guard protects a
+    single log, and nothing that several logs share (`disk_errors`). `on_failure` is called once, in
+    the thread of the failure.
 
     `with guard.retriable:` is for operations that change nothing in memory when they fail. A full
     disk, or too many open files, then fail only this attempt.

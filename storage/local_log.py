@@ -378,6 +378,7 @@ class LocalLog:
     def retire(self, why: str = "it has been deleted", *, is_damaged: bool = False) -> None:
         """Mark the log as failed, so that each later use raises KafkaStorageError.
 
-        The reason is a deletion, or a memory that may differ from the disk.
+        why: the text of that error. is_damaged: a file of the log is damaged, and the log was not
+        deleted.
         """
         self.disk.failure = (Damaged if is_damaged else OSError)(f"{self.directory}: {why}")

@@ -116,8 +116,8 @@ class LogFlushing:
     def write_back_job(self) -> Callable[[], None]:
         """Return a job that asks the kernel to write the active segment, without a guarantee.
 
-        Otherwise dirty pages accumulate until the kernel stops a writer for a second, and other
-        brokers may declare this one dead. The job may block, so run it in an executor.
+        Without this job dirty pages accumulate until the kernel stops a writer for a second, and
+        other brokers may declare this one dead. The job may block, so run it in an executor.
         """
         active = self._log.segments.active
         start, active.written_back_bytes = active.written_back_bytes, active.size_bytes

@@ -135,9 +135,9 @@ def _read_at_most(
     """Read up to `max_bytes`, or a larger first batch if `min_one_batch` is set.
 
     `limits` is (available, max_bytes, end_offset). Returns (data, number of wanted bytes). The data
-    may also have the next base offset. There is no data if the first batch is larger and not
-    allowed. Raises CorruptMessage for an invalid length, since a damaged length might span the
-    whole segment.
+    may continue with the base offset of the next batch. There is no data if the first batch is
+    larger and not allowed. Raises CorruptMessage for an invalid length, since a damaged length
+    might span the whole segment.
     """
     available, max_bytes, end_offset = limits
     wanted = min(max(max_bytes, HEADER_BYTES) + BASE_OFFSET_BYTES, available)

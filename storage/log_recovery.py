@@ -196,8 +196,8 @@ class _Recovery:
     def resume(self, active: Segment, *, was_killed: bool) -> Steps[None]:
         """Load the newest producer snapshot, and read only the active segment's batches after it.
 
-        Batches without an index entry are read, too. Raises CorruptIndex, CorruptTransactionIndex
-        or CorruptMessage if the indexes or their batches are inconsistent.
+        Batches after the last index entry are also read. Raises CorruptIndex,
+        CorruptTransactionIndex or CorruptMessage if the indexes or their batches are inconsistent.
         """
         if was_killed:
             active.drop_torn_entries()
@@ -413,7 +413,7 @@ def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | 
 
 
 def _belongs(segment: Segment, header: BatchHeader) -> bool:
-    """Return whether a batch's offsets, which no CRC protects, are possible next in a segment."""
+    """Return whether a batch's offsets, which no CRC protects, may follow those in the segment."""
     return (
         header.base_offset >= segment.next_offset
         and header.last_offset_delta >= 0

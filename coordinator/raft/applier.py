@@ -269,7 +269,7 @@ class Applier:
                 return (yield from cut)
             except Exception:
                 self._logger.exception(
-                    "the snapshot of the state machine failed, so the log is not truncated"
+                    "the snapshot of Raft group %d failed, so its log is not truncated", group_id
                 )
                 return None
 

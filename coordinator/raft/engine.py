@@ -201,11 +201,11 @@ class RaftEngine:
         try:
             messages = decode_frame(payload)
         except MalformedMessage as error:
-            self._logger.warning("a frame from node %s was dropped: %s", peer, error)
+            self._logger.warning("a Raft frame from node %s was dropped: %s", peer, error)
             return
         if peer not in self._outbox:
             self._logger.warning(
-                "a frame from node %s was dropped, because the node is not a voter", peer
+                "a Raft frame from node %s was dropped, because the node is not a voter", peer
             )
             return
         now_ms = self.now_ms()

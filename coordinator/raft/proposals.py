@@ -87,6 +87,8 @@ class Proposals:
             try:
                 waiting.on_done(result, error)
             except Exception:
-                self._logger.exception("the callback of a proposal raised an exception")
+                self._logger.exception(
+                    "the callback of a proposed Raft command raised an exception"
+                )
 
         self._after_turn(call)

@@ -91,7 +91,8 @@ class BatchCleaner:
 
     `end_offset` is the end of the compacted range. `now_ms` is wall-clock time. Aborted
     transactions are added to `walk` before their records are reached. `kept_aborts` collects the
-    transaction index of the rewritten segment, and the caller empties it after each segment.
+    transaction index entries of the rewritten segment, and the caller empties it after each
+    segment.
     """
 
     keys: KeyMap

@@ -223,7 +223,10 @@ class LogDirectory:
         return frozenset(self._removed.damaged)
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Rename a damaged partition's directory, which is kept (blocks). Return its new name."""
+        """Rename a damaged partition's directory, which is kept (blocks).
+
+        Returns its new name, or "nothing" if there is no directory.
+        """
         with self._disk():
             target = self._removed.set_aside(topic, partition)
         return "nothing" if target is None else target.name

@@ -60,7 +60,10 @@ class RemovedPartitions:
             self._renamed.append(target)
 
     def set_aside(self, topic: str, partition: int) -> Path | None:
-        """Rename a damaged directory, which is kept until `release`."""
+        """Rename a damaged directory, which is kept until `release`.
+
+        Returns the new path, or None if there is no directory.
+        """
         target = self.rename(topic, partition, "damaged")
         if target is not None:
             self.damaged.setdefault((topic, partition), []).append(target)

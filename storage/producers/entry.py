@@ -82,7 +82,7 @@ class ProducerEntry:
         """Return the last record's offset of the newest batch that begins below `offset`.
 
         Only the last five batches are examined. If all of them begin at or above `offset`, the
-        result is the last offset of all.
+        result is `last_data_offset`.
         """
         for batch in reversed(self.batches):
             if batch.base_offset < offset:

@@ -36,7 +36,7 @@ def load_producers(
 ) -> Steps[ProducerStateTable]:
     """Load producer state as of `end_offset` from the newest snapshot and the batches after it.
 
-    A snapshot below the log start is used, too (Kafka drops it), because a producer's last sequence
+    A snapshot below the log start is also used (Kafka drops it), because a producer's last sequence
     is needed even after its records were deleted.
     """
     producers = ProducerStateTable(min(segments.first.base_offset, end_offset))
@@ -113,7 +113,7 @@ def walk_headers(
     end_offset: int,
     take: Callable[[Segment, int, BatchHeader], object],
 ) -> Steps[None]:
-    """Call `take` with (segment, position, header) of each batch that begins in a range."""
+    """Call `take` with (segment, position, header) of each batch that begins in these offsets."""
     count = 0
     for segment in segments.from_floor(start_offset):
         if segment.base_offset >= end_offset:

@@ -1,10 +1,10 @@
 """The producer state of a partition, which detects duplicates, gaps and fenced producers.
 
-The theory (KIP-98, 360, 447, 890): A producer numbers its records within an epoch. The leader
-stores its last five batches (max.in.flight), so that a repeated batch is answered with its first
-offset and a gap is refused. A higher epoch fences the lower ones. A transaction is open from its
-first batch in this partition until its marker. read_committed consumers stop before the first open
-transaction, and before the first one without a replicated marker.
+A producer numbers its records within an epoch. The leader stores its last five batches
+(max.in.flight), so that a repeated batch is answered with its first offset and a gap is refused. A
+higher epoch fences the lower ones. A transaction is open from its first batch in this partition
+until its marker. read_committed consumers stop before the first open transaction, and before the
+first one without a replicated marker.
 
 The table is derived from the log. `check` and `check_marker` decide about an append by a client or
 a coordinator, and change nothing. `append` and `append_marker` apply batches that are in the log,
@@ -122,8 +122,9 @@ class ProducerStateTable:
         (origin COORDINATOR), which has no sequence, only the epoch and the guard are checked.
         Raises InvalidProducerEpoch (a zombie), OutOfOrderSequenceNumber (a gap that would lose
         records, or a duplicate older than five batches), InvalidTxnState (no verified transaction,
-        or a plain batch inside an open one). The order of the checks is part of the protocol: a
-        fenced producer must learn that it is fenced, whatever else is wrong (KAFKA-19690).
+        or a non-transactional batch during an open transaction). The order of the checks is part of
+        the protocol: a fenced producer must learn that it is fenced, whatever else is wrong
+        (KAFKA-19690).
         """
         producer_id = header.producer_id
         epoch = header.producer_epoch
@@ -370,9 +371,9 @@ class ProducerStateTable:
         """Drop producers and guards that were idle for `expiration_ms`. Return how many producers.
 
         A producer with an open transaction stays. The next batch of a dropped producer is accepted
-        with any sequence (KIP-360). Advances of the clock count only for producers that are also
-        idle in real time. Other producers may retry a batch soon, and the batch would otherwise be
-        appended twice.
+        with any sequence (KIP-360). Advances of the clock count only for a producer that has been
+        idle for RETRIES_END_MS of real time. Before that it may retry its last batch, which would
+        be appended twice if the producer were dropped.
         """
         forgotten = 0
         for count, producer_id in enumerate(list(self._entries), 1):

@@ -2,7 +2,7 @@
 
 An entry of a time index names a batch and its timestamp. The marker of an aborted transaction is in
 the segment, and has the same producer id. A batch begins at the transaction's first offset, and
-another batch at its last stable offset. These two batches are compared, too, if they are in the
+another batch at its last stable offset. These two batches are also compared, if they are in the
 segment and were not removed by compaction. The headers of a segment with aborted transactions are
 read, because an entry hides all batches of its producer since the previous marker, and none before
 that marker.
@@ -87,7 +87,7 @@ def _checking_first_offsets(
 ) -> Steps[None]:
     """Raise CorruptTransactionIndex unless each entry covers exactly its transaction's batches.
 
-    entries: by the offset of the marker. Batches that compaction removed are not missed.
+    entries: by the offset of the marker. Batches may be missing if compaction has removed them.
     Raises CorruptMessage instead where a batch up to the marker is damaged.
     """
     last_offset, markers, firsts = max(entries), dict[int, int](), dict[int, int]()

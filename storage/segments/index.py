@@ -1,9 +1,9 @@
 """The two sparse indexes of a segment, from offset to position, and from timestamp to offset.
 
-The bytes are Kafka's, big endian, and rise in both columns. An entry of `.index` has 8 bytes. They
-are the int32 offset relative to the segment's base offset, and the int32 position of the batch in
-the `.log` file. An entry of `.timeindex` has 12 bytes. They are the int64 timestamp in ms, and the
-int32 relative offset. All records up to that offset have at most that timestamp.
+The bytes are Kafka's, big endian. Both columns of the entries rise. An entry of `.index` has 8
+bytes. They are the int32 offset relative to the segment's base offset, and the int32 position of
+the batch in the `.log` file. An entry of `.timeindex` has 12 bytes. They are the int64 timestamp in
+ms, and the int32 relative offset. All records up to that offset have at most that timestamp.
 
 An index can always be rebuilt by reading the `.log` file. The segment decides which batches get an
 entry (see segment.py).

@@ -239,7 +239,7 @@ class Segment:
         return headers
 
     def offset_near(self, timestamp_ms: int) -> int:
-        """Return an offset. All records up to this offset have at most this timestamp."""
+        """Return an offset up to which all records have at most this timestamp."""
         return check_time_entry(self, self.time_index.lookup(timestamp_ms))[1]
 
     # -- opening, cutting, closing -----------------------------------------------------------
@@ -355,8 +355,8 @@ class Segment:
     def move_to(self, base_offset: int, now_ms: int) -> None:
         """Rename an empty segment to begin at another offset, without a file descriptor.
 
-        The rename of the .log file decides. The next start rebuilds an index that kept its old
-        name.
+        The segment has moved once the .log file is renamed. If an index keeps its old name, the
+        next start rebuilds the index.
         """
         log = segment_path(self.directory, base_offset, SUFFIXES[0])
         os.rename(self.file.path, log)

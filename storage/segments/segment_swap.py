@@ -6,7 +6,7 @@
     <base>.log ...           the replacement has its final name
 
 The change from .cleaned to .swap is one rename for each file. As long as a .cleaned file is left
-the replacement counts as incomplete, and its .swap files are deleted, too. The suffixes and the
+the replacement counts as incomplete, and its .swap files are also deleted. The suffixes and the
 rule are Kafka's.
 """
 

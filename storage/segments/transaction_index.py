@@ -134,7 +134,7 @@ class TransactionIndex(EntryFile):
     def keep(self, count: int) -> None:
         """Keep only the first `count` entries. No file descriptor is needed.
 
-        Without one, the last entries of them are not compared with their checksum any more.
+        If the file cannot be read, the checksum of the last remaining block is not known any more.
         """
         full, rest = divmod(count, _BLOCK_ENTRIES)
         known = None
@@ -219,9 +219,9 @@ class TransactionIndex(EntryFile):
         return size_bytes, crc32c(data[:size_bytes]) if crc32c(data) == known[1] else -1
 
     def _check_order(self, block: list[AbortedTransaction], previous: int) -> int:
-        """Raise CorruptTransactionIndex unless marker offsets rise from `previous`.
+        """Return the offset of the last marker in a block, or `previous` for an empty block.
 
-        Return the last. Return the last marker.
+        Raises CorruptTransactionIndex unless the marker offsets rise from `previous`.
         """
         for transaction in block:
             _, first_offset, last_offset, _ = transaction

@@ -290,8 +290,7 @@ class _Heartbeat:
         )
 
     def _epoch(self, before: ConsumerMember, member: ConsumerMember, *, must_rise: bool) -> int:
-        """Return the group's epoch, raised by one if subscriptions, topics or the assignor changed.
-        """
+        """Return the group's epoch, raised if subscriptions, topics or the assignor changed."""
         group = self.group
         must_rise |= not group.epoch  # a member that got epoch 0 would join again
         version = self.around.topics.version

@@ -294,7 +294,7 @@ def test_controller_proposes_the_configured_cluster_id_and_defaults_once() -> No
 
 
 def test_controller_without_a_configured_cluster_id_proposes_none() -> None:
-    """Otherwise an empty cluster.id was proposed at each tick, 22 times a second."""
+    """A controller once proposed an empty cluster id at each tick, 22 times a second."""
     watch = Watch(MetadataCluster(()), cluster_id="")
     watch.cluster.state.cluster_id = ""
     watch.run(TICK_MS)

@@ -53,7 +53,7 @@ def stored_group(append: GroupAppend) -> GroupValue:
 
 
 class Groups:
-    """A group coordinator of which the test controls the clock, and commits the records."""
+    """A group coordinator with a clock that the test controls, and a log that the test commits."""
 
     def __init__(self, *, holds_stores: bool = False, **settings: int) -> None:
         self.settings = replace(GroupSettings(), **settings)

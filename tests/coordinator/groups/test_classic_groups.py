@@ -462,7 +462,7 @@ def test_subscribed_topics_are_parsed_from_valid_metadata_only() -> None:
 
 
 def test_long_subscriptions_are_parsed_in_steps(groups: Groups) -> None:
-    """Until all are parsed the group counts as subscribed to every topic."""
+    """Until all subscriptions are parsed, the group counts as subscribed to every topic."""
     names = [f"topic-{number}".encode() for number in range(500)]
 
     def subscription(member: int) -> bytes:
@@ -485,7 +485,7 @@ def test_long_subscriptions_are_parsed_in_steps(groups: Groups) -> None:
 
 
 def test_classic_group_member_metadata_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the group of a closed client could hold gigabytes for half an hour."""
+    """Without this bound the group of a closed client could hold gigabytes for half an hour."""
     monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100_000)
     groups = Groups()
     held = groups.table.held_metadata

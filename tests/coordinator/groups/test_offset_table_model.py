@@ -1,6 +1,6 @@
 """Test that a table of offsets that was kept up to date equals one loaded from the log.
 
-Random plain and transactional commits, markers and tombstones are written to a real log of small
+Random transactional and other commits, markers and tombstones are written to a real log of small
 segments, which is compacted at random times. One table applies each batch at its append, and
 another table loads the rest of the log. Both must be equal in all fields. Their offsets must be the
 last value of each key for a read_committed consumer.

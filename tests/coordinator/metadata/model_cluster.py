@@ -280,7 +280,10 @@ class ModelCluster:
                 self.hear(command, result)
 
     def hear(self, command: AlterPartition, result: Result) -> None:
-        """Deliver the result of a proposal to its sender, which believes only a refusal."""
+        """Deliver the result of a proposal to its sender.
+
+        The sender stops waiting for the change only after a refusal.
+        """
         error = result.error or result.items[0].error
         for term in self.nodes[command.node_id].terms:
             if term and term.pending is command and error in REFUSALS:

@@ -2,8 +2,8 @@
 
 Nodes die, are wrongly thought dead, and return at once or late, alone or all together. Sometimes a
 node loses power and with it a random part of its log, or all lose power with synced logs. A node's
-data directory is replaced by an empty one. Proposals arrive late, twice, and just after an event of
-their member.
+data directory is replaced by an empty one. Proposals arrive late, twice, and just after a failure
+or restart of a proposed ISR member.
 
 Each new leader must have all records below the high watermark of any leader before.
 
@@ -75,7 +75,7 @@ class SafetyModel(ModelCluster):
     # -- events around ISR changes
 
     def interfere(self) -> None:
-        """Let an event happen to a proposed ISR member, just before the proposal arrives."""
+        """Let a proposed ISR member restart or be fenced, just before the proposal arrives."""
         if not self.in_flight:
             return
         command = self.random.choice(self.in_flight[-8:])
@@ -245,5 +245,5 @@ class SafetyModel(ModelCluster):
 
 
 def holders(partition: PartitionRegistration) -> set[int]:
-    """Return the replicas that have all committed records by the metadata."""
+    """Return the replicas that have all committed records, according to the metadata."""
     return set(partition.isr + partition.elr or partition.last_known_elr[:1])

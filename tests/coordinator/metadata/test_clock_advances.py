@@ -80,7 +80,7 @@ def test_clock_advance_with_a_repeated_operation_id_is_done_once():
     assert cluster.state.clock_advances.total_ms == 50
 
 
-def test_metadata_snapshot_has_clock_advances_and_the_older_format_without_advances():
+def test_metadata_snapshot_stores_clock_advances_and_has_the_older_format_if_there_are_none():
     cluster = controlled()
     assert cluster.state.snapshot()[:2] == b"\x9a\x01"  # ten parts of version 1, unchanged
     for number in range(3):

@@ -74,7 +74,7 @@ REGISTRATION = (1, bytes(16), "boot", "host", 9092, None, "cluster", -1, bytes(1
 def test_metadata_command_without_a_later_field_has_the_bytes_of_older_releases(
     command: Command, fields: object
 ) -> None:
-    """A node of an older release could not read the additional field, and ended at each start."""
+    """Nodes of older releases cannot read a field that was added later, and end at each start."""
     _, _, encoded = msgpack.unpackb(encode_command(command, bytes(16)))
     assert encoded == msgpack.packb(fields)
 

@@ -214,7 +214,7 @@ def test_quotas_of_addresses_have_a_snapshot_version_of_their_own():
     assert list(state.quotas.items()) == list(cluster.state.quotas.items())
 
 
-def test_metadata_snapshot_of_a_later_version_is_refused_with_the_readable_versions():
+def test_metadata_snapshot_of_a_later_version_is_refused_and_the_error_names_readable_versions():
     later = msgpack.packb([WITH_ADDRESS_QUOTAS_VERSION + 1])
     assert later is not None
     with pytest.raises(UnreadableSnapshot, match="has version 11; this release reads versions 1"):

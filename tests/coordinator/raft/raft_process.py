@@ -2,8 +2,8 @@
 
 usage: raft_process.py NODE VOTERS DIRECTORY OPTIONS (VOTERS and OPTIONS are JSON). All nodes of the
 cluster share the directory. A node that leads a group submits unique numbers, and writes each
-acknowledged number to a file. When a file `dump` exists, it writes the content of its state
-machine.
+acknowledged number to a file. When a file `dump` exists, each node writes the content of its state
+machines to a file.
 """
 
 import asyncio

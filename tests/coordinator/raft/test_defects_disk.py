@@ -129,7 +129,10 @@ def test_raft_snapshot_keeps_later_journal_entries(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """Raised as a kill of the process. All writes before are in the page cache."""
+    """The error that stands for a kill of the process.
+
+    All writes before it are in the page cache.
+    """
 
 
 def test_pysyncobj_killed_in_a_compaction_loses_entries(tmp_path: Path) -> None:

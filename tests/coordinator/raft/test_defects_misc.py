@@ -82,7 +82,7 @@ def test_pysyncobj_repeats_a_failing_method_endlessly(stock_network: MakeStock) 
 class Poisoned(Machine):
     """A state machine that raises for one command.
 
-    An older version that does not know the command raises, and so does one with a bug.
+    It stands for an older release that does not know the command, and for a release with a bug.
     """
 
     def apply(self, command: bytes, index: int, term: int) -> int:

@@ -264,7 +264,7 @@ def test_raft_voter_that_was_wiped_loses_no_committed_entry() -> None:
 
 
 def test_raft_voter_that_was_wiped_counts_for_no_commit_until_its_log_has_caught_up() -> None:
-    """Otherwise the wiped voter and a deposed leader could commit other entries."""
+    """If it counted earlier, it and a deposed leader could commit other entries."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
     cluster.crash(wiped, wipe=True)
@@ -281,7 +281,7 @@ def test_raft_voter_that_was_wiped_counts_for_no_commit_until_its_log_has_caught
 
 
 def test_raft_voter_that_was_restored_counts_for_no_commit_until_its_log_has_caught_up() -> None:
-    """Restored from an old copy, the voter counted for commits before it had caught up."""
+    """A voter that was restored from an old copy once counted before it had caught up."""
     cluster, leader = started(size=5, settings=replace(STEADY, snapshot_entries=10**6))
     restored, *others = (i for i in cluster.ids if i != leader)
     for _ in range(20):

@@ -114,7 +114,7 @@ def test_raft_follower_that_lags_gets_the_snapshot_in_chunks() -> None:
 
 
 class Choosy(Machine):
-    """A state machine that cannot read a snapshot, like one of an older release, if `refuses`."""
+    """A state machine that cannot read snapshots while `refuses` is set, like an older release."""
 
     refuses = False
 
@@ -125,12 +125,12 @@ class Choosy(Machine):
         yield from super().restore_steps(snapshot)
 
 
-def test_raft_snapshot_that_cannot_be_loaded_stops_the_node_unacknowledged(
+def test_raft_snapshot_that_cannot_be_loaded_is_not_acknowledged_and_stops_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The follower does not try again and again (defect D10).
 
-    It continues when it is started with a release that can read the snapshot.
+    The follower continues when it is started with a release that can read the snapshot.
     """
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Choosy)
     monkeypatch.setattr(Choosy, "refuses", True)
@@ -177,7 +177,7 @@ def test_raft_state_machine_without_a_snapshot_keeps_its_log(
 
 
 def test_raft_journal_segments_of_an_idle_group_are_deleted_beside_a_busy_group() -> None:
-    """Otherwise a few entries of one silent group would keep all segments forever."""
+    """A few entries of one idle group must not keep all later segments forever."""
     cluster, _ = started(groups=2)
     assert cluster.run(10, cluster.leaders_settled)
     quiet = cluster.led_by(1)

@@ -36,7 +36,7 @@ def preferred_leads(seed: int, size: int) -> Cluster:
 
 @pytest.mark.parametrize("commands", [0, 100])
 def test_raft_preferred_leader_that_is_paused_delays_no_command(commands: int) -> None:
-    """Frames to the paused node are neither delivered nor refused, and commands were refused."""
+    """A transfer to the paused node would refuse commands until its timeout."""
     cluster = preferred_leads(3, 3)
     for _ in range(commands):
         cluster.submit(1, 0)

@@ -34,7 +34,7 @@ PAUSES_S = st.sampled_from([0.0, 0.01, 0.15])
 
 
 def turns_from_now(alone: Alone, patch: pytest.MonkeyPatch) -> list[float]:
-    """Return a list that gets the time of each call of `advance`, which does nothing now."""
+    """Replace `advance` by a function that adds the time of its call to the returned list."""
     advanced: list[float] = []
     patch.setattr(alone.group, "advance", advanced.append)
     return advanced

@@ -119,7 +119,7 @@ def test_raft_vote_that_arrives_twice_is_counted_once() -> None:
 
 
 def test_raft_candidate_requests_votes_only_after_its_own_vote_is_synced(alone: Alone) -> None:
-    """Otherwise the node could vote for another in the same term after a crash."""
+    """A crash before the sync would let the node vote for another candidate in the same term."""
     while not (asked := alone.take(m.PreVoteRequest)):
         alone.run(0.05)
     alone.say(2, m.PreVote(asked[0].term, True, 0))
@@ -326,7 +326,7 @@ def test_raft_node_with_two_leaders_in_one_term_stops_its_process(alone: Alone) 
 def test_raft_follower_that_refuses_repeatedly_is_retried_at_the_heartbeat(
     alone: Alone, repeat: int
 ) -> None:
-    """Only the first refusal is answered at once, the next attempt comes with a heartbeat."""
+    """Only the first refusal is answered at once. The next attempt comes with a heartbeat."""
     term = alone.become_leader()
     alone.take(m.AppendEntries)
     for _ in range(repeat):

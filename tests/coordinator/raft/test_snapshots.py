@@ -69,7 +69,7 @@ def test_raft_entries_are_applied_while_a_snapshot_is_taken() -> None:
 
 
 def test_raft_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_path: Path) -> None:
-    """Otherwise a commit on a busy disk took twice as long."""
+    """A commit that waited for the preparation took twice as long on a busy disk."""
     begun: list[str] = []
     disk = DirectoryDisk(tmp_path, lambda name: begun.append(name))
     disk.open()

@@ -1,4 +1,4 @@
-"""Test that partitions added by several requests in one record get the same answers as alone."""
+"""Test that several requests to add partitions, written as one record, are answered separately."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def record_of(state: TransactionState, *partitions: tuple[str, int]) -> Transact
 def alone(
     record: TransactionRecord | None, additions: list[Addition]
 ) -> tuple[TransactionRecord | None, list[ErrorCode]]:
-    """Return the record and the answers if each request is decided after the previous write."""
+    """Return the record and the answers if the requests are decided and written one by one."""
     answers: list[ErrorCode] = []
     for addition in additions:
         match addition.decide(record, CONTEXT):

@@ -1,4 +1,4 @@
-"""Test that late requests are recognized by connections, elections and the client's id."""
+"""Test that late requests are recognized by their connection, producer id and epoch."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Test the decisions of the transaction coordinator by state, request, epoch and version.
 
-test_recorded_transactions.py compares with the answers of Apache Kafka.
+The file test_recorded_transactions.py compares our answers with those of Apache Kafka.
 """
 
 from dataclasses import replace
@@ -53,7 +53,7 @@ def opened(epoch: int = 5, state: TransactionState = S.EMPTY, **changes) -> Tran
 def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> TransactionRecord:
     """Return the record in this state of a transaction that began with `epoch`.
 
-    After a V2 end the client's epoch is one higher, or it has a new producer id.
+    After a V2 end the client's epoch is one higher, or the client has a new producer id.
     """
     if state == S.EMPTY or state == S.ONGOING:
         return opened(epoch, state)
@@ -269,7 +269,7 @@ def test_init_producer_id_of_a_replaced_session_is_fenced(state) -> None:
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 @pytest.mark.parametrize("v2", [False, True])
-def test_init_producer_id_during_a_decided_transaction_gets_concurrent_transactions(
+def test_init_producer_id_in_prepare_commit_or_abort_gets_concurrent_transactions(
     state, v2
 ) -> None:
     record = reached(state, v2=v2)
@@ -354,7 +354,7 @@ def test_init_producer_id_with_keep_prepared_keeps_the_open_transaction(epoch, b
     assert again == Granted(completed.client)
 
 
-def test_init_producer_id_with_keep_prepared_and_no_transaction_is_a_plain_init() -> None:
+def test_init_producer_id_with_keep_prepared_and_no_transaction_begins_a_session() -> None:
     decision = init(opened(5), keeps_prepared=True)
     assert isinstance(decision, Change)
     assert decision.ongoing is None

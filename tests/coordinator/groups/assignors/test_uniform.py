@@ -117,7 +117,10 @@ def test_uniform_members_with_equal_subscriptions_differ_by_at_most_one_partitio
 def test_uniform_assignment_with_different_subscriptions_cannot_be_improved_by_a_move(
     given: AssignmentSpec,
 ) -> None:
-    """Moving one partition would not make it more even. A second assignment is equal."""
+    """No move of one partition makes the assignment more even.
+
+    A second assignment is equal to it.
+    """
     assignment = run_to_end(assign_uniform(given))
     check_complete(given, assignment)
     counts = {id: len(pairs(partitions)) for id, partitions in assignment.items()}

@@ -274,7 +274,7 @@ class ObedientClient:
         return self.request(**unchanged | changes)
 
     def beat(self, *, answer_is_lost: bool = False, **changes: Any) -> ConsumerHeartbeatAnswer:
-        """Send a heartbeat with these changes, and obey the answer when it arrives."""
+        """Send a full heartbeat, with the fields in `changes` replaced, and obey the answer."""
         ticket = self.log.ask(self.request(**changes))
         if ticket.is_waiting:
             self.waiting = None if answer_is_lost else ticket

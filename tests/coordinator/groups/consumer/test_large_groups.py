@@ -15,7 +15,7 @@ from .consumer_driver import ConsumerLog, ListedTopic, ObedientClient, settle, t
 def test_first_member_of_a_large_group_gets_an_epoch_above_zero(
     is_loaded_anew: bool,
 ) -> None:
-    """With epoch 0 the next heartbeat would be refused, since it has only changed fields."""
+    """The next heartbeat has only a few fields. With epoch 0 it would be a join, and be refused."""
     log = ConsumerLog()
     log.set_topic("t", 1_000)
     client = ObedientClient(log, "a")

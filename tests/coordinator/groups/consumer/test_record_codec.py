@@ -89,7 +89,7 @@ def test_consumer_group_records_of_kafka_are_reencoded_to_the_same_bytes() -> No
             assert encode_consumer_value(key, value) == value_bytes
 
 
-def test_consumer_group_records_of_kafka_decode_to_the_content_its_tools_print() -> None:
+def test_consumer_group_records_of_kafka_decode_to_the_content_that_kafka_tools_print() -> None:
     found: dict[str, Any] = {}
     for _, key_bytes, value_bytes in WRITTEN_BY_KAFKA:
         key = decode_consumer_key(key_bytes)

@@ -58,7 +58,7 @@ def test_acls_beyond_the_maximum_are_refused_and_existing_acls_accepted(
     assert list(cluster.state.acls) == [A, B]
 
 
-def test_metadata_snapshot_has_the_acls_and_the_older_format_without_acls():
+def test_metadata_snapshot_stores_acls_and_has_the_older_format_if_there_are_none():
     cluster = MetadataCluster()
     without = cluster.state.snapshot()
     many = tuple(acl(f"t{number}") for number in range(200))

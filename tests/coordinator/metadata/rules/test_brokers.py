@@ -300,7 +300,7 @@ def test_last_known_replica_that_loses_its_directory_is_removed() -> None:
     assert lists(cluster) == (2, (2,), ())
 
 
-def test_partition_with_lost_directories_on_all_replicas_is_led_by_the_last_known() -> None:
+def test_partition_with_lost_directories_on_all_replicas_is_led_by_the_last_known_replica() -> None:
     cluster = after_power_cuts(1, 2, min_isr=3)
     cluster.register(3, lost_directory=True)
     assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == (1,)
@@ -419,7 +419,7 @@ def test_default_min_isr_that_is_lowered_empties_the_elr() -> None:
     assert cluster.partition().elr == ()
 
 
-def test_fencing_a_broker_with_2000_leaders_is_one_small_command() -> None:
+def test_broker_that_leads_2000_partitions_is_fenced_by_one_small_command() -> None:
     cluster = MetadataCluster(())
     for node in (1, 2, 3):
         cluster.start(node)

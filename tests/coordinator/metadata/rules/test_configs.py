@@ -73,7 +73,7 @@ def test_topic_config_alteration_with_replaces_all_removes_other_keys(
     assert cluster.state.topics["t"].configs == {"segment.bytes": "1000000"}
 
 
-def test_topic_config_alteration_validated_only_or_equal_changes_no_metadata(
+def test_topic_config_alteration_with_validate_only_or_equal_values_changes_no_metadata(
     cluster: MetadataCluster,
 ) -> None:
     before = cluster.state.snapshot()
@@ -180,7 +180,7 @@ def test_group_config_may_be_set_for_an_unknown_group(cluster: MetadataCluster) 
     assert cluster.state.group_configs == {}
 
 
-def test_group_config_alteration_validated_only_or_equal_changes_no_metadata(
+def test_group_config_alteration_with_validate_only_or_equal_values_changes_no_metadata(
     cluster: MetadataCluster,
 ) -> None:
     operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
@@ -210,7 +210,7 @@ def test_group_configs_beyond_the_maximum_of_groups_are_refused(cluster: Metadat
     assert not alter(cluster, operation, name="one-more", kind=GROUP_RESOURCE).error
 
 
-def test_metadata_snapshot_has_group_configs_and_the_older_format_without_group_configs(
+def test_metadata_snapshot_stores_group_configs_and_has_the_older_format_if_there_are_none(
     cluster: MetadataCluster,
 ) -> None:
     without = cluster.state.snapshot()

@@ -41,6 +41,6 @@ def test_scram_credentials_are_restored_from_a_metadata_snapshot() -> None:
     assert tables.scram_credentials == cluster.state.scram_credentials
 
 
-def test_scram_change_printed_shows_no_key() -> None:
+def test_scram_change_as_text_contains_no_key() -> None:
     shown = repr(ScramChange("a", 1, *FIRST))
     assert "stored" not in shown and "server" not in shown and "'a'" in shown

@@ -134,7 +134,7 @@ def test_topics_of_one_create_request_have_independent_outcomes(cluster: Metadat
     assert sorted(cluster.state.topics) == ["also.good", "good"]
 
 
-def test_topic_creation_validated_only_creates_no_topic(cluster: MetadataCluster) -> None:
+def test_topic_creation_with_validate_only_creates_no_topic(cluster: MetadataCluster) -> None:
     before = cluster.state.snapshot()
     item = create(cluster, NewTopic("t", topic_id("t"), 6, 3), validate_only=True)
     assert item.partition_count == 6
@@ -259,7 +259,7 @@ def test_topic_with_600_partitions_is_created_by_one_small_command(
     ],
     ids=lambda command: type(command).__name__,
 )
-def test_refused_topics_of_one_command_are_applied_in_short_steps(
+def test_metadata_command_with_many_refused_topics_is_applied_in_short_steps(
     cluster: MetadataCluster, command: Command
 ) -> None:
     results: list[Result] = []

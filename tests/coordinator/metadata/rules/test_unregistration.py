@@ -48,7 +48,10 @@ def test_unregistered_broker_stays_a_replica_and_may_register_again(
 def test_unregistered_broker_that_returns_with_another_disk_is_not_elected(
     by_snapshot: bool, lost_directory: bool, leader: int
 ) -> None:
-    """Brokers 1 and 2 lost power, so broker 3 has all records, or else broker 2 is elected."""
+    """Brokers 1 and 2 have lost power.
+
+    Broker 3 has all records, unless its directory was replaced.
+    """
     cluster = MetadataCluster(min_isr=3)
     cluster.topic("t", (1, 2, 3))
     for node in (1, 2):
