@@ -69,6 +69,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(max_bytes, streams.frame_memory, trusted_bytes)
         self.get_buffer = self._receiver.get_buffer  # called by the event loop before each read
         self._transport: asyncio.Transport | None = None
+        self._hello_timer: asyncio.TimerHandle | None = None
         self._is_full = False
 
     def send(
@@ -102,7 +103,8 @@ class PeerStream(asyncio.BufferedProtocol):
         if not self._streams.made(self):
             self.abort()
         elif self.peer is None:
-            asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._is_late)
+            loop = asyncio.get_running_loop()
+            self._hello_timer = loop.call_later(HELLO_TIMEOUT_S, self.abort)
         elif self._is_certified(self.peer):
             transport.write(_HELLO.pack(_HELLO_BYTES, _MAGIC, self._streams.node_id, self.peer))
             self._streams.opened(self)
@@ -138,6 +140,7 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._cancel_hello_timer()
         if not self.ended.done():
             self.ended.set_result(None)
         self._streams.closed(self)
@@ -157,6 +160,7 @@ class PeerStream(asyncio.BufferedProtocol):
         is_known = peer in self._streams.peers and meant == self._streams.node_id
         if is_known and self._is_certified(peer):
             self.peer = peer
+            self._cancel_hello_timer()
             self._streams.opened(self)
         else:
             self._refuse("stranger")
@@ -168,9 +172,10 @@ class PeerStream(asyncio.BufferedProtocol):
         names = self._transport.get_extra_info("peercert", {}).get("subjectAltName", ())
         return ("DNS", f"broker-{peer}") in names
 
-    def _is_late(self) -> None:
-        if self.peer is None:
-            self.abort()
+    def _cancel_hello_timer(self) -> None:
+        """Cancel the timer, which would keep a closed stream and its buffers in memory."""
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
 
     def _refuse(self, reason: str) -> None:
         self._streams.dropped[reason] += 1

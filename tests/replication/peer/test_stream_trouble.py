@@ -4,6 +4,7 @@ import asyncio
 import gc
 import socket
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,24 @@ async def test_peer_stream_full_of_answers_stops_reading_requests(directory: Pat
             await read_answer(reader)
         assert len(one.heard) == 2
         writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", HELLO_OF_TWO], ids=["before_hello", "after_hello"])
+async def test_accepted_peer_stream_after_its_end_is_freed(
+    directory: Path, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection kept 10 kB until HELLO_TIMEOUT_S, even if its client had closed it."""
+    monkeypatch.setattr("oncelog.replication.peer.streams.HELLO_TIMEOUT_S", 600)
+    one = Side(1, directory / "1", {2: directory / "2"})
+    async with running(one):
+        _, writer = await asyncio.open_unix_connection(str(directory / "1"))
+        writer.write(sent)
+        await until(lambda: bool(one.streams._open))
+        await until(lambda: not sent or (2, False) in one.streams._streams)
+        accepted = weakref.ref(next(iter(one.streams._open)))
+        writer.close()
+        await until(lambda: not one.streams._open)
+        await until(lambda: gc.collect() >= 0 and accepted() is None)
 
 
 async def test_peer_listener_continues_after_lost_clients_and_too_many_open_files(
