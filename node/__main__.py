@@ -103,7 +103,10 @@ async def _live(broker: Broker, stop: asyncio.Event) -> None:
 
 
 async def _raise_when_removed(config: BrokerConfig) -> None:
-    """End the broker once its data directory has been removed, since its writes would be lost."""
+    """Wait until the data directory has been removed, and raise DirectoryRemoved to end the broker.
+
+    Later writes to the removed files would be lost.
+    """
     directory, loop = config.log_directory, asyncio.get_running_loop()
     lock, place = lock_inode(directory), identity(directory)
     is_there = True
@@ -135,7 +138,7 @@ def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[st
 def main(
     arguments: list[str] | None = None, *, make: Callable[[BrokerConfig], Broker] = Broker
 ) -> int:
-    """Run until SIGTERM, and return 0 after a clean shutdown.
+    """Run a broker until SIGTERM. Return 0 after a clean shutdown, and 1 after a reported error.
 
     `make` creates the broker, so that tests can pass other threads, clocks and links.
     """

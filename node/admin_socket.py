@@ -1,17 +1,19 @@
-"""The admin socket of a node, with its counters and the faults injected on its peer links.
+"""The admin socket of a node, which reports its counters and sets faults on its peer links.
 
 The Unix socket `admin-<node>` is beside the peers' sockets, in a directory of mode 0700, so only
 the owner of the cluster can open it. Each request is a line with a JSON object, and so is its
 reply:
 
-    {"op": "metrics"}                                  counters of this process
-    {"op": "cut", "peer": 2, "inbound": true, "outbound": true}
-    {"op": "delay", "peer": 2, "delay_ms": 50}
-    {"op": "hold", "peer": 2, "inbound": false, "outbound": true}
-    {"op": "keep", "peer": 2, "count": 1}              hold back messages, so later ones overtake
-    {"op": "links"}                                    the faults, and the messages they affected
+    {"op": "metrics"}                                  return the counters of this process
+    {"op": "cut", "peer": 2, "inbound": true, "outbound": true}    drop messages
+    {"op": "delay", "peer": 2, "delay_ms": 50}         deliver messages later
+    {"op": "hold", "peer": 2, "inbound": false, "outbound": true}  keep messages until "heal"
+    {"op": "keep", "peer": 2, "count": 1}              keep only the next `count` messages until
+                                                       "heal", and deliver those that follow
+    {"op": "links"}                                    return the faults, and the numbers of
+                                                       messages that they dropped or delayed
     {"op": "heal"}                                     remove all faults
-    {"op": "level", "level": "DEBUG", "logger": "oncelog.node"}    set a log level
+    {"op": "level", "level": "DEBUG", "logger": "oncelog.node"}    set the level of a logger
     {"op": "clock"}, {"op": "advance-clock", ...}      see `controlled_clock`
 
 Faults exist only in the memory of this process, so a restart removes them.
@@ -58,7 +60,7 @@ class AdminSocket:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen on the socket, and replace one that a killed process left behind."""
+        """Listen on the socket, and replace a socket file that a killed process left behind."""
         self._path.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(
             self._serve, str(self._path), limit=LINE_BYTES_MAX

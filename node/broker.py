@@ -1,15 +1,16 @@
 """The composition root builds all parts of one broker, starts them, and stops them in reverse.
 
-The steps of a start, in order:
-  directory      is locked, after a check that it belongs to this node
-  Raft           loads the metadata; this node votes before it accepts clients
-  registration   replaces the previous incarnation, after this node has applied all decisions
-                 about it
-  logs           assigned to this broker are opened in a thread
-  roles          follow from the metadata, so every replica leads, follows, or waits for a leader
-  votes          in every Raft group; from now on the cluster tolerates the loss of another node
-  listener       accepts clients
-  heartbeats     unfence the broker; only now may the controller elect it as a leader
+he steps of a start, in order:
+  directory      The data directory is locked, after a check that it belongs to this node.
+  Raft           The metadata is loaded, and this node votes before it accepts clients.
+  registration   This process replaces the node's previous process at the controller, once this
+                 node has applied all metadata changes about that process.
+  logs           The logs that are assigned to this broker are opened in a thread.
+  roles          Each replica becomes a leader or a follower as the metadata says.
+  votes          This node votes in all other Raft groups. From now on the cluster tolerates the
+                 loss of another node.
+  listener       The listeners accept clients.
+  heartbeats     Heartbeats unfence the broker. Only now may the controller elect it as a leader.
 """
 
 import asyncio
@@ -76,7 +77,7 @@ VOTER_TIMEOUT_S = 5.0
 class Broker:
     """One broker process.
 
-    Before and after steps that may fail the broker calls `fault_point` with the name of the place.
+    The broker calls `fault_point` with the name of a step before and after each step that may fail.
     """
 
     def __init__(
@@ -458,7 +459,10 @@ class Broker:
         self.fail("this node cannot follow the cluster's metadata", error)
 
     def fail(self, what: str, error: Exception) -> None:
-        """Report a fatal error. `run` raises the error, and recovery follows at the next start."""
+        """Log the message `what` and a fatal error, which `run` raises to end the broker.
+
+        The next start recovers the logs.
+        """
         logger.critical("%s", what, exc_info=error)
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)

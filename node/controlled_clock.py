@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 
 class ControlledClock:
-    """The advances of the clock on one broker.
+    """The part of a broker that runs the periodic checks after an advance of the cluster's clock.
 
-    looks: the periodic checks, in the order in which they run after an advance.
+    looks: the periodic checks, in the order in which they run.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class ControlledClock:
         """Answer {"op": "advance-clock", "by_ms": 900000, "operation_id": 32 hexadecimal digits}.
 
         A request that is repeated with the same id, here or at another broker, is executed once.
-        `refused` is the reason why a request was not executed, `unknown` why its outcome is not
-        known.
+        The reply has `advanced_ms`, all advances together. Without it, `refused` is the reason why
+        the clock was not advanced, or `unknown` why the outcome is not known.
         """
         clock, controller = self._services.clock, self._services.controller
         if self._services.state.defaults.get(CLOCK_KEY) != CONTROLLED:

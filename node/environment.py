@@ -48,7 +48,7 @@ def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
 class Surroundings:
     """The environment of a broker.
 
-    `executor` is called with the number and the name of the threads.
+    `executor` creates a thread pool from the number of threads and the prefix of their names.
     """
 
     clock: Clock = field(default_factory=SystemClock)

@@ -23,7 +23,7 @@ class TopicTraffic:
     fetched: int = 0
 
     def count_batch(self, records: int, size_bytes: int) -> None:
-        """Count a batch of a Produce request, in which a batch of 0 records is a duplicate."""
+        """Count a batch of a Produce request. `records` is 0 for a duplicate."""
         self.produced += 1
         self.messages_in += records
         self.bytes_in += size_bytes

@@ -1,1 +1,1 @@
-"""The configuration of one broker, as a table of Kafka's keys and one immutable value."""
+"""The configuration of one broker: the table of Kafka's keys, and an object of the values."""

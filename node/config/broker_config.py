@@ -103,8 +103,9 @@ class BrokerConfig(BrokerSettings):
         self.check_consumer_groups()
 
     def _with_listeners(self, overrides: Mapping[str, Mapping[str, Any]]) -> "BrokerConfig":
-        """Return this configuration with its listeners and their overrides.
+        """Return a copy with the parsed listeners as `endpoints`.
 
+        overrides: the values of `listener.name.NAME.KEY`, by listener name and then by attribute.
         Raises InvalidConfig if the listeners are invalid, or if a key belongs to an unknown
         listener.
         """
@@ -225,7 +226,10 @@ def _is_secret(name: str) -> bool:
 
 
 def _in_milliseconds(properties: Mapping[str, str]) -> dict[str, str]:
-    """Convert keys in hours and minutes to milliseconds, which take precedence if set."""
+    """Return a copy of the keys of a file, with those in hours and minutes as keys in milliseconds.
+
+    A key that the file itself gives in milliseconds keeps its value, as in Kafka.
+    """
     given = dict(properties)
     for name, (finer, unit_ms, _) in COARSER_UNITS.items():
         if name in given:

@@ -1,9 +1,9 @@
 """The table of a broker's configuration keys.
 
 Each field is a key of server.properties with its type, default, bounds, and doc. Names, types, and
-defaults are Kafka's. A different default has Kafka's default beside it. Keys that begin with
-"oncelog." exist only here. Keys that give the default of a topic config come from the storage's
-table (`keys.topic_default_keys`).
+defaults are Kafka's. `kafka_default` is given where the default differs from Kafka's. Keys that
+begin with "oncelog." exist only here. Keys that give the default of a topic config come from the
+storage's table (`keys.topic_default_keys`).
 """
 
 from dataclasses import dataclass

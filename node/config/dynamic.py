@@ -60,7 +60,10 @@ def judge_dynamic_configs(configs: Mapping[str, str]) -> None:
 
 
 def config_validators(config: BrokerConfig, topic: Validate) -> ConfigValidators:
-    """Return the validators that this broker applies to configurations before it proposes them."""
+    """Return the functions that check configurations before this broker proposes them.
+
+    topic: the function that checks the configs of topics.
+    """
     return ConfigValidators(
         topic=topic,
         broker=judge_dynamic_configs,

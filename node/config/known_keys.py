@@ -1,6 +1,7 @@
 """Kafka's keys that are described, but accepted only with their defaults.
 
-A server.properties written for Kafka may name them. Another value is refused with the reason.
+A server.properties written for Kafka may contain these keys. A value other than the default is
+refused, and the error gives the reason.
 """
 
 from ...storage.topic_configs import ConfigType

@@ -20,7 +20,7 @@ def check_principal_rules(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """The typed values of the keys that can be set per listener, as set for all listeners."""
+    """The values of the keys that can be set per listener, for listeners without own values."""
 
     max_connections: int = setting(
         "max.connections",

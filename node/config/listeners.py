@@ -51,7 +51,8 @@ class Endpoint(NamedTuple):
 class Listener:
     """One listener of a broker. `advertised` is None if the listener is not advertised.
 
-    `overrides` holds the typed values of `listener.name.NAME.KEY` by the attribute of the key.
+    `overrides` holds the parsed values of this listener's keys `listener.name.NAME.KEY`, by the
+    name of KEY's attribute in BrokerConfig.
     """
 
     name: str

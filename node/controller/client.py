@@ -163,9 +163,10 @@ class ControllerClient:
     async def catch_up(self, deadline_ms: int) -> None:
         """Wait until this node has applied all committed metadata, or until the deadline.
 
-        A client may have learned of a decision from another broker. The node asks the leader for
-        its commit index. Calls during such a request share the next request, because the answer of
-        the current one may be older than the call.
+        A client may have learned of a metadata change from another broker before this node has
+        applied it. The node asks the leader of the metadata group for its commit index. A call that
+        arrives while the node asks waits for the next such request, because the answer on its way
+        may be older than the call.
         """
         if self._next_look is None:
             loop = asyncio.get_running_loop()
@@ -270,7 +271,10 @@ class ControllerClient:
         self._producer_ids.add(result.first_producer_id, result.producer_id_count)
 
     async def _until(self, awaited: asyncio.Future[Any], deadline_ms: int) -> None:
-        """Wait for a shared future until the deadline, without cancelling the future."""
+        """Wait for a future that other calls share, without cancelling it.
+
+        Raises RequestTimedOut at the deadline, and the error of the future.
+        """
         timeout_ms = max(0, deadline_ms - self.now_ms())
         done, _ = await asyncio.wait((awaited,), timeout=timeout_ms / 1000)
         if not done:

@@ -1,8 +1,8 @@
-"""The controller's shell on every node, which is active on the leader of the metadata group.
+"""The controller service of every node, which is active on the leader of the metadata group.
 
-The shell answers requests of brokers (registrations, heartbeats, ISR changes, administration) and
-proposes commands to the Raft group. It runs the core (`controller`) that watches the brokers: on a
-timer, after each heartbeat, and when a link breaks.
+The service answers requests of brokers (registrations, heartbeats, ISR changes, administration) and
+proposes commands to the Raft group. It runs the pure rules of `coordinator.controller`, which watch
+the brokers, on a timer, after each heartbeat, and when a link breaks.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ PROPOSALS_MAX = 1024
 
 
 class ControllerService:
-    """The controller's shell.
+    """The controller service of one node.
 
     Create it before the Raft group starts, and `start` it on the event loop.
 
@@ -95,9 +95,9 @@ class ControllerService:
         await self._tasks.stop()
 
     async def serve(self, kind: int, payload: bytes) -> ControllerReply | Result:
-        """Answer one request of a broker, including this node's own requests.
+        """Answer one request of another broker or of this node.
 
-        The result of a command is not encoded, since this node's own requests need no bytes.
+        Returns the Result object of a command, which is encoded only for another broker.
         """
         if not self._raft_group.is_leader or self._is_stopped:
             leader = self._raft_group.leader_id

@@ -1,1 +1,1 @@
-"""The group coordinator's shell, which runs the rules of groups in coordinator/groups."""
+"""The group coordinator with its log, timers and answers. The rules are in coordinator/groups."""

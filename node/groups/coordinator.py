@@ -51,7 +51,7 @@ from .turn_execution import TurnExecution, call_safely
 
 
 class ConsumerSettingsByGroup:
-    """The effective settings of groups, most of which have no configs of their own."""
+    """The effective settings of consumer groups. Groups without own configs share one object."""
 
     def __init__(self, config: BrokerConfig, state: ClusterState) -> None:
         self._config = config
@@ -161,8 +161,10 @@ class GroupCoordinator:
 
         The batch is in the log before the first await of this coroutine, so a check made in the
         same turn of the event loop is still valid. On return the batch has been replayed into the
-        shard. The append has acks=all and the origin COORDINATOR (Kafka: AppendOrigin). Raises
-        NotCoordinator, CoordinatorNotAvailable (too few replicas, or not committed within
+        shard. The append has acks=all and the origin COORDINATOR (Kafka: AppendOrigin).
+
+        guard: a verification of the batch's transaction (KIP-890). Raises NotCoordinator,
+        CoordinatorNotAvailable (too few replicas, or not committed within
         offsets.commit.timeout.ms; the batch may still be committed later), MessageTooLarge,
         RecordListTooLarge, and the errors of the log's producer checks for transactional batches.
         """
@@ -194,8 +196,9 @@ class GroupCoordinator:
     ) -> "tuple[int, asyncio.Future[None]]":
         """Append a batch, and return its first offset and a future.
 
-        The future is done when the batch is committed and replayed. If this method raises, the
-        batch has not been appended.
+        The future is done when the batch is committed and replayed into the shard. If this method
+        raises an error of `append`, the batch has not been appended. is_group_record: the batch
+        holds a group's state, so the shard is loaded again if the append times out.
         """
         info = self._append(shard, batch, guard)
         return info.first_offset, self._wait(shard, info.last_offset + 1, is_group_record)
@@ -210,9 +213,9 @@ class GroupCoordinator:
     ) -> int:
         """Append a batch, and return the next offset after the batch.
 
-        `replayed` is called when the batch is committed and replayed into the shard, or with the
-        error. When many batches are committed together, some callbacks run in later turns of the
-        event loop.
+        `replayed` is called with None when the batch is committed and replayed into the shard, or
+        with the error if the append times out or the shard is unloaded. When many batches are
+        committed together, some callbacks run in later turns of the event loop.
         """
         info = self._append(shard, batch)
         self.call_when_replayed(shard, info.last_offset + 1, replayed, is_group_record)
@@ -221,9 +224,10 @@ class GroupCoordinator:
     def call_when_replayed(
         self, shard: GroupShard, next_offset: int, replayed: Replayed, is_group_record: bool = False
     ) -> None:
-        """Call `replayed` when the shard has replayed all batches before an offset.
+        """Call `replayed` with None when the shard has replayed all batches before an offset.
 
-        If the batches may be lost, `replayed` is called with the error.
+        `replayed` is called with the error if the batches are not committed in time or the shard is
+        unloaded.
         """
         deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
 
@@ -266,7 +270,7 @@ class GroupCoordinator:
 
     @staticmethod
     def check_serving(shard: GroupShard) -> None:
-        """Raise NotCoordinator if this broker has resigned, so that the shard is outdated."""
+        """Raise NotCoordinator unless the shard serves, since the leadership may be lost."""
         if shard.state is not ShardState.SERVING:
             raise NotCoordinator
 
@@ -324,9 +328,9 @@ class GroupCoordinator:
         yield from shard.offsets.clearing()
 
     def _moved(self, partition: HostedPartition) -> None:
-        """Replay the records that are committed now, or unload the shard.
+        """Replay the records of a partition that are now committed into its shard.
 
-        It is unloaded after the loss of the leadership, or if this broker is isolated.
+        The shard is unloaded instead if this broker has lost the leadership or is isolated.
         """
         shard = self._shards[partition.index]
         if partition.leader is None or self._is_cut_off(partition):
@@ -342,10 +346,11 @@ class GroupCoordinator:
             self._run("replaying groups", self._replaying(shard), at_once=at_once)
 
     def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
-        """Run the first steps now, and the rest in slices. Short work is complete on return.
+        """Run the first of the steps now, and the rest in slices. Short work is complete on return.
 
         The first steps stay within the time budget of one turn of the event loop, because one fetch
-        of a follower may raise the high watermarks of many partitions.
+        of a follower may raise the high watermarks of many partitions. Without `at_once` all steps
+        run in slices.
         """
         share = self.work.share
         for _ in range(STEPS_AT_ONCE if at_once else 0):
@@ -399,10 +404,11 @@ class GroupCoordinator:
     # -- execution of a turn
 
     def decide(self, shard: GroupShard, group_id: str, decide: Callable[[Turn], Result]) -> Result:
-        """Apply `decide` to a group, and execute its decision.
+        """Call `decide`, a rule of groups that fills a `Turn`, and execute the turn.
 
-        Raises the errors of `decide`. After an error other than a KafkaError a classic group is
-        removed. Its members get UNKNOWN_SERVER_ERROR, and may join again. A consumer group stays.
+        Returns the result of `decide`, or raises its error. After an error other than a KafkaError
+        a classic group is removed. Its members get UNKNOWN_SERVER_ERROR, and may join again. A
+        consumer group stays.
         """
         turn = shard.turn()
         try:

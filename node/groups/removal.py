@@ -43,9 +43,10 @@ def _deleting(
     group_id: str,
     removed: "list[asyncio.Future[None]]",
 ) -> Steps[None]:
-    """Delete a group and all its offsets, unless a member joins while the tombstones are encoded.
+    """Delete a group and all its offsets, and add the futures of the tombstones to `removed`.
 
-    All tombstones are appended in one turn of the event loop.
+    Raises NonEmptyGroup if a member joins while the tombstones are encoded. All tombstones are
+    appended in one turn of the event loop.
     """
     where: list[TopicPartition] | None = None
     batches: list[bytes] = []
@@ -70,7 +71,10 @@ def remove(
     keys: Sequence[bytes],
     forgotten: str | None = None,
 ) -> "list[asyncio.Future[None]]":
-    """Append tombstones for a few keys. Return a future for each batch (`append_tombstones`)."""
+    """Append tombstones for a few keys, and remove the group `forgotten` from memory.
+
+    Returns a future for each batch of tombstones, which is done when the batch is committed.
+    """
     batches = run_to_end(encoding_tombstones(keys, coordinator.clock.wall_ms()))
     return append_tombstones(coordinator, shard, batches, forgotten)
 
@@ -94,8 +98,8 @@ def append_tombstones(
 ) -> "list[asyncio.Future[None]]":
     """Append all batches in one turn of the event loop, and return a future for each batch.
 
-    A future is done when its batch is committed. The group `forgotten` is removed from memory at
-    once.
+    A future is done when its batch is committed. The group `forgotten` is immediately removed from
+    memory.
     """
     waiting = []
     for batch in batches:
@@ -173,7 +177,7 @@ class OffsetExpiry:
     def _expire(
         self, shard: GroupShard, group: Group, some: Sequence[TopicPartition]
     ) -> "list[asyncio.Future[None]]":
-        """Remove the expired offsets among `some`, and the group if it then has no offset.
+        """Remove the expired offsets of the partitions `some`, and the group if it has no others.
 
         Returns the futures of the appended tombstones.
         """

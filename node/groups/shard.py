@@ -49,7 +49,7 @@ Replayed = Callable[[Exception | None], object]
 
 
 class ShardState(Enum):
-    """The state of a shard, of which only a serving shard answers requests."""
+    """The state of a shard. A shard answers requests only while it serves."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -58,7 +58,7 @@ class ShardState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """An append that waits until the shard has replayed it."""
+    """A caller that waits until the shard has replayed all records before `next_offset`."""
 
     next_offset: int
     deadline_ms: int
@@ -66,7 +66,7 @@ class Waiter:
     done: "asyncio.Future[None] | Replayed"
 
     def end(self, error: Exception | None) -> None:
-        """Report that the append is replayed, or the error after which its outcome is unknown."""
+        """Report that the append is replayed, or an error if its outcome is unknown."""
         done = self.done
         if not isinstance(done, asyncio.Future):
             done(error)
@@ -244,7 +244,11 @@ class GroupShard:
     def wait_until_replayed(
         self, next_offset: int, deadline_ms: int, is_group_record: bool = False
     ) -> "asyncio.Future[None]":
-        """Return a future that is done when the shard has replayed all records before an offset."""
+        """Return a future that is done when the shard has replayed all records before an offset.
+
+        `fail_waiters` sets the error of the future after `deadline_ms`, or when the shard is
+        unloaded.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.replayed >= next_offset:
             done.set_result(None)
@@ -291,7 +295,7 @@ class GroupShard:
             self.waiters.popleft().end(None)
 
     def fail_waiters(self, error: Exception, *, until_ms: int | None = None) -> bool:
-        """Fail the appends with a deadline of at most until_ms, or all appends.
+        """Report the error to callers with a deadline of at most `until_ms`, by default to all.
 
         Return whether one of the failed appends was the record of a group.
         """

@@ -1,8 +1,8 @@
 """The execution of a `Turn`, which is the outcome of one request or deadline of a group.
 
-The answers of the turn are sent, and its records are appended. A request that waits in a group is
-answered only by a later turn. So an exception in an answer, a record or a rule fails only its own
-group. The other groups continue, and each client gets an answer.
+The answers of the turn are sent, and its records are appended. An exception in an answer, a record
+or a rule fails only its own group, because a request that waits in another group would never be
+answered. The other groups continue, and each client gets an answer.
 """
 
 import asyncio

@@ -47,7 +47,10 @@ def nested(
     entry: Callable[[Any, list[Any]], Any] = named,
     at_a_step: int = MADE_A_STEP,
 ) -> Steps[list[Any]]:
-    """Return an entry for each topic, with the answers for its partitions, in steps."""
+    """Return `entry(topic, answers)` for each topic of a request, in steps of `at_a_step` items.
+
+    The answers of a topic are `answer(topic, partition)` for each of its partitions.
+    """
     entries: list[Any] = []
     counter = StepCounter(at_a_step)
     for topic in topics:
@@ -65,7 +68,7 @@ def nested(
 def completing(
     pending: PendingAnswer, encode: Callable[[Any], Buffer], broken: Any
 ) -> Callable[[Any], None]:
-    """Return a function that completes a waiting request with its argument.
+    """Return a function that encodes an answer and completes the waiting request `pending` with it.
 
     broken: the answer to send if the argument cannot be encoded. If `broken` cannot be encoded
     either, the connection is closed.

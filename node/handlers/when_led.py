@@ -20,10 +20,11 @@ Response = TypeVar("Response")
 def when_led(
     decide: Decide[Request, Response], named: Callable[[Any], Iterable[TopicPartition]]
 ) -> Decide[Request, Response]:
-    """Return a handler that waits until this broker leads its partitions, then calls `decide`.
+    """Return a handler that waits until this broker leads the partitions of a request.
 
-    Only partitions that this broker is about to lead are waited for (`awaited_leaders`).
-    named: returns the partitions of a request. The timeout in the request limits the wait.
+    The handler then calls `decide`. Only partitions that this broker is about to lead are waited
+    for (`awaited_leaders`). named: returns the partitions of a request. The timeout in the request
+    limits the wait.
     """
 
     def decide_when_led(context: RequestContext, header: RequestHeader, request: Request) -> Any:

@@ -2,8 +2,8 @@
 
 A duration lasts from the start of a request's handling to its answer, so a Fetch includes its wait
 for records. Durations are counted in ranges that grow by a fifth, from which percentiles are read.
-They cover the last one to two minutes, or the last two readings if the interval between these is
-longer.
+The percentiles cover the last one to two minutes. If the metrics are read less often than once a
+minute, they cover the time since the reading before the last one.
 """
 
 from collections.abc import Callable

@@ -80,7 +80,8 @@ class ClientQuotas:
     def fetch_bytes_max(self, connection: ThrottledClient) -> int:
         """Return the largest Fetch answer for a client, by its consumer_byte_rate quota.
 
-        The limit is the quota over all windows but one, as in Kafka.
+        The limit is the number of bytes that the quota allows in all quota windows but one, as in
+        Kafka.
         """
         limit = self._limit(CONSUMER_BYTE_RATE, connection, connection.client_id)
         if limit is None:
@@ -114,9 +115,9 @@ class ClientQuotas:
         return self._state.quotas.limit(key, connection.principal.name, name)
 
     def _rate(self, key: str, shared_by: QuotaEntity) -> QuotaRate:
-        """Return the measured rate of a user, client id or both, which is new at its first use.
+        """Return the measured rate of the user, client id or both that share a quota.
 
-        Above RATES_MAX rates, a new rate replaces the least recently used one.
+        A missing rate is created. Above RATES_MAX rates, it replaces the least recently used one.
         """
         name = (key, shared_by)
         rate = self._rates.get(name)

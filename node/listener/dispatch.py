@@ -59,10 +59,10 @@ class Api(NamedTuple):
     """One row of the table, with an API, its supported versions, and its handler.
 
     A pipelined API may start while earlier requests of its connection wait for their answers, if
-    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. The
-    coroutine of an API that ends with its client is cancelled with the connection, since it changes
-    nothing. Without `on_error`, an error of the handler closes the connection. `rights` are the
-    rights that the client requires, and every row must have them.
+    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. With
+    `ends_with_client` the coroutine of the handler is cancelled when the client disconnects, since
+    it changes nothing. Without `on_error`, an error of the handler closes the connection. `rights`
+    are the rights that the client requires, and every row must have them.
     """
 
     key: int
@@ -106,15 +106,15 @@ def control_api(
     steps (`runtime.steps`). A coroutine may wait for replicas or the controller, and may return
     steps that build the answer.
     on_error: (request, error) -> the fields of the error answer, in Kafka's shape.
-    rights: see `Api`. With an authorizer they are checked here, before anything else.
-    begin: is called before `decide` for a request that is not large. It encodes its own answer,
-    without a task or a turn of the loop. None leaves the request to `decide`.
+    rights: see `Api`. With an authorizer they are checked before all other steps.
+    begin: is called before `decide` for a request that is not large. It returns an answer that it
+    encodes itself, without a task or a turn of the loop, or None to have `decide` called.
     answer_bytes: (context, request) -> steps of the memory that building the answer takes, for an
     answer that can be large for a small request (`large_answers`).
 
-    The steps of the rights, of the size, of the decision and of the encoding run one after the
-    other. They see the state of their own moment, and nothing but the request and the rights of its
-    client at its beginning is held from one to the next.
+    The checks of the rights, the estimate of the size, `decide` and the encoding run one after the
+    other. Each sees the state at the time when it runs. Only the request and the client's rights,
+    as they were at the beginning, are passed from one to the next.
     """
     name = API_NAMES[key]
 
@@ -183,9 +183,9 @@ def waiting_api(
     *,
     rights: Rights,
 ) -> Api:
-    """Return a row for an API with a decision that encodes the answer itself, now or later.
+    """Return a row for an API whose `decide` encodes the answer itself, now or in a pending answer.
 
-    rights: without these rights a whole request is refused.
+    rights: a client without these rights gets one error for the whole request.
     """
 
     async def proceed(
@@ -244,7 +244,7 @@ async def encoded(
 
 
 def _end(task: "asyncio.Task[None]") -> None:
-    """Cancel a task in the next turn of the event loop, in which the task has begun.
+    """Cancel a task in the next turn of the event loop, because a new task has not begun before.
 
     A task that is cancelled before it begins would keep its arguments in memory.
     """
@@ -352,7 +352,10 @@ class Dispatcher:
         body: memoryview,
         coroutine: Coroutine[Any, Any, Outcome],
     ) -> PendingAnswer:
-        """Run a handler's coroutine in a task, which continues if the client disconnects."""
+        """Run a handler's coroutine in a task, and return the pending answer.
+
+        The task continues if the client disconnects, except for an API with `ends_with_client`.
+        """
         pending = PendingAnswer()
         if len(body) <= BODY_AT_ONCE_BYTES_MAX:
             context.broker.work.share.charge(len(body) * BYTE_S)

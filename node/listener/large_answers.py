@@ -1,10 +1,10 @@
 """The queue of large answers, which are built a few at a time within the memory budget.
 
-A request of a few bytes can have an answer of a megabyte, which takes ten while it is built. The
-queues of large requests count received bytes, so they would let a hundred such requests run at the
-same time. Here the number of entries is estimated before an answer is built. A small answer does
-not wait. Large answers are built in the order of their requests, a few at a time. An answer that
-exceeds the limit is built alone, so that it does not wait forever.
+A request of a few bytes can have an answer of one megabyte, and building it takes ten megabytes.
+The queues of large requests count received bytes, so they would let a hundred such requests run at
+the same time. Here the number of entries is estimated before an answer is built. A small answer
+does not wait. Large answers are built in the order of their requests, a few at a time. An answer
+that exceeds the limit is built alone, so that it does not wait forever.
 
 The estimated memory of the answers being built is charged to the memory budget, up to half of it,
 so that fewer requests are read meanwhile. A complete answer is charged to its connection: unsent
@@ -40,7 +40,10 @@ class LargeAnswers:
     async def turn(
         self, client: RequestConnection, budget: MemoryBudget, size_bytes: int
     ) -> AsyncIterator[None]:
-        """Wait for the turn of an answer, and charge its memory meanwhile, or raise ClientGone."""
+        """Wait until an answer may be built, and charge its memory to the budget while it is built.
+
+        Raises ClientGone if the client disconnects during the wait.
+        """
         if size_bytes <= WAITS_BEYOND_BYTES:
             yield
             return

@@ -43,9 +43,9 @@ class MemoryBudget:
     def share_bytes(self) -> int:
         """The current size limit of one answer, which is half of the free bytes.
 
-        An answer counts as held when its client does not read it (`pause_writing` of `Connection`),
-        which happens before any other read. The first batch of a fetch is returned even if it
-        exceeds the limit.
+        An answer is held as soon as its client does not read it (`Connection.pause_writing`). That
+        is known before another fetch is read, so each answer is limited by the bytes that are free
+        by then. The first batch of a fetch is returned even if it exceeds the limit.
         """
         return max(0, self.limit_bytes - self.held_bytes) // 2
 

@@ -14,7 +14,7 @@ class MutedConnection(Protocol):
 
 
 class Mute:
-    """The mute of one connection. Of two throttle times the longer one counts."""
+    """The mute of one connection. Of several throttle times, the one that ends last counts."""
 
     __slots__ = ("_connection", "_timer", "_until_s")
 
@@ -25,7 +25,7 @@ class Mute:
         connection.on_close.append(self.close)
 
     def begin(self, throttle_ms: float) -> None:
-        """Mute the connection for this time, or until a running mute that ends later."""
+        """Mute the connection for this time, or longer if a running mute ends later."""
         if self._connection is None:
             return
         loop = asyncio.get_running_loop()

@@ -12,9 +12,9 @@ from .request_context import RequestContext
 
 
 class DecisionInPart:
-    """The decision of a request's permitted part, merged with the errors of its refused items.
+    """The handling of a request's permitted part, and the errors of its refused items.
 
-    decide, on_error: the functions of the row (see `dispatch.control_api`).
+    decide, on_error: the functions of the API's row (see `dispatch.control_api`).
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class DecisionInPart:
         self._name = name
 
     async def decide(self, context: RequestContext, header: RequestHeader, request: Any) -> Any:
-        """Decide the permitted part, and return the fields of the answer with all refused items."""
+        """Handle the permitted part, and return the answer's fields including all refused items."""
         work = context.broker.work
         values: Any = {}
         verdict = self._verdict

@@ -84,7 +84,7 @@ class PendingAnswer:
     def fail(
         self, error: Exception, refuse: Callable[[KafkaError], "list[Buffer] | PendingAnswer"]
     ) -> None:
-        """Complete the answer with an error, since the dispatcher no longer handles exceptions.
+        """Complete the answer with an error that occurs after the handler has returned.
 
         refuse: returns the body of an error answer. The connection is closed if `refuse` raises an
         exception or aborts this answer.

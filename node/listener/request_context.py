@@ -18,7 +18,7 @@ ANSWER_BYTES_MAX = 128 * 1024 * 1024  # the default without a server's memory bu
 
 
 class ServedApi(Protocol):
-    """The supported versions of one API, with `advertised_from` if ApiVersions shows more."""
+    """The supported versions of one API. `advertised_from` is set if ApiVersions shows more."""
 
     @property
     def key(self) -> int: ...
@@ -39,7 +39,7 @@ class WaitingProduces(Protocol):
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """The state of a connection for its handlers, one for its whole life.
+    """The state of a connection for its handlers, in one object for the life of the connection.
 
     `connection_id` is unique in a process. `principal` is set by a login, before any request that
     is not part of the login. `listener` is the name of the connection's listener. `client_software`
@@ -47,9 +47,10 @@ class RequestContext:
     requests wait to be verified, `repeated_fetch` after the first large fetch, `login` on listeners
     with SASL. `client_id` is set by the latest fetch, while fetched bytes are counted.
     `request_time` measures the current request, if there are request quotas. While `is_muted` is
-    set no request starts. `mute` has the timer, and `resume` continues afterwards. `waited_ms`
-    returns the age of the connection's newest bytes in the kernel. `budget` is shared by all
-    connections. `is_closed` is set before the callbacks of `on_close` are called.
+    set no request starts. `mute` has the timer of the mute, and `resume` starts the waiting
+    requests after it. `waited_ms` returns the age of the connection's newest bytes in the kernel.
+    `budget` is shared by all connections. `is_closed` is set before the callbacks of `on_close` are
+    called.
     """
 
     broker: "BrokerServices"

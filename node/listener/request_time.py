@@ -57,7 +57,10 @@ class RequestTime(SpentTime):
 
 
 def with_throttle(body: list[Buffer], api_key: int, version: int, throttle_ms: int) -> list[Buffer]:
-    """Return the body with the longer of two throttle times, without copying its data."""
+    """Return an encoded answer whose throttle_time_ms is raised to `throttle_ms` if it is lower.
+
+    The answer's data is not copied.
+    """
     if not throttle_ms or not body:
         return body
     first = memoryview(body[0])

@@ -177,10 +177,11 @@ class KafkaServer:
     def admit(self, connection: Connection) -> RequestContext | None:
         """Return the context of a new connection, or None if the connection exceeds a limit.
 
-        When the limit is reached, the oldest connection that has not sent a request is closed, so
-        that silent connections do not exclude clients. For the listener of
-        inter.broker.listener.name, the idlest connection of another listener is closed, as in
-        Kafka, until that listener has RESERVED_PLACES.
+        When `max.connections` of the broker or of the listener is reached, the oldest connection
+        that has not sent a request is closed, so that silent connections do not exclude clients. If
+        there is none, a new connection on the listener of inter.broker.listener.name replaces the
+        idlest connection of another listener, as in Kafka, while its own listener has fewer than
+        RESERVED_PLACES connections.
         """
         host, listener = connection.peer_host, connection.listener
         of_host = self._limits.of_address(host)

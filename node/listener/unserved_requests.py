@@ -18,7 +18,7 @@ NAME_CHARACTERS_MAX = 60
 
 
 class UnservedRequests:
-    """The unsupported requests since the start of this process, as sentences."""
+    """The unsupported requests since the start of this process, each described by a sentence."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log

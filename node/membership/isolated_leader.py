@@ -25,7 +25,7 @@ PARTITIONS_A_STEP = 64  # some 0.3 ms
 
 
 class IsolatedLeader:
-    """The periodic search for partitions that cannot commit."""
+    """The periodic search for partitions that cannot commit while their leader is isolated."""
 
     def __init__(self, replicas: ReplicaManager, *, session_timeout_ms: int) -> None:
         self._replicas = replicas

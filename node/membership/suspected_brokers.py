@@ -1,4 +1,4 @@
-"""Brokers with a link that has just closed, about which the controller will soon decide.
+"""Brokers with a link that has just closed, which the controller may be about to fence.
 
 When a broker is killed its clients lose their connections immediately, and ask other brokers for
 the new leader. The controller fences the broker about 50 ms later. An answer before that would name
@@ -32,7 +32,7 @@ class Links(Protocol):
 
 
 class SuspectedBrokers:
-    """The suspected brokers, and the requests that wait for the controller's decision.
+    """The suspected brokers, whose links have just closed, and the requests that wait meanwhile.
 
     `age_ms` is the age of the connection of a request.
     """
@@ -66,7 +66,7 @@ class SuspectedBrokers:
         state.on_change(metadata_changed)
 
     def must_wait(self, age_ms: int) -> bool:
-        """Return whether a broker is suspected, or its link may be about to close."""
+        """Return whether a request must wait, as a broker is suspected or may just have died."""
         return bool(self._timers) or self._may_have_news(age_ms)
 
     async def settled(self, age_ms: int) -> None:

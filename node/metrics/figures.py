@@ -186,7 +186,10 @@ def _partitions(figures: Figures, sources: FigureSources) -> Iterator[int]:
 
 
 def _topics(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Add the active controller's metrics of the cluster. Other brokers add only their role."""
+    """Add the metrics of all topics and brokers if this broker is the active controller.
+
+    Any other broker adds only ActiveControllerCount, which is 0.
+    """
     name = "kafka_controller_kafkacontroller_"
     figures.add(f"{name}activecontrollercount", sources.is_controller)
     if not sources.is_controller:

@@ -43,7 +43,7 @@ class MetricsPage:
     async def start(self) -> None:
         """Start to accept HTTP connections.
 
-        Raises OSError if the port is in use, and ValueError without the extra `metrics`.
+        Raises OSError if the port is in use, and ValueError if prometheus_client is not installed.
         """
         loop = asyncio.get_running_loop()
         self._page_of, self._type = await loop.run_in_executor(self._executor, _renderer)

@@ -39,9 +39,10 @@ class CheckpointWriter:
         self._lowering = Counter[TopicPartition]()  # writes that wait with a limit of the log
 
     async def write_now_and_then(self) -> None:
-        """Write the checkpoint, without the upper bounds of truncations that have ended.
+        """Write the checkpoint for the periodic maintenance.
 
-        Periodic maintenance calls this method. Raises KafkaStorageError.
+        The upper bounds that `lower` has set for truncations are removed, except those of calls
+        that still wait. Raises KafkaStorageError.
         """
         self._limits = {key: self._limits[key] for key in self._lowering}
         await self.write()
@@ -72,8 +73,9 @@ class CheckpointWriter:
     def is_at_most(self, key: TopicPartition, offset: int) -> bool:
         """Return whether the log's offset in the file is at most `offset`.
 
-        During a write this must hold for both the old and the new content. Truncations of many
-        partitions keep a slow disk writing, so they do not wait for a pause.
+        During a write this must hold for both the old and the new content of the file. The caller
+        need not wait for the end of the write, since truncations of many partitions keep a slow
+        disk writing.
         """
         if self._lock.locked():
             contents = self._running
@@ -84,9 +86,10 @@ class CheckpointWriter:
         )
 
     async def lower(self, key: TopicPartition, offset: int) -> None:
-        """Write the checkpoint with at most `offset` for a log, until its truncation.
+        """Write the checkpoint with at most `offset` for a log that will be truncated.
 
-        The caller must check `is_at_most` afterwards.
+        The bound also applies to further writes until the next `write_now_and_then`. The caller
+        must check `is_at_most` afterwards.
         """
         self._limits[key] = min(offset, self._limits.get(key, offset))
         self._lowering[key] += 1

@@ -2,8 +2,8 @@
 
 A log is repaired while another replica leads. The log is first read completely. If all its batches
 are intact, its indexes are rebuilt. Otherwise its directory is renamed, and an empty log replaces
-it and follows the leader. The old directory is deleted when the new log is in sync. If the new log
-is elected before, the old directory is kept for the operator.
+it and follows the leader. The renamed directory is deleted when the new log is in sync. If the new
+log is elected before it is in sync, the renamed directory is kept for the operator.
 """
 
 import logging
@@ -66,10 +66,11 @@ class DamagedLogs:
         return True
 
     def try_again(self, key: TopicPartition, again: PartitionLog | LogOpening) -> None:
-        """Keep a log whose repair failed, or a repaired log that could not be opened, for a retry.
+        """Keep a log for a further try, since its repair or the opening afterwards has failed.
 
-        The directory alone shows neither the damage nor the offsets. A repaired log that could not
-        be opened for a permanent reason is not kept.
+        again: the damaged log, or the opening of the repaired log. The directory alone shows
+        neither the damage nor the log's offsets. The caller keeps no log whose opening failed
+        because of damage.
         """
         if isinstance(again, PartitionLog):
             self.stopped_logs[key] = again
@@ -112,7 +113,10 @@ class DamagedLogs:
             )
 
     def repaired(self, opening: LogOpening, broken: PartitionLog | LogOpening | bool) -> LogOpening:
-        """Repair a damaged log and return how to open it. Blocks. May raise KafkaStorageError."""
+        """Repair a damaged log, and return how to open it. This blocks.
+
+        broken: the result of `take`. Raises KafkaStorageError.
+        """
         if isinstance(broken, LogOpening):
             return replace(broken, config=opening.config, now_ms=opening.now_ms)
         name = opening.directory.name

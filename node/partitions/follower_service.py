@@ -1,4 +1,4 @@
-"""The leader's answers to its followers, a shell around `replication.replica_server`.
+"""The leader's answers to its followers, with the rules of `replication.replica_server`.
 
 A follower's poll reports its positions, which may raise high watermarks and complete requests of
 clients. After each poll, and whenever logs have grown, the polls that have news are answered. One

@@ -85,8 +85,8 @@ class HostedPartition:
     ) -> None:
         """Start to lead the partition, or raise KafkaStorageError.
 
-        now_ms is monotonic. It must not be called before a truncation of the log is synced
-        (`log.flushing.is_cut_unsynced`).
+        The caller must wait until a truncation of the log is synced
+        (`log.flushing.is_cut_unsynced`). now_ms: monotonic time.
         """
         self.log.assign_leader_epoch(record.leader_epoch)
         self.leader = PartitionLeader(
@@ -119,9 +119,9 @@ class HostedPartition:
         self._check_epoch()
 
     def _check_epoch(self) -> None:
-        """Report the log as damaged if a batch has a later leader epoch than this replica.
+        """Report the log as damaged if a batch has a later leader epoch than this replica knows.
 
-        The leader epoch is not covered by the checksum of a batch.
+        The leader epoch of a batch is not covered by the batch's checksum.
         """
         damage, latest_epoch = self.log.damage, self.log.latest_epoch
         if latest_epoch is not None and latest_epoch > self.leader_epoch and not damage.words:

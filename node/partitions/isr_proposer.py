@@ -1,11 +1,11 @@
 """The proposals of ISR changes (shrink and expand), one command at a time.
 
-A partition is checked when a follower has caught up and after each answer of the controller. While
-it is not settled, it is also checked on a slow timer, and when a broker was registered or fenced.
-The timer also detects a follower that has stopped fetching. An incremental session does not repeat
-an unchanged position, so a partition must be checked again after every change that blocked a
-proposal. A settled partition (`PartitionLeader.is_settled`) is not checked until an append or a
-metadata change.
+A partition is checked when a follower has caught up and after each answer of the controller. Until
+it is settled (`PartitionLeader.is_settled`), it is also checked on a slow timer, and when a broker
+was registered or fenced. The timer also detects a follower that has stopped fetching. The other
+checks are needed because a follower that has caught up may be refused at first, for example while
+it is fenced, and reports its unchanged position only once. A settled partition is not checked until
+an append or a metadata change.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class IsrProposer(InSyncReplicas):
             self.look_at_unsettled()
 
     def _look_at(self, partitions: Iterable[HostedPartition]) -> Steps[list[Pending]]:
-        """Return the ISR changes to propose for these partitions. Raise their high watermarks."""
+        """Raise the high watermarks that may rise, and return the ISR changes to propose."""
         pending = []
         for partition in partitions:
             leader, now_ms = partition.leader, self._replicas.clock.monotonic_ms()
@@ -130,7 +130,7 @@ class IsrProposer(InSyncReplicas):
         return await self._replicas.work.run("ISR changes", self._taking(pending, result))
 
     def _taking(self, pending: list[Pending], result: Result) -> Steps[list[Pending]]:
-        """Apply the decisions, and return the changes to propose again.
+        """Apply the controller's results for ISR changes, and return the changes to propose again.
 
         A leadership may end between two steps, so each change is checked in its own step.
         """

@@ -76,7 +76,7 @@ class Logs:
     # -- configurations
 
     def config_of(self, topic: Topic) -> LogConfig:
-        """Return a topic's log configuration from its own, the broker's, the cluster's configs."""
+        """Return a topic's log configuration, from the configs of topic, broker and cluster."""
         config = self._configs.get(topic.name)
         if config is None:
             config = self._configs[topic.name] = self._read_config(topic)
@@ -113,9 +113,10 @@ class Logs:
         is_removed: bool,
         is_led_elsewhere: bool = False,
     ) -> DirectoryJob:
-        """Return the job on a partition's directory, which opens a log if `topic` is given.
+        """Return a job that removes a partition's log (`is_removed`), or opens it, or does both.
 
-        A log that is damaged is repaired first, if another replica leads.
+        A job that does both removes the log first. The log is opened if `topic` is given. A damaged
+        log is repaired before it is opened, if another replica leads.
         """
         if is_removed:
             self.damaged.forget(key)

@@ -1,8 +1,8 @@
-"""The fetches of a follower, as one long poll to each broker that leads partitions of it.
+"""The fetches of a follower, as one long poll to each broker that leads some of its partitions.
 
-A poll names only the partitions that have news (`FollowerSession`). `PartitionFollower` decides the
-effect of an answer on a log, and this file executes it. The next poll carries the new positions. It
-is therefore the acknowledgement that acks=all waits for.
+A poll names only the partitions that have news (`FollowerSession`). Each partition in the session
+of polls is a slot. `PartitionFollower` decides the effect of an answer on a log, and this file
+executes it. The next poll reports the new positions, which acknowledges the records for acks=all.
 """
 
 import asyncio
@@ -243,7 +243,7 @@ class ReplicaFetcher:
         task.add_done_callback(self._tasks.discard)
 
     def _taking(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> Steps[None]:
-        """Execute answers, and add each slot to the next poll when its answer is executed."""
+        """Execute answers, and add each partition to the next poll when its answer is executed."""
         counter = StepCounter(ANSWERS_A_STEP)
         for slot, answer in answers:
             if counter.ends_step():
@@ -262,7 +262,7 @@ class ReplicaFetcher:
             self._pump_soon()
 
     def _expects(self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition) -> bool:
-        """Return whether an answer fits the current state of its slot and may be executed now."""
+        """Return whether an answer fits the current state of its partition, and may be executed."""
         return (
             partition.follower is not None
             and partition.leader_epoch == slot.leader_epoch

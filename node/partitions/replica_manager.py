@@ -191,10 +191,10 @@ class ReplicaManager:
     ) -> AppendInfo:
         """Append a validated batch, and answer the followers that wait for it.
 
-        A duplicate appends nothing and returns the offsets of its first copy. With acks=all it
-        waits for the same high watermark (the caller uses `wait_key`). `origin` and the later
-        arguments are those of PartitionLog.append_as_leader. Raises NotEnoughReplicas before
-        anything is written if acks=all cannot be satisfied.
+        A duplicate appends nothing and returns the offsets of its first copy. With acks=all the
+        request of a duplicate waits for the high watermark as for a new batch (the caller uses
+        `wait_key`). `origin` and the later arguments are those of PartitionLog.append_as_leader.
+        Raises NotEnoughReplicas before anything is written if acks=all cannot be satisfied.
         """
         if self.stalled and acks == ACKS_ALL and partition in self.stalled:
             raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")

@@ -74,10 +74,10 @@ class ReplicationThrottle(SendingThrottle):
             self._count(size_bytes)
 
     def pause_ms(self) -> int:
-        """Return how long throttled replicas must wait until the rate is within its limit.
+        """Return how long throttled replicas must wait until the rate is probably within its limit.
 
-        The rate may have to be read again then. The result is cached until more bytes are counted,
-        since the rate only falls meanwhile.
+        The caller must call this again after that time. The result is cached until more bytes are
+        counted, since the rate only falls meanwhile.
         """
         if not self._held_until_ms:
             return 0

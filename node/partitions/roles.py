@@ -79,7 +79,7 @@ class PartitionRoles:
         self._awaited.is_awaited = self._is_awaited
 
     async def start(self, broker_epoch: int) -> None:
-        """Host every replica that the metadata assigns to this broker, until all are served.
+        """Host every replica that the metadata assigns to this broker. Return when all are served.
 
         Call it when this broker is registered and has applied the metadata up to its registration.
         """
@@ -163,10 +163,10 @@ class PartitionRoles:
             self._is_waiting.set()
 
     def _look_later(self, key: TopicPartition, delay_s: float) -> None:
-        """Look at a partition once more after a delay, unless it waits for that already.
+        """Compare a partition with the metadata again after a delay, unless already planned.
 
-        `start` looks at each partition once. Otherwise the attempts of many logs could take longer
-        than the delay, so that the start would never end.
+        During `start` the delay begins when `start` ends. If it began earlier, the attempts to open
+        many logs could take longer than the delay, so that `start` would never end.
         """
         if key not in self._waits_for_look:
             self._waits_for_look.add(key)
@@ -247,7 +247,8 @@ class PartitionRoles:
     def _revived(self, hosted: HostedPartition, record: PartitionRegistration) -> bool:
         """Return whether a failed log is served again, because no other replica is in sync.
 
-        Otherwise a damaged log is repaired if another replica leads, or reported to the controller.
+        If it is not served again, a damaged log is handed over to its repair while another replica
+        leads. A log that cannot be repaired now is reported to the controller.
         """
         failure = hosted.log.disk_failure
         # The leader epoch is newer than the replica's.

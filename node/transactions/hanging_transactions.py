@@ -94,9 +94,9 @@ def verdict_on(description: TransactionDescription, open_one: HangingCandidate) 
 
 
 class OpenSince:
-    """The times at which each open transaction was first seen, and will be asked about next.
+    """The time at which each open transaction was first seen, and the time to ask about it next.
 
-    Only transactions that are open now are stored. Times are monotonic ms.
+    Transactions that are no longer open are forgotten. Times are monotonic ms.
     """
 
     def __init__(self) -> None:

@@ -2,11 +2,11 @@
 
 A transactional id has one write in flight at a time. All additions of a turn of the event loop are
 joined into one write at the end of the turn. Additions during a write wait for its end, and are
-then joined into the next write. The core decides the answer of each addition
-(coordinator/transactions/additions.py).
+then joined into the next write. The rules of coordinator/transactions/additions.py give the answer
+to each addition.
 
-The first of the joined additions waits for its own write. The others count among the held requests,
-whose number is limited.
+The number of requests that wait in a shard is limited. The first of several joined additions does
+not count towards the limit, the others do.
 """
 
 import asyncio

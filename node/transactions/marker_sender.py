@@ -59,7 +59,7 @@ RETRIED_SOON = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MarkerTask:
-    """The markers of one decided transaction.
+    """The markers of one transaction that is committed or aborted.
 
     marker: the marker without its partitions. is_wanted: returns False once this node no longer
     coordinates the transaction. on_written: called once for each partition.
@@ -89,9 +89,9 @@ class MarkerSender:
     """The marker sender of one broker, for all its shards.
 
     leadership_of: returns the leader and the leader epoch of a partition, NO_LEADER without a
-    leader, or None if this node does not know the partition. catch_up: applies all earlier
-    decisions to this node's metadata, or raises KafkaError. write_here: writes markers to
-    partitions that this node leads.
+    leader, or None if this node does not know the partition. catch_up: waits until this node has
+    applied all committed metadata, or raises KafkaError. write_here: writes markers to partitions
+    that this node leads.
     """
 
     def __init__(

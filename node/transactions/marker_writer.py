@@ -39,7 +39,7 @@ REQUESTS_MAX = 1_024  # the limit of concurrent requests of peers
 
 
 class _Written(NamedTuple):
-    """A marker in a log, which is valid only under the same leadership."""
+    """A marker that this broker has appended, which may be lost if the leadership changes."""
 
     partition: HostedPartition
     leader: PartitionLeader

@@ -81,7 +81,7 @@ class PendingTransactions:
         return self._by_id.get(transactional_id)
 
     def obtain(self, transactional_id: str) -> PendingTransaction:
-        """Return the entry of a transactional id, after its creation if the id was idle.
+        """Return the entry of a transactional id, which is created if the id was idle.
 
         The caller must call `tidy` afterwards.
         """

@@ -2,8 +2,8 @@
 
 A transactional id belongs to a shard by its Java hash. The shard's Raft leader is the coordinator,
 and the coordinator epoch in markers is the Raft term. This file finds the shard of a request,
-fences late requests, and calls the core's decisions. shard_leader.py executes them, and
-shard_timeouts.py holds the shards that are led here.
+fences late requests, and gives the rules of coordinator/transactions for each API to
+shard_leader.py, which executes them. shard_timeouts.py holds the shards that are led here.
 """
 
 import asyncio
@@ -192,10 +192,7 @@ class TransactionCoordinators:
         return error
 
     async def verify(self, request: VerifyTransaction) -> VerifyTransactionReply:
-        """Check that partitions are in a transaction.
-
-        If `adds` is set, add them instead (KIP-890).
-        """
+        """Check that partitions are in a transaction (KIP-890), or add them for `request.adds`."""
         transactional_id = request.transactional_id
         identity = request.producer_id, request.producer_epoch
         if request.adds:
@@ -225,10 +222,11 @@ class TransactionCoordinators:
         connection_id: int | None = None,
         waited_ms: int = 0,
     ) -> ProducerIdentityAnswer:
-        """Decide the end of a transaction. With NONE the decision is durable, and markers follow.
+        """Begin to commit or abort a transaction, and return when the prepared record is durable.
 
-        bumps_epoch: EndTxn v5 (transaction.version 2), whose answer has the next epoch. waited_ms:
-        the time that the request's bytes spent in the kernel.
+        After an answer with the error NONE the markers are written. bumps_epoch: EndTxn v5
+        (transaction.version 2), whose answer has the next epoch. waited_ms: the time that the
+        request's bytes spent in the kernel.
         """
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):

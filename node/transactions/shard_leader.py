@@ -1,11 +1,13 @@
 """The leader of one shard in one term, which turns requests into decisions and records.
 
-The core decides (decisions.py). The Raft group makes a decision durable and checks it again
-(coordinator/transactions/shard.py). pending_transactions.py holds the state in between. A decision
-is written, then its markers are sent, and when all markers are written the transaction is complete.
-The completion is not written immediately. Requests already see it, the next decision about the id
-includes it in its own command, and without such a decision it is soon written by itself. If the
-completion were lost, the markers would be sent again.
+The `Decision` about a request is a refusal, or the next record of the transactional id. It comes
+from pure rules (coordinator/transactions/decisions.py). The Raft group makes the record durable,
+and checks the decision again (coordinator/transactions/shard.py). pending_transactions.py holds the
+state in between. The record that prepares a commit or abort is written, then its markers are sent,
+and when all markers are written the transaction is complete. The record of the completion is not
+written immediately. Requests already see it, the next decision about the id includes it in its own
+command, and without such a decision it is soon written by itself. If the completion were lost, the
+markers would be sent again.
 
 The outcome of a write that timed out is read from the log after a barrier, and never guessed. When
 the term ends all in-memory state is dropped.
@@ -176,11 +178,12 @@ class ShardLeader:
         waits_for_markers: bool = True,
         ends_with_fence: bool = False,
     ) -> tuple[ErrorCode, Decision | None]:
-        """Decide a request and make the decision durable.
+        """Decide a request, write the decided record, and return the error and the decision.
 
         decide: called again after each change that it must see. Instead of CONCURRENT_TRANSACTIONS,
-        a request waits up to hold_ms for the end of the operation before it. ends_with_fence: the
-        coordinator's own abort, which ends when the producer is fenced.
+        a request waits up to hold_ms for the end of the operation before it. ends_with_fence: a
+        decision to fence the producer and abort its transaction (FenceProducer) is written as the
+        last one, without another call of `decide`.
         """
         deadline_s = self._loop.time() + hold_ms / 1_000
         fresh_producer_id = None
@@ -257,9 +260,9 @@ class ShardLeader:
         return self.current(transactional_id), context
 
     def _write(self, transactional_id: str, new: TransactionRecord) -> asyncio.Future[ErrorCode]:
-        """Write a decision, together with a completion of the id that is not durable yet.
+        """Write a record of an id, after the id's completion if that is not durable yet.
 
-        Returns the future outcome.
+        Returns a future of the error.
         """
         entry = self._pending.obtain(transactional_id)
         assert not entry.is_pending

@@ -238,7 +238,7 @@ class ShardLeaders:
             self._tasks.spawn(self._abort_each(found))
 
     def _holds(self, name: str, question: Callable[..., bool], *about: Any) -> bool:
-        """Return whether a check of this id holds, or False if the check raises an exception."""
+        """Return the result of a check of this id, or False if the check raises an exception."""
         try:
             return question(*about)
         except Exception:

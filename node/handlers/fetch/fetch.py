@@ -225,7 +225,7 @@ async def _fetch_in_slices(
 
 @contextmanager
 def _given_up_with_client(context: RequestContext, asked: _Asked) -> Iterator[None]:
-    """Abandon the fetch after a disconnect of its client, or after an exception."""
+    """Abandon the fetch after an exception in the block, or if the client has disconnected."""
     try:
         yield
     except BaseException:

@@ -73,7 +73,7 @@ def _has_search(topic: "requests.ListOffsetsRequest.ListOffsetsTopic") -> bool:
 
 
 class _Search(NamedTuple):
-    """One partition's search by timestamp, with its entry in the answer."""
+    """The search for a timestamp in one partition, with the partition's entry in the answer."""
 
     answer: "responses.ListOffsets.ListOffsetsPartitionResponse"
     partition: HostedPartition
@@ -219,7 +219,7 @@ def _refused(
 def offset_for_leader_epoch(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetForLeaderEpochRequest"
 ) -> "responses.OffsetForLeaderEpoch.Response":
-    """Return the largest known epoch up to the requested one, and its end offset."""
+    """Return for each partition the largest epoch up to the requested epoch, and its end offset."""
 
     def one(name: str, wanted: "_AskedEpoch") -> "responses.OffsetForLeaderEpoch.EpochEndOffset":
         try:

@@ -130,11 +130,11 @@ class PartitionReader:
 
     @property
     def is_full(self) -> bool:
-        """Return whether no more records may be read for the answer, or in this read."""
+        """Return whether no more records may be read, by the limit of the answer or of one read."""
         return self.bytes_read >= max(1, self._limit_bytes) or self.batches_read >= LOOK_BATCHES_MAX
 
     def count_sent(self) -> None:
-        """Count the records of an answer that is sent."""
+        """Count the records of the answer as sent in the traffic of their topics."""
         for traffic, size_bytes in self._sent:
             traffic.count_sent(size_bytes)
 

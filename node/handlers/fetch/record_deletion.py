@@ -73,10 +73,7 @@ def _move_all(
 
 
 def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
-    """Return the partitions that still wait, because a live replica has an old log start offset.
-
-    The other partitions are answered.
-    """
+    """Return the partitions in which a live replica has not raised its log start offset yet."""
     left = []
     for number, entry in enumerate(waiting, 1):
         if not _is_settled(*entry):

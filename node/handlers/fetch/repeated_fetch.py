@@ -48,11 +48,11 @@ class RepeatedFetch:
         self.answer: list[Buffer] | None = None
 
     def is_same(self, rows: FetchRows) -> bool:
-        """Return whether a request has the same partitions as the last one, in any order."""
+        """Return whether a request has the same partitions as this fetch, in any order."""
         return rows == self._rows
 
     def is_unchanged(self) -> bool:
-        """Return whether the answer would be the same as the last one."""
+        """Return whether a repetition of this fetch would get the stored answer."""
         kept = self.kept
         if kept is None or self.answer is None:
             return False
@@ -60,7 +60,10 @@ class RepeatedFetch:
         return not (session.is_closed or session.changed or session.ready)
 
     def keep(self, request: FetchRequest) -> Steps[KeptFetch | None]:
-        """Open a session that tracks changes of the partitions, or None if the cache is full."""
+        """Return the internal session that tracks changes of the partitions, opened if needed.
+
+        Returns None if the session cache is full or the connection is closed.
+        """
         if self._context.is_closed:
             return None
         if self.kept is not None and not self.kept.session.is_closed:
@@ -77,7 +80,7 @@ class RepeatedFetch:
         return kept
 
     def answered(self, look: FetchLook, answer: list[Buffer]) -> None:
-        """Store an answer without records, which can be sent again."""
+        """Store an answer without records, which is sent again if the fetch is repeated."""
         is_nothing = not (look.bytes_read or look.must_answer or look.is_empty)
         self.answer = answer if is_nothing and self.kept is not None else None
 
@@ -111,7 +114,10 @@ class RepeatedFetch:
 
 
 def note(context: RequestContext, version: int, body: memoryview) -> Steps[RepeatedFetch | None]:
-    """Return the last large fetch if this fetch repeats it, and otherwise store this fetch."""
+    """Return the last large fetch of the connection if this fetch repeats it.
+
+    Otherwise store this fetch for a later repetition, and return None.
+    """
     rows = None
     if len(body) <= BODY_BYTES_MAX:
         rows = yield from fetch_rows(body, version)

@@ -63,7 +63,7 @@ class SessionFetch:
         return len(self.session.partitions) if self.is_opening else 0
 
     def update(self) -> "Steps[SessionFetch | None]":
-        """Update the session from the request, and return None if the session has ended.
+        """Update the session from the request, and return None if no partition is left in it.
 
         Raises FETCH_SESSION_ID_NOT_FOUND, or INVALID_FETCH_SESSION_EPOCH if another request has
         continued the session.

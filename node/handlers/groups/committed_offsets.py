@@ -60,7 +60,7 @@ async def offset_fetch(
 
 
 async def _settle(broker: BrokerServices, group_id: str) -> int:
-    """Wait until a group's pending commits are settled, and return the error if this fails."""
+    """Wait until a group's pending commits are settled. Return NONE, or the error if this fails."""
     try:
         await broker.groups.until_settled(broker.groups.shard_for(group_id))
     except KafkaError as error:
@@ -172,7 +172,10 @@ class _Group(NamedTuple):
     def _asked_topic(
         self, asked: "requests.OffsetFetchRequest.OffsetFetchRequestTopics", indexes: list[int]
     ) -> "tuple[_Topic, list[_Partition]]":
-        """Return a topic's answer, and its list of partitions, which the caller extends."""
+        """Return the answer for a requested topic, and the list of partitions in that answer.
+
+        The caller adds further partitions to the list.
+        """
         if self.version >= IDS_FROM:
             topic = self.state.topic_by_id(asked.topic_id)
             if topic is None:
@@ -356,7 +359,7 @@ def _delete_refusal(
 def _show_topics(
     access: Access, state: ClusterState, request: "requests.OffsetFetchRequest", values: Any
 ) -> Steps[Any]:
-    """Refuse topics that the client may not describe.
+    """Return the answer with an error for each topic that the client may not describe.
 
     An answer for all topics omits these topics.
     """

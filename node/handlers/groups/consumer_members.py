@@ -119,7 +119,7 @@ def _heartbeat(
     header: RequestHeader,
     request: "requests.ConsumerGroupHeartbeatRequest",
 ) -> ConsumerHeartbeat:
-    """Decode a request, or raise InvalidRequest or UnsupportedAssignor."""
+    """Return the heartbeat in a request, or raise InvalidRequest or UnsupportedAssignor."""
     _check(request, header.api_version, context.broker.config.group_consumer_assignors)
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return ConsumerHeartbeat(

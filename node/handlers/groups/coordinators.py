@@ -81,7 +81,10 @@ class CoordinatorSearch:
 
 
 async def _until_led(broker: BrokerServices, group_ids: Sequence[str]) -> None:
-    """Wait until this broker serves the group's partition, or all partitions for several groups."""
+    """Wait until this broker serves the partitions of __consumer_offsets that it should lead.
+
+    For a single group only the group's partition is waited for. The wait has a limit.
+    """
     topic = broker.state.topics.get(OFFSETS_TOPIC)
     if topic is not None:
         count, awaited = len(topic.partitions), broker.replicas.awaited

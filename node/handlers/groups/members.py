@@ -230,7 +230,10 @@ def heartbeat(
 def leave_group(
     context: RequestContext, header: RequestHeader, request: "requests.LeaveGroupRequest"
 ) -> Any:
-    """Remove members, each with its own answer, and return a coroutine for a consumer group."""
+    """Remove members from a group, and return an answer for each member.
+
+    For a consumer group the result is a coroutine that returns the answer.
+    """
     _check_group_id(request.group_id)
     shard = context.broker.groups.shard_for(request.group_id)
     if isinstance(shard.groups.get(request.group_id), ConsumerGroup):
@@ -241,9 +244,9 @@ def leave_group(
 async def _leave_consumer_group(
     broker: BrokerServices, version: int, request: "requests.LeaveGroupRequest"
 ) -> "responses.LeaveGroup.Response":
-    """Remove members of a consumer group, in several epochs if there are many.
+    """Remove members of a consumer group, and return the answer once the removal is committed.
 
-    Answers when the removal is committed.
+    Members are removed in steps of LEAVING_A_STEP, each with its own group epoch.
     """
     group_id = request.group_id
     members: list[responses.LeaveGroup.MemberResponse] = []

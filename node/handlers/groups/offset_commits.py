@@ -95,7 +95,7 @@ class _Offset(NamedTuple):
 
 
 class SortedCommit:
-    """A commit request whose partitions are checked and sorted.
+    """A commit request whose existing partitions are separated from missing topics and partitions.
 
     `topics` is the answer, and `offsets` has the partitions that may be committed.
     """
@@ -168,7 +168,10 @@ class SortedCommit:
         key: Callable[[str, str, int], bytes] = encode_offset_key,
         **producer: Any,
     ) -> Steps[bytes]:
-        """Return the batch to append, or empty bytes, and refuse offsets with too much metadata."""
+        """Encode the offsets as one batch, and refuse offsets with too much metadata in the answer.
+
+        Returns the batch, or empty bytes if no offset is left.
+        """
         records: list[Record] = []
         for number, (answer, topic, partition, value) in enumerate(self.offsets, 1):
             if number % OFFSETS_A_STEP == 0:
@@ -293,12 +296,13 @@ def _check_connection(
 async def _verified(
     broker: BrokerServices, request: "requests.TxnOffsetCommitRequest", version: int
 ) -> tuple[HostedPartition, int | None]:
-    """Return the group's partition, and the guard of a verified append.
+    """Verify the transaction, and return the group's partition and the guard for the append.
 
-    While the transaction is open in the partition, no verification or guard is needed. A marker
-    that is written during the verification invalidates the guard, and the transaction is verified
-    again. This happens regularly, because the coordinator answers about the next transaction only
-    after the markers of the previous one are written, in this partition, too.
+    While the transaction is open in the partition, no verification is needed, and the guard is
+    None. A marker that is written during the verification invalidates the guard, and the
+    transaction is verified again. This happens regularly at the start of a transaction. The
+    coordinator's answer waits for the markers of the producer's previous transaction, one of which
+    may be for this partition.
     """
     shard = broker.groups.shard_for(request.group_id)
     partition = broker.replicas.get(OFFSETS_TOPIC, shard.index)

@@ -1,9 +1,9 @@
 """The automatic creation of requested topics (`auto.create.topics.enable`).
 
 Many clients may request the same new topic at the same time, on several brokers. On one broker they
-share one request to the controller. Between brokers the controller decides, and the second request
-finds the topic. A topic that cannot be created, for example for lack of brokers, stays unknown to
-its clients, which retry, as in Kafka. The reason is in the log.
+share one request to the controller. If several brokers send such a request, the controller creates
+the topic once. A topic that cannot be created, for example for lack of brokers, stays unknown to
+the clients, which retry, as in Kafka. The reason is in the log.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ class AutoCreation:
     async def create(self, broker: BrokerServices, names: Sequence[str]) -> dict[str, int]:
         """Create topics, and wait a limited time for the new topics.
 
-        A running request for a topic is shared. Returns the error for each topic that is still
-        missing.
+        If another client's request is already creating a topic, this call waits for that request.
+        Returns for each name the error to report if the topic is still missing.
         """
         new = [name for name in names if name not in self._under_way]
         if new:

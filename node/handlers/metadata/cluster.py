@@ -1,13 +1,14 @@
 """The APIs of the cluster and its brokers.
 
-ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 shows features from 0 on,
-                     v5 says which cluster and broker the client means (KIP-1242).
-                     An unknown version is answered by the dispatcher (version 0, error 35).
+ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 includes features whose
+                     lowest level is 0, v5 has the cluster and broker that the client means
+                     (KIP-1242). An unknown version is answered by the dispatcher (version 0,
+                     error 35).
 DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
 UnregisterBroker 0   KIP-631; removes the registration of a stopped broker.
 ListConfigResources 0-1  KIP-1142: all resources with configs; v0 has client metrics only.
 
-Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served: `features.py`.
+The supported features (KIP-584) are in `features.py`.
 """
 
 import re
@@ -43,7 +44,7 @@ SOFTWARE_FROM = 3
 
 
 class Address(TypedDict):
-    """The host, port and rack of a broker. They have these names in each answer, unlike the id."""
+    """The host, port and rack of a broker, under the names that the answers of all APIs use."""
 
     host: str
     port: int
@@ -82,7 +83,11 @@ def api_versions() -> Api:
 
 
 def _refusal(context: RequestContext, request: "requests.ApiVersionsRequest") -> int:
-    """Return NONE, or REBOOTSTRAP_REQUIRED for a client of another cluster or broker (KIP-1242)."""
+    """Return the error for a client that names the cluster and broker that it means (KIP-1242).
+
+    REBOOTSTRAP_REQUIRED: the client means another cluster or broker. INVALID_REQUEST: it names only
+    one of the two. NONE: it means this broker, or names neither.
+    """
     cluster_id, node_id = getattr(request, "cluster_id", None), getattr(request, "node_id", NOBODY)
     if cluster_id is None and node_id == NOBODY:
         return ErrorCode.NONE

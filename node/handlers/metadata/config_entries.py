@@ -61,10 +61,9 @@ def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) 
 
 
 def as_parsed(entry: Entry) -> Entry:
-    """Return the entry in the form of Kafka's DescribeConfigs.
+    """Return the entry with the value and the synonym of a topic or group in Kafka's parsed form.
 
-    The value and the synonym of a topic or group are in parsed form. Values of brokers are in their
-    original text.
+    Values of brokers stay in their original text, as in Kafka's DescribeConfigs.
     """
     if entry.value is None or entry.source == DEFAULT:
         return entry
@@ -200,7 +199,7 @@ _STAND_INS = _stand_ins()
 def _broker_synonyms(broker: BrokerServices, name: str) -> list[Synonym]:
     """Return the sources of a key's value, the effective source first.
 
-    Alternative keys (`_stand_ins`) are included only after the first source that is the key itself.
+    Values of alternative keys (`_stand_ins`) are omitted before the first value of the key itself.
     """
     names = _STAND_INS.get(name, (name,))
     defaults = {each: _default(broker, each) for each in names}

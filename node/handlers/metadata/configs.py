@@ -4,13 +4,13 @@ DescribeConfigs 1-4          v1 synonyms (KIP-226), v3 types and docs (KIP-569).
 AlterConfigs 0-2             replaces all of a resource's configs; kept for old clients.
 IncrementalAlterConfigs 0-1  changes single keys: set, delete, append, subtract (KIP-339).
 
-Topics accept the configs that the storage applies. Others are refused with the reason. Brokers
-accept three kinds of keys while they run: defaults of topics, rates of throttled replication, and
-keys of Kafka that have no effect here (node/config/tuning_keys.py). Each is set for all brokers (an
-empty resource name) or for one. Groups accept the configs of
-consumer groups, within the broker's bounds. Subscriptions to metrics of clients are stored, but
-clients are never asked for metrics. Loggers are Python's loggers of the broker that receives the
-request. Difference from Kafka: an unknown key of a broker is an error, while Kafka stores it.
+Topics accept the configs that the storage applies. Others are refused with the reason. A running
+broker accepts changes of four kinds of keys: defaults of topics, limits of connections, rates of
+throttled replication, and keys of Kafka that have no effect here (node/config/tuning_keys.py). Each
+is set for all brokers (an empty resource name) or for one. Groups accept the configs of consumer
+groups, within the broker's bounds. Subscriptions to metrics of clients are stored, but clients are
+never asked for metrics. Loggers are Python's loggers of the broker that receives the request.
+Difference from Kafka: an unknown key of a broker is an error, while Kafka stores it.
 """
 
 import logging

@@ -38,7 +38,7 @@ def _name_of(level: int) -> str:
 
 
 def alter_logger_levels(operations: Sequence[ConfigOperation], *, validate_only: bool) -> None:
-    """Set the levels of loggers or remove them, so that the parents' levels apply.
+    """Set the level of each logger, or remove it so that the level of the logger's parent applies.
 
     A request changes all of its loggers or none.
     """

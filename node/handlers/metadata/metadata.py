@@ -10,8 +10,8 @@ repeated request costs a dictionary lookup. Requests that arrive while a long an
 that answer (`shared_answers`).
 
 Difference from Kafka: a topic that the request itself creates is usually in the answer, because the
-decision takes only milliseconds. Otherwise its error is LEADER_NOT_AVAILABLE, which all clients
-retry.
+controller creates it within milliseconds. If that takes longer, the topic's error is
+LEADER_NOT_AVAILABLE, which all clients retry.
 """
 
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
@@ -151,7 +151,7 @@ class MetadataAnswers:
     def _keep(
         self, broker: BrokerServices, key: Key | None, answer: bytes, began_at: Hashable
     ) -> None:
-        """Keep an answer in the cache, unless the state has changed since it was begun."""
+        """Cache an answer, unless the metadata has changed since the answer was begun."""
         self._forget_outdated(broker)
         if key is None or key in self._cached or began_at != self._cached_at:
             return
@@ -178,7 +178,10 @@ class MetadataAnswers:
 
 
 class _Question(NamedTuple):
-    """A Metadata request with its topics, as names, ids in bytes, or None for all topics."""
+    """A Metadata request and the topics it names. `names` is None if it requests all topics.
+
+    `by_id`: the topics are named by their ids, as bytes.
+    """
 
     context: RequestContext
     version: int
@@ -261,7 +264,8 @@ async def _build_in_turn(
 ) -> bytes:
     """Build an answer, after a wait in the queue of large answers if it is large.
 
-    begin: is called before the answer reads any state.
+    client: the connection that must stay open during the wait. errors: the errors of topics that
+    could not be created, by name. begin: is called before the answer reads any state.
     """
     context = question.context
     size_bytes = await context.broker.work.finish("Metadata", _answer_bytes(question))

@@ -5,8 +5,8 @@ DescribeClientQuotas, AlterClientQuotas 0-1  users and client ids, by name or th
                                              request_percentage; IP addresses or their default, with
                                              connection_creation_rate (KIP-612).
 
-Other keys are refused, since the brokers would not apply them. So are names of hosts, which Kafka
-resolves.
+Other quotas are refused, since the brokers would not apply them. Host names in place of IP
+addresses are refused, while Kafka resolves them.
 """
 
 from collections.abc import Mapping

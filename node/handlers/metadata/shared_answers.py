@@ -1,10 +1,11 @@
-"""One computation for all requests with the same key.
+"""The computations of answers that equal requests share.
 
-A request joins the newest computation of its key if that computation has not begun, or if the state
-has not changed since it began. No request gets an answer from a state older than the request.
-Otherwise a further computation begins when the newest one has ended. A key therefore has at most
-one running and one waiting computation, however often requests arrive and the state changes. A
-computation is dropped if all its clients have disconnected before it begins.
+A request joins the newest computation for equal requests (the same key) if that computation has not
+begun, or if the state has not changed since it began. No request gets an answer from a state older
+than the request. A request that cannot join starts a further computation, which begins when the
+newest one has ended. A key therefore has at most one running and one waiting computation, however
+often requests arrive and the state changes. A computation is dropped if all its clients have
+disconnected before it begins.
 """
 
 import asyncio
@@ -59,9 +60,10 @@ class SharedAnswers(Generic[Answer]):
         self._newest: dict[Hashable, Computation[Answer]] = {}
 
     async def get(self, key: Hashable, asker: RequestConnection, make: Make[Answer]) -> Answer:
-        """Return the answer to a new request.
+        """Return the answer to a new request, from a computation that it joins or from a new one.
 
-        A disconnected client does not cancel the answer for other clients.
+        make: computes the answer. A disconnected client (`asker`) does not cancel the answer for
+        other clients.
         """
         newest = self._newest.get(key)
         if newest is None or not newest.may_be_joined:

@@ -1,6 +1,7 @@
 """New topic ids (KIP-516).
 
-The broker that receives a request draws the id, since applying a command must be deterministic.
+The broker that receives a CreateTopics request chooses the random ids and puts them into the
+command, since every node must get the same result when it applies the command.
 """
 
 import base64

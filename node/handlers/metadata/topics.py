@@ -92,7 +92,11 @@ async def _decide(
     wanted_of: Callable[[Any], Any],
     command_of: Callable[[Sequence[Any]], CreateTopics | CreatePartitions],
 ) -> dict[str, Item]:
-    """Return the result for each topic, either refused here or decided by the controller."""
+    """Return the result for each topic of a request, from the checks here or from the controller.
+
+    wanted_of: returns a topic's part of the command, or raises a KafkaError, which becomes its
+    result. command_of: returns the command with these parts.
+    """
     work, times = context.broker.work, Counter(topic.name for topic in request.topics)
     outcomes = dict.fromkeys(times, UNDECIDED)
     wanted: list[Any] = []
@@ -184,7 +188,8 @@ async def delete_topics(
 ) -> "responses.DeleteTopics.Response":
     """Delete the topics that the client may delete, and return the result for each.
 
-    In Kafka the controller authorizes by topic id. This broker may not know such a topic yet.
+    The rights on a topic id are those on the topic's name. If this broker does not know the id yet,
+    it first applies all committed metadata. (In Kafka the controller checks the rights.)
     """
     broker = context.broker
     if broker.authorizer is None or header.api_version < REFERENCES_FROM:

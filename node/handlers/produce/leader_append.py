@@ -30,7 +30,7 @@ NOT_CHECKED = -1
 
 
 class RecordError(NamedTuple):
-    """The content of an error, which unlike an exception refers to no frames."""
+    """The code and message of an error. Unlike an exception it keeps no stack frame in memory."""
 
     number: int
     message: str
@@ -64,7 +64,10 @@ class LeaderAppend:
     is_denied: bool = False
 
     def look_up(self, replicas: ReplicaManager) -> None:
-        """Look up the replica, again after each wait, since a new topic may have the same name."""
+        """Set `partition` to the hosted replica, or None.
+
+        Call it again after each wait, since a new topic may have the same name.
+        """
         if self.is_denied:
             return
         if self.topic_id is None:

@@ -422,16 +422,20 @@ class ProduceOperation:
 
 
 def _send_away(pending: PendingAnswer) -> PendingAnswer:
-    """Close the connection to an isolated leader, so that librdkafka asks another broker."""
+    """Close a client's connection to this isolated leader, so that it asks another broker.
+
+    librdkafka would otherwise ask this broker for the new leader.
+    """
     pending.abort("this broker is cut off from the cluster")
     return pending
 
 
 def _appended_before(append: LeaderAppend, error: KafkaError) -> AppendInfo | None:
-    """Return the offsets of a batch that was appended before and now fails a check, else None.
+    """Return the offsets of the first copy if the refused batch is a duplicate, else None.
 
-    Clocks, limits and rules change. Apache Kafka answers with the error. A client that did not get
-    the first answer would then report the records as failed, or split them and send them again.
+    The first copy may have passed the check, because clocks, limits and rules change. Apache Kafka
+    answers with the error. A client that did not get the answer to the first copy would then report
+    the records as failed, or split them and send them again.
     """
     partition, header = append.partition, append.header
     if error.code not in _OF_THE_BATCH or partition is None or partition.leader is None:

@@ -19,7 +19,10 @@ RIGHTS = (
 
 
 def may_write(access: Access, state: ClusterState, append: LeaderAppend) -> bool:
-    """Return whether the client may write to the topic, or the topic is unknown."""
+    """Return whether the client may write to the topic of a batch.
+
+    Returns True for an unknown topic id, which gets its own error from the append.
+    """
     name = append.topic_name
     if append.topic_id is not None:
         topic = state.topic_by_id(append.topic_id)

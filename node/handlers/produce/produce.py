@@ -7,8 +7,8 @@ from version 12 on, partitions are added to them) · KIP-951 (the new leader in 
 KIP-516 (version 13 names topics by id).
 
 acks=0 has no answer, and an error closes the connection, so that the client refreshes its metadata.
-acks=all is answered when the high watermark has passed the batch. A duplicate waits for its first
-copy.
+acks=all is answered when the high watermark has passed the batch. A duplicate batch is not appended
+again, and is answered when the high watermark has passed its first copy.
 
 A request that need not wait is decoded, checked and appended here, in one turn of the event loop.
 Other requests wait in a queue (`queue`): for the opening of a log, for a verification, for checks

@@ -5,15 +5,14 @@ Requests of a connection are appended in their order. If one waits for the openi
 (`record_checks`), all later requests wait, too. Requests of the same producer are verified
 together, so that a transaction which opens in many partitions needs only two verifications.
 
-The effect of the coordinator's answer:
-
-    NONE        append with the guard that was created before the verification
-    any error   the partition's answer, with an error that the client's version knows
+If the coordinator confirms a partition, its batch is appended with the guard that was created
+before the verification. An error of the coordinator becomes the partition's answer, as an error
+that the client's version knows.
 
 A marker that is written during the verification invalidates the guard, so that no ended transaction
-is opened again. The transaction is then verified again with a new guard. This happens regularly,
-because the coordinator answers about the next transaction only after the markers of the previous
-one are written, in this partition, too.
+is opened again. The transaction is then verified again with a new guard. This happens regularly at
+the start of a transaction. The coordinator's answer waits for the markers of the producer's
+previous transaction, one of which may be for this partition.
 """
 
 import asyncio
@@ -211,7 +210,7 @@ class ProduceQueue:
     async def _append_part(
         self, operation: ProduceOperation, verifications: _Verifications
     ) -> None:
-        """Append one part of a large request, in a job of its own.
+        """Append one part of a large request, as a job in slices on the event loop.
 
         If a marker was written since the verification, the part is verified again.
         """

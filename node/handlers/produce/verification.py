@@ -110,7 +110,8 @@ def unverified(
 ) -> dict[HostedPartition, int]:
     """Return the partitions in which these batches open a transaction, each with its guard.
 
-    now_ms: wall-clock time. Other errors of a batch are reported by its append.
+    now_ms: wall-clock time. Batches that cannot be appended here are skipped, and get their errors
+    from the append.
     """
     guards: dict[HostedPartition, int] = {}
     for append in appends:

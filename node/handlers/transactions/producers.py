@@ -134,7 +134,7 @@ async def add_offsets(
 def end_transaction(
     context: RequestContext, header: RequestHeader, request: "requests.EndTxnRequest"
 ) -> "Coroutine[Any, Any, responses.EndTxn.Response]":
-    """Commit or abort, and answer when the decision is durable.
+    """Commit or abort a transaction, and answer when the coordinator's record of it is durable.
 
     The request's age is read before the coroutine begins, because a closed socket reports 0.
     """
@@ -226,9 +226,9 @@ def named_partitions(
 def _kept_out(
     context: RequestContext, partitions: Sequence[TopicPartition], *, is_client: bool
 ) -> Steps[list[int]]:
-    """Return an error for each partition if one is missing or not writable, else an empty list.
+    """Return an empty list if all partitions exist and are writable, else an error for each.
 
-    The other partitions then get OPERATION_NOT_ATTEMPTED.
+    Partitions without an error of their own get OPERATION_NOT_ATTEMPTED.
     """
     errors = yield from made(lambda each: _own_error(context, each, is_client), partitions)
     if not any(errors):

@@ -26,7 +26,7 @@ _SENTENCES = {
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """Return the reason why the TLS of a client has failed."""
+    """Return a sentence about a failed handshake of a client."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message.rstrip(".")
         return f"the client's certificate is not accepted: {said}"
