@@ -29,7 +29,7 @@ class Calls:
         self._name = ""
 
     def counts(self, *roots: str) -> tuple[int, int]:
-        """Return the calls of Python and of C functions below these first functions together."""
+        """Return the calls of Python and of C functions that these product functions caused."""
         found = [self.by_root.get(root, [0, 0]) for root in roots]
         return sum(each[0] for each in found), sum(each[1] for each in found)
 

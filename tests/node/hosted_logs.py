@@ -21,7 +21,7 @@ TOPIC_ID = bytes(range(16))
 def open_hosted(
     directory: Path, index: int = 0, *, topic: str = "t", now_ms: int = 1, **config: Any
 ) -> HostedPartition:
-    """Open the log of a partition, and return it as hosted.
+    """Open the log of a partition, and return a hosted partition with this log.
 
     `config` has topic configs.
     """

@@ -187,7 +187,9 @@ def test_loop_watchdog_ignores_a_stop_with_its_sigcont_handled_by_another_thread
 
 
 @pytest.mark.cluster
-def test_background_task_that_fails_stops_the_broker_with_its_name(cluster: Cluster) -> None:
+def test_background_task_that_fails_is_named_in_the_log_and_stops_the_broker(
+    cluster: Cluster,
+) -> None:
     process = cluster.node(1).find()
     assert process is not None
     order(cluster, "fail")

@@ -101,7 +101,7 @@ def test_inter_broker_listener_is_the_advertised_address_of_the_broker() -> None
         ({"listener.name.in": "x"}, "Unknown configuration listener.name.in"),
     ],
 )
-def test_listeners_that_are_invalid_are_refused_with_a_sentence(
+def test_listeners_that_are_invalid_are_refused_with_a_reason(
     properties: dict[str, str], says: str
 ) -> None:
     with pytest.raises(InvalidConfig) as caught:

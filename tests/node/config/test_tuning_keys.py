@@ -39,7 +39,7 @@ def test_tuning_keys_without_effect_are_named_only_if_set() -> None:
 
 
 def test_tuning_keys_have_no_entry_in_the_effective_tables() -> None:
-    """An entry in a table of effective keys would take precedence over the entry here."""
+    """An entry in a table of effective keys would take precedence over the entry in TUNING_KEYS."""
     assert all(BROKER_KEYS[name] is key for name, key in TUNING_KEYS.items())
     assert all(key.topic_config is None and not key.not_served for key in TUNING_KEYS.values())
 

@@ -30,7 +30,7 @@ async def barriers() -> tuple[SmallCluster, MetadataBarrier]:
     return cluster, made[0]
 
 
-async def test_metadata_barrier_opens_when_the_last_broker_has_applied_the_decision() -> None:
+async def test_metadata_barrier_wait_ends_when_the_last_broker_has_applied_the_change() -> None:
     cluster, barrier = await barriers()
     waiting = asyncio.create_task(barrier.wait(len(cluster.log), timeout_ms=10_000))
     await settle()

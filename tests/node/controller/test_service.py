@@ -428,7 +428,7 @@ async def test_heartbeat_over_a_slow_link_is_answered_in_time(cluster: SmallClus
     assert answer.metadata_index == cluster.groups[1].applied_index
 
 
-async def test_metadata_catch_up_returns_when_all_decided_entries_are_applied(
+async def test_metadata_catch_up_returns_when_all_committed_entries_are_applied(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 1, 2)
@@ -448,7 +448,7 @@ async def test_metadata_catch_up_returns_when_all_decided_entries_are_applied(
 async def test_metadata_catch_up_of_many_callers_during_a_request_sends_one_more_request(
     cluster: SmallCluster,
 ) -> None:
-    """The answer to the running request may be older than decisions that later callers know."""
+    """The answer on its way may be older than metadata changes of which later callers know."""
     await bring_up(cluster, 2)
     cluster.delay_ms = 20
     client, loop = cluster.clients[2], asyncio.get_running_loop()

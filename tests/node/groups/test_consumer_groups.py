@@ -391,7 +391,7 @@ async def test_empty_group_is_replaced_by_a_group_of_another_type(
     assert broker.shard.table.consumers.find("g").epoch == 1
 
 
-async def test_consumer_group_after_an_internal_error_equals_its_records(
+async def test_consumer_group_in_memory_equals_its_records_after_an_internal_error(
     broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await broker.ask(BEAT, 1, joining())
@@ -403,7 +403,7 @@ async def test_consumer_group_after_an_internal_error_equals_its_records(
     assert (answer.error_code, answer.member_epoch) == (0, 1)
 
 
-async def test_transactional_offsets_in_a_consumer_group_are_checked_by_the_same_epochs(
+async def test_transactional_offsets_in_a_consumer_group_are_checked_by_partition_epochs(
     broker: CoordinatingBroker,
 ) -> None:
     """Below version 6 of TxnOffsetCommit a stale epoch gets ILLEGAL_GENERATION (KIP-447)."""

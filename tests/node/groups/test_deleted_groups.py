@@ -115,7 +115,7 @@ async def test_group_deletion_with_an_uncommitted_offset_commit_keeps_the_group(
 
 
 async def test_group_deletion_removes_an_uncommitted_offset_with_its_group(tmp_path: Path) -> None:
-    """Another commit of a known partition is not replicated when the group is deleted."""
+    """A partition with a committed offset has a second commit, which is not replicated yet."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
     broker.replicate()
@@ -146,7 +146,7 @@ async def test_group_shard_above_its_limit_of_groups_serves_every_existing_group
 async def test_offset_commit_to_a_deleted_topic_keeps_the_offset_of_the_recreated_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
-    """The topic is deleted during the check of a commit. The key has only the topic's name."""
+    """The topic is deleted while a commit is checked. An offset's key has only the topic's name."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve()
     checking, apply = offset_commits.SortedCommit.checking_room, broker.fake.controller.apply

@@ -295,7 +295,7 @@ def deletion(api_key: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 8])
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-async def test_group_deletion_with_a_member_joining_meanwhile_is_atomic(
+async def test_group_deletion_with_a_member_joining_meanwhile_deletes_all_offsets_or_none(
     api_key: int, turns: int, broker: Broker
 ) -> None:
     join = {"group_id": "g", "member_id": "", "session_timeout": 10_000}

@@ -72,7 +72,7 @@ async def test_connection_limit_of_one_listener_is_independent_of_another() -> N
         assert await silent.is_closed()
 
 
-async def test_reserved_listener_accepts_connections_when_all_others_are_full() -> None:
+async def test_inter_broker_listener_accepts_connections_when_other_listeners_are_full() -> None:
     listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
     limits = {"max_connections": 2, "inter_broker_listener_name": "in"}
     async with toy_server(listeners, **limits) as bench:
@@ -108,7 +108,7 @@ async def test_silent_connections_of_the_inter_broker_listener_do_not_block_clie
         assert await silent[1].is_closed() and await active.ask(ECHO, b"d") == b"d"
 
 
-async def test_listener_without_a_reserve_is_full_when_another_uses_the_limit() -> None:
+async def test_listener_other_than_inter_broker_is_full_when_another_uses_the_limit() -> None:
     listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
     async with toy_server(listeners, max_connections=1) as bench:
         client = await bench.connect("OUT")

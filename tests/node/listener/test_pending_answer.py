@@ -1,4 +1,4 @@
-"""Test a pending answer that follows another one, which a handler returned after a wait."""
+"""Test a pending answer that gets its body from another pending answer (`follow`)."""
 
 from oncelog.node.listener.pending_answer import PendingAnswer
 
@@ -17,7 +17,7 @@ def test_following_answer_of_a_complete_answer_is_complete_immediately() -> None
     assert (outer.close_reason, outer.buffers) == ("gone", [b"last"])
 
 
-def test_abandoned_following_answer_abandons_the_followed_answer() -> None:
+def test_following_answer_abandoned_while_it_waits_abandons_the_followed_answer() -> None:
     abandoned: list[str] = []
     outer, inner = PendingAnswer(), PendingAnswer(lambda: abandoned.append("inner"))
     outer.follow(inner)
@@ -25,15 +25,15 @@ def test_abandoned_following_answer_abandons_the_followed_answer() -> None:
     assert abandoned == ["inner"] and inner.is_abandoned
 
 
-def test_abandoned_answer_that_follows_another_answer_abandons_the_other_answer() -> None:
+def test_following_answer_abandoned_before_it_follows_abandons_the_followed_answer() -> None:
     outer, inner = PendingAnswer(), PendingAnswer()
     outer.abandon()
     outer.follow(inner)
     assert inner.is_abandoned
 
 
-def test_following_answer_is_changed_once_before_its_delivery() -> None:
-    """The change records the time of the request, also after the client has disconnected."""
+def test_following_answer_is_finished_once_when_the_followed_answer_completes() -> None:
+    """`finish` records the time of the request, even if the client has disconnected."""
     for is_abandoned in (False, True):
         outer, inner, changes = PendingAnswer(), PendingAnswer(), list[object]()
         outer.finish = lambda body, changes=changes: [*body, str(changes.append(1)).encode()]

@@ -389,7 +389,7 @@ async def test_requests_sent_before_the_client_closed_are_executed(quick_sweep: 
 
 
 @pytest.mark.parametrize(("behind", "is_deserted"), [(WAIT, True), (PRODUCE, False)])
-async def test_requests_of_a_closed_client_are_abandoned_except_behind_a_waiting_produce(
+async def test_requests_of_a_closed_client_are_abandoned_except_after_a_waiting_produce(
     quick_sweep: None, behind: tuple[int, int], is_deserted: bool
 ) -> None:
     async with toy_server() as bench:

@@ -194,7 +194,7 @@ async def test_broker_registration_answer_that_was_lost_is_repeated(cluster: Sma
     assert len(cluster.log) == 3, "proposed twice"
 
 
-async def test_broker_process_replaced_by_another_stops_with_a_sentence(
+async def test_broker_process_replaced_by_another_stops_with_an_error_message(
     cluster: SmallCluster,
 ) -> None:
     earlier, later = _process(cluster, 1), _process(cluster, 2)

@@ -43,7 +43,7 @@ def links(broker: FakeBroker) -> FakeLinks:
 
 @pytest.fixture
 def holds_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prolong the wait, so that the decision of the controller always comes during it."""
+    """Prolong the wait, so that the controller always fences the broker during the wait."""
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
 
 

@@ -137,7 +137,7 @@ async def test_metrics_of_many_partitions_are_collected_in_short_steps(tmp_path:
         assert longest_s < STEP_S
 
 
-async def test_metrics_of_a_partition_rebuilding_its_producers_have_no_stable_offset(
+async def test_metrics_of_a_partition_without_its_producer_state_have_no_stable_offset(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as broker:

@@ -124,7 +124,7 @@ async def test_produce_to_new_partitions_waits_until_their_logs_are_open(tmp_pat
 async def test_produce_after_an_election_of_many_partitions_waits_for_its_own_partition(
     tmp_path: Path,
 ) -> None:
-    """A small slice at a time is settled, so the last partition gets its leader much later."""
+    """The broker begins to lead a few partitions at a time, and the produce names the last one."""
     now_ms, count = iter(range(10**9)), 5 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
         await broker.create("a", count)

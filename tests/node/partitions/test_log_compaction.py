@@ -156,7 +156,7 @@ def follow(log: PartitionLog, epoch: int, *, aborts: int = 0, batches: int = 0) 
 
 
 @pytest.mark.parametrize("change", ["flipped bit", "cut"])
-async def test_compaction_with_an_unreadable_index_stops_only_that_cleaning(
+async def test_compaction_with_an_unreadable_index_stops_only_that_compaction(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """After a truncation, a shorter index file may have the name of the one that is read."""

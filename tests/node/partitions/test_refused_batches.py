@@ -61,7 +61,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_batches_behind_a_refused_batch_are_refused_until_the_first_is_resent(
+async def test_batches_sent_after_a_refused_batch_are_refused_until_the_first_is_resent(
     broker: Broker, known: bool
 ) -> None:
     """Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends an unknown producer's batch."""
@@ -139,7 +139,7 @@ async def test_batches_refused_in_any_order_are_accepted_after_the_first_is_rese
     assert await broker.errors_of(connection, 3, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
-async def test_fenced_producer_behind_a_refused_batch_gets_the_fencing_error(
+async def test_fenced_producer_after_a_refused_batch_gets_the_fencing_error(
     broker: Broker,
 ) -> None:
     connection, successor = await broker.connect_with_a_batch(), broker.connect()

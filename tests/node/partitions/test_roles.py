@@ -543,7 +543,7 @@ async def test_log_that_cannot_be_opened_is_removed_when_its_partition_moves_awa
 
 
 @pytest.mark.parametrize("next_step", ["in sync", "in sync after a restart", "deleted", "elected"])
-async def test_directory_of_a_damaged_log_is_removed_when_its_copy_is_in_sync_or_deleted(
+async def test_directory_of_a_damaged_log_is_removed_when_the_replica_is_in_sync_or_deleted(
     tmp_path: Path, next_step: str
 ) -> None:
     """The replica is fetched anew, and the damaged directory is kept until it is in sync.

@@ -110,7 +110,7 @@ def refused(number: int) -> KafkaError:
     return error
 
 
-async def test_full_disk_is_reported_once_and_its_end_once(
+async def test_full_disk_is_reported_once_and_new_space_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(storage_failures, "LOOK_S", 0.01)
@@ -145,7 +145,7 @@ async def test_log_lost_to_a_failed_disk_is_reported_until_a_restart(
     assert ["restarted" in record.getMessage() for record in caplog.records] == [True]
 
 
-async def test_disk_refusal_during_a_test_write_is_not_forgotten(
+async def test_disk_error_during_a_test_write_is_reported_after_the_write_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)
@@ -182,7 +182,7 @@ async def test_log_lost_to_a_full_disk_is_reported_until_a_restart(
     assert ["restarted" in record.getMessage() for record in caplog.records] == [False, True]
 
 
-async def test_disk_refusal_after_the_stop_starts_no_task(tmp_path: Path) -> None:
+async def test_disk_error_after_the_stop_starts_no_task(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as executor:
         disk = DiskTrouble(tmp_path, executor)
         await disk.stop()

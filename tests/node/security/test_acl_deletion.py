@@ -80,7 +80,7 @@ def test_acl_deletion_with_an_exact_filter_scans_no_acls() -> None:
 @pytest.mark.parametrize(
     ("acls", "filters"), [(DELETED_MAX + 1, 1), (DELETED_MAX // 2, 3), (1, SCANS_MAX + 1)]
 )
-def test_acl_deletion_with_too_large_filters_is_refused(acls: int, filters: int) -> None:
+def test_acl_deletion_with_too_many_filters_or_matches_is_refused(acls: int, filters: int) -> None:
     with pytest.raises(InvalidRequest):
         run_to_end(finding(table(acls), [asked()] * filters))
 

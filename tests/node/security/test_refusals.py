@@ -257,7 +257,7 @@ def test_refused_request_is_logged_with_the_acl_that_would_allow_it(
     )
 
 
-def test_resource_without_acls_is_open_where_configured(tmp_path: Path):
+def test_resource_without_acls_is_open_to_all_if_configured(tmp_path: Path):
     async def scenario() -> None:
         settings = {"allow.everyone.if.no.acl.found": "true"}
         async with secured(tmp_path, **settings) as (admin, alice):

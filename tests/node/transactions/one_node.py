@@ -239,7 +239,7 @@ class OneNode:
         )
 
     async def prepared(self) -> Any:
-        """Return a producer with a decided transaction.
+        """Return a producer with a transaction in the state PrepareCommit.
 
         The markers wait for `partitions.gate`.
         """

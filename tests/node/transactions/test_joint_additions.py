@@ -43,7 +43,11 @@ def written(node: OneNode, since: int) -> list[list[str]]:
 
 
 async def test_transaction_over_three_leaders_is_written_as_two_commands() -> None:
-    """The additions wait for the previous markers, and one command has both results."""
+    """The additions of three leaders wait for the markers of the previous transaction.
+
+    The first command has the completion of that transaction and all additions, the second the
+    commit.
+    """
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     await node.add(who, transaction_version=2)

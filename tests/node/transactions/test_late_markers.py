@@ -48,7 +48,7 @@ async def test_marker_of_the_same_epochs_that_arrives_late_is_refused(
 async def test_marker_overtaken_by_its_own_repetition_is_refused(
     tmp_path: Path,
 ) -> None:
-    """After a broken link the markers were sent again. The broker handles others in between."""
+    """The broker handles 1,000 other markers before it, and gets the repetition meanwhile."""
     broker = LeadingBroker(tmp_path, partitions=2)
     await begin(broker, 0, ongoing_index=10, index=1)
     end = TransactionMarker(7, 0, 3, False, (("t", 1),), 0, 11, (LEADER_EPOCH,))
@@ -83,7 +83,7 @@ async def test_marker_is_accepted_only_in_the_leader_epoch_of_its_request(
 async def test_marker_of_an_administrator_is_accepted_without_a_leader_epoch(
     broker: LeadingBroker,
 ) -> None:
-    """A WriteTxnMarkers request has neither a leader epoch nor the index of a decision."""
+    """A WriteTxnMarkers request has neither a leader epoch nor the index of a prepared record."""
     await begin(broker, 0, ongoing_index=10)
     assert await broker.mark(commits=False) == [E.NONE]
     assert broker.log().last_stable_offset == broker.log().log_end_offset

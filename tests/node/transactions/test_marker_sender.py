@@ -179,10 +179,10 @@ async def test_marker_for_a_partition_that_cannot_commit_delays_no_other_marker(
     await until(lambda: all(task.written for task in stuck))
 
 
-async def test_marker_has_the_index_of_its_decision_and_the_leader_epoch(
+async def test_marker_has_the_index_of_its_prepared_record_and_the_leader_epoch(
     node: OneNode,
 ) -> None:
-    """By index and epoch, a partition recognizes a marker of another transaction."""
+    """By index and leader epoch, a partition recognizes a late marker of an earlier transaction."""
     who = await node.init()
     ongoing, decided = [], []
     for _ in range(3):

@@ -73,7 +73,7 @@ async def test_transaction_completes_when_a_step_between_decision_and_markers_ra
 async def test_markers_for_a_deleted_topic_need_one_metadata_catch_up_and_no_delay(
     node: OneNode,
 ) -> None:
-    """Before, transactions of this transactional id stalled for more than two seconds."""
+    """At one time further transactions of the id stalled for more than two seconds."""
     known = node.partitions.leadership_of
     node.markers._leadership_of = lambda topic, index: None if topic == "u" else known(topic, index)
     await committed(node, "id", T0, T2)

@@ -97,7 +97,7 @@ async def test_init_producer_id_completes_the_transaction_of_the_previous_sessio
 
 
 async def test_end_txn_waits_for_an_add_partitions_write_in_flight(node: OneNode) -> None:
-    """An abort that overtakes its own AddPartitions is not fatal (librdkafka #4849)."""
+    """An abort of librdkafka may overtake its AddPartitions. An error would be fatal (#4849)."""
     who = await node.init()
     node.groups[0].held = []
     adding = asyncio.ensure_future(node.add(who))
@@ -120,7 +120,7 @@ async def test_empty_v2_abort_is_written_as_one_command(node: OneNode) -> None:
     assert (await node.end(who, False, v2=True)).producer_epoch == 1  # the retry
 
 
-async def test_end_txn_v2_raises_the_epoch_in_markers_too(node: OneNode) -> None:
+async def test_end_txn_v2_writes_markers_with_the_raised_epoch(node: OneNode) -> None:
     who = await node.init()
     for epoch in range(1, 4):
         verify = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0, T1), adds=True)

@@ -161,7 +161,7 @@ def data(tmp_path) -> Path:
     return tmp_path
 
 
-def test_shard_journal_entry_on_only_one_node_is_undecided(data):
+def test_shard_journal_entry_on_only_one_node_is_shown_as_undecided(data):
     log = shard_log(data, SHARD, None)
     assert log.summary == "node 2's copy: up to entry 3"
     assert [row["note"] for row in log.rows()] == ["the cluster has 4 shards", None, UNDECIDED]

@@ -226,7 +226,7 @@ async def test_fetch_session_next_answer_has_a_new_log_start_offset(broker: Lead
 async def test_read_committed_fetch_completes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int, is_open_before: bool
 ) -> None:
-    """Only the last stable offset advances then, since all records are already in the log."""
+    """Only the last stable offset advances at the end, since all records are already in the log."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     client = Client(broker, isolation_level=1, min_bytes=min_bytes)
     producer = broker.connect()
@@ -347,7 +347,7 @@ async def test_fetch_of_a_closed_client_leaves_no_waiting_operation(broker: Lead
 async def test_fetch_of_a_closed_client_with_many_partitions_leaves_no_waiting_operation(
     broker: LeadingBroker,
 ) -> None:
-    """The partitions are released in later turns, and an append completes the fetch before."""
+    """The fetch's partitions are released in a later turn, and an append completes it before."""
     share = SpentShare()
     Client(broker).send(all_at_start(), max_wait_ms=FOREVER_MS).abandon(share)
     await broker.write(0)

@@ -33,7 +33,7 @@ MANY = PARTITIONS_AT_ONCE_MAX + 100
 async def test_fetch_that_names_a_partition_repeatedly_reads_the_partition_once(
     tmp_path: Path, topics: int
 ) -> None:
-    """As in Kafka, the first entry gives the place in the answer, and the last entry the fields."""
+    """As in Kafka, the first entry decides the order in the answer, and the last one the fields."""
     broker = LeadingBroker(tmp_path, partitions=2)
     for _ in range(3):
         await broker.write()

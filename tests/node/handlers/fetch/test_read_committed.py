@@ -42,7 +42,7 @@ async def test_read_committed_fetch_ends_before_the_first_open_transaction(
 async def test_waiting_read_committed_fetch_completes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int
 ) -> None:
-    """Only the last stable offset advances then, since all records are already in the log."""
+    """Only the last stable offset advances at the end, since all records are already in the log."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     before = broker.fetch(0, max_wait_ms=60_000, min_bytes=min_bytes)
     connection = broker.connect()

@@ -389,7 +389,7 @@ def test_txn_offset_commit_on_an_older_connection_closes_the_connection(
     assert closed == [False, False, is_closed, False]
 
 
-def test_txn_offset_commit_overtaken_during_its_verification_closes_its_connection() -> None:
+def test_txn_offset_commit_overtaken_by_a_newer_connection_closes_its_connection() -> None:
     broker = GroupBroker()
 
     def next_transaction_begins() -> None:

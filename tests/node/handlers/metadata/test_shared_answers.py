@@ -32,7 +32,7 @@ MANY = WAITS_BEYOND_BYTES // ENTRY_BYTES + 1  # entries of an answer that waits 
 
 
 class Asked:
-    """A state with shared answers. A computation waits until the test lets it continue."""
+    """Shared answers that show `state`. A computation ends when the test lets it continue."""
 
     def __init__(self) -> None:
         self.state = 0
@@ -222,7 +222,7 @@ async def test_shared_metadata_of_all_topics_omits_a_topic_deleted_meanwhile(
 async def test_shared_metadata_by_id_requested_after_a_change_shows_the_change(
     broker: FakeBroker,
 ) -> None:
-    """The request joins a computation for an earlier request that has not begun yet."""
+    """The request joins the computation for an earlier request, which has not begun yet."""
     create(broker, "wide", MANY)
     ids = [name.ljust(16) for name in (b"wide", b"new")]
     question = {"topics": [{"name": None, "topic_id": each} for each in ids]}

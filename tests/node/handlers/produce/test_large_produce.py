@@ -121,7 +121,7 @@ def test_large_produce_with_an_error_of_the_request_fails_all_its_parts(
     tmp_path: Path, acks: int, transactional_id: str | None
 ) -> None:
     def batch(index: int) -> bytearray:
-        """Return a batch without a producer, or for the last partitions one of two producers."""
+        """Return a plain batch, or for the last ten partitions a batch of producer 7 or 8."""
         fields: dict[str, Any] = {"producer_epoch": 0, "base_sequence": 0}
         if index >= CREATED - 10:
             fields |= {"transactional": True, "producer_id": 7 + index % 2}

@@ -62,7 +62,7 @@ def stored(broker: LeadingBroker) -> BatchHeader:
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name.lower())
 @pytest.mark.parametrize("name", NAMES)
-async def test_batch_with_a_false_header_is_answered_by_its_validation_level(
+async def test_batch_with_a_false_header_is_refused_or_accepted_by_validation_level(
     tmp_path: Path, name: str, level: RecordCheck
 ) -> None:
     lie = lying_batches(SystemClock.wall_ms())[NAMES.index(name)]
@@ -152,7 +152,7 @@ async def test_batch_maximum_timestamp_is_corrected_if_records_are_validated(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_batch_of_records_without_timestamps_has_no_maximum(
+async def test_batch_of_records_without_timestamps_has_no_maximum_timestamp(
     tmp_path: Path, level: RecordCheck
 ) -> None:
     broker = leading(tmp_path, level)
@@ -161,7 +161,7 @@ async def test_batch_of_records_without_timestamps_has_no_maximum(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_batch_of_a_client_with_log_append_time_is_not_trusted(
+async def test_batch_of_a_client_that_claims_log_append_time_is_stored_with_create_time(
     tmp_path: Path, level: RecordCheck
 ) -> None:
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
@@ -187,7 +187,9 @@ async def test_batch_that_is_damaged_is_refused_before_any_correction(tmp_path: 
     assert await broker.put(batch).errors() == {0: E.CORRUPT_MESSAGE}
 
 
-async def test_timestamp_search_finds_records_of_a_batch_without_a_maximum(tmp_path: Path) -> None:
+async def test_timestamp_search_finds_records_of_a_batch_without_a_maximum_timestamp(
+    tmp_path: Path,
+) -> None:
     broker, now_ms = leading(tmp_path, RecordCheck.BATCH), SystemClock.wall_ms()
     times = [now_ms - 600_000 + i * 60_000 for i in range(3)]
     assert await broker.put(headed(times)).errors() == {0: E.NONE}

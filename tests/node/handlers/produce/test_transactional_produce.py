@@ -290,7 +290,7 @@ async def test_transactional_produce_on_a_new_leader_is_not_confirmed_by_an_olde
 # -- the order of a connection
 
 
-async def test_produces_behind_a_produce_under_verification_wait_for_its_result(
+async def test_produces_sent_after_a_produce_under_verification_wait_for_its_result(
     tmp_path: Path,
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
@@ -365,7 +365,7 @@ async def test_transactional_producers_on_one_connection_are_verified_sequential
     assert [entry[1] for entry in broker.contents()] == [1, 2]
 
 
-async def test_transactional_produces_behind_a_refused_produce_are_refused(
+async def test_transactional_produces_sent_after_a_refused_produce_are_refused(
     broker: LeadingBroker,
 ) -> None:
     """Otherwise a later batch would be appended before the refused one is retried."""
@@ -444,7 +444,7 @@ async def test_transactional_produce_overtaken_by_a_newer_connection_is_fenced(
     [(12, {}), (9, {"oncelog_transaction_connection_fence": "false"})],
     ids=["KIP-890", "switched off"],
 )
-async def test_produce_on_an_older_connection_is_not_fenced_in_newer_versions_or_by_config(
+async def test_produce_on_an_older_connection_is_not_fenced_in_newer_versions_or_if_disabled(
     tmp_path: Path, version: int, settings: dict[str, Any]
 ) -> None:
     broker = LeadingBroker(tmp_path, settings=settings)
@@ -494,7 +494,7 @@ async def test_transactional_produce_with_a_marker_before_one_part_is_verified_a
     assert broker.verifier.questions[-1][3] == (("t", last),)
 
 
-async def test_transactional_produce_behind_a_large_produce_is_verified_again_after_a_marker(
+async def test_transactional_produce_queued_after_a_large_one_is_verified_again_after_a_marker(
     tmp_path: Path,
 ) -> None:
     """Both produces were verified together, but the marker arrived before the second append."""

@@ -145,7 +145,7 @@ def test_plaintext_is_recognized_by_its_first_byte(certificates: Certificates) -
 
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=300), st.integers(0, 200))
-def test_tls_malformed_bytes_raise_typed_errors(
+def test_tls_malformed_handshake_raises_only_tls_errors(
     certificates: Certificates, noise: bytes, position: int
 ) -> None:
     channel = TlsChannel(certificates.credentials().context)
