@@ -100,7 +100,10 @@ class Door:
         return taken
 
     async def streams(self, *, is_plain: bool = False) -> tuple[Any, Any]:
-        """Return asyncio's reader and writer of a new connection without a login."""
+        """Return asyncio's reader and writer of a new connection without a login.
+
+        With `is_plain` the connection uses no TLS, even to a listener with TLS.
+        """
         context = None if is_plain else self.tls
         return await asyncio.open_connection(HOST, self.port, ssl=context)
 

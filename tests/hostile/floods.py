@@ -39,7 +39,7 @@ class Stage:
     """The cluster, its flooded and its reserved listener, and the sizes of the floods."""
 
     def __init__(self, cluster: Cluster, folder: Path, part: float, seconds: float) -> None:
-        """Write the records to fetch. `part` is the fraction of each flood's connections."""
+        """Write the records to fetch. A flood opens the fraction `part` of its connections."""
         self.cluster, self.part, self.seconds = cluster, part, seconds
         self.fill()
         self.node_id = cluster.leader(TOPIC, 0)
@@ -102,7 +102,7 @@ def handshakes(stage: Stage) -> Iterator[socket.socket]:
 
 
 def slow(stage: Stage) -> Iterator[socket.socket]:
-    """Open 200 connections that then send one byte at a time."""
+    """Open 200 connections, each of which sends one byte every half second."""
     dripping: Sockets = []
     for _ in range(stage.count(200)):
         with contextlib.suppress(OSError):
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", metavar="S", type=float, default=15.0, help="length of a flood"
     )
-    parser.add_argument("--part", metavar="P", type=float, default=1.0, help="fraction to open")
+    parser.add_argument("--part", metavar="P", type=float, default=1.0, help="share of a flood")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wrong = floods(options.part, options.seconds)

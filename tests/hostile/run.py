@@ -52,7 +52,7 @@ FAILED_API = re.compile(r"API (\d+) version (\d+)")
 
 
 class Attack:
-    """An attack on a running cluster with the sent frames and their effects."""
+    """An attack on a running cluster. It records the sent frames and their effects."""
 
     def __init__(self, cluster: Cluster, folder: Path, seed: int, frame: bytes | None) -> None:
         self.cluster, self.rng, self._frame = cluster, random.Random(seed), frame
@@ -69,7 +69,7 @@ class Attack:
         self._dealers: dict[int, Any] = {}
 
     def prepare(self) -> None:
-        """Create topics, and ask for the served versions."""
+        """Create topics and producers, and request the versions of APIs that the cluster serves."""
 
         async def create(admin: Any) -> None:
             for name in TOPICS:

@@ -59,7 +59,10 @@ class Group:
     # --- requests
 
     def ask(self, api_key: int, version: int, values: Any, via: str | None = None) -> Any:
-        """Send a request, and return its answer with labels in place of member ids."""
+        """Send a request, and return its answer with labels in place of member ids.
+
+        `via` is the member whose connection is used, or None for the group's own connection.
+        """
         peer = self.peer if via is None else self.member(via).peer
         return self.worded(peer.ask(api_key, version, values))
 

@@ -40,7 +40,7 @@ def disarm(data: Path) -> None:
 
 
 def has_died(data: Path) -> bool:
-    """Return whether a node has died at the point."""
+    """Return whether a node has died at the armed fault point."""
     return (data / DIED_AT).exists()
 
 

@@ -132,7 +132,10 @@ class RawPeer:
     def ask_body(
         self, api_key: int, version: int, body: bytes, *, reads_version: int | None = None
     ) -> Any:
-        """Return the decoded answer to a request body, or CLOSED or SILENT."""
+        """Return the decoded answer to a request body, or CLOSED or SILENT.
+
+        `reads_version` is the version of the answer, if it differs from that of the request.
+        """
         self._correlation_id += 1
         header = encode_request_header(api_key, version, self._correlation_id, self.client_id)
         frame = self.send_frame(header + body)
@@ -154,7 +157,7 @@ class RawPeer:
         self, version: int, topic: str, records: Any, *, index: int = 0, acks: int = -1,
         transactional_id: str | None = None, topic_id: bytes | None = None,
     ) -> Any:  # fmt: skip
-        """Produce one batch, or bytes in its place, and return the comparable answer."""
+        """Send a Produce with `records`, the bytes of a batch, and return the comparable answer."""
         by_id = version >= TOPIC_IDS_FROM
         known_id = topic_id or self.topic_ids.get(topic, UNKNOWN_ID)
         wanted = ProduceTopic(

@@ -39,7 +39,7 @@ SCENARIOS = (
 
 
 class MortalPeer(RawPeer):
-    """A broker that can be killed and restarted, which closes the connections of all members."""
+    """A broker that can be killed and restarted. Its death closes all members' connections."""
 
     def __init__(self, name: str, bootstrap: str, bounce: Callable[[], None]) -> None:
         host, port = bootstrap.split(":")

@@ -47,7 +47,7 @@ NOTICED_S = (0.003, 0.3)  # a live kernel resets connections at once
 class Violation(BaseException):
     """A violated invariant.
 
-    It is a BaseException, since the engine catches each Exception.
+    It is a BaseException, since the Raft engine catches each Exception.
     """
 
 

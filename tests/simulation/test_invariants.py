@@ -106,7 +106,7 @@ def test_invariant_check_at_the_end_compares_all_bytes_again(tmp_path: Path) -> 
 
 
 def test_invariant_check_reports_the_same_raft_decision_proposed_endlessly() -> None:
-    """A leader proposed a refused ISR change again and again, as fast as Raft committed."""
+    """A leader once proposed a refused ISR change again and again, as fast as Raft committed."""
     nodes = TwoNodes()
     invariants = nodes.watched()
     for index in range(3 * ENTRIES_MAX):

@@ -122,7 +122,7 @@ class VirtualCluster:
     def made(
         cls, seed: int, shape: Shape, on_log: Callable[[str], object] | None = None
     ) -> "Iterator[VirtualCluster]":
-        """Yield a cluster that has not been started. Clocks and disks are simulated meanwhile."""
+        """Yield a cluster that is not started. Clocks and disks are simulated inside the block."""
         base = "/dev/shm" if Path("/dev/shm").is_dir() else None
         root = Path(tempfile.mkdtemp(prefix="oncelog-simulation-", dir=base))
         cluster = cls(seed, shape, root)

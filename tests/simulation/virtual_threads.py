@@ -44,7 +44,7 @@ class Stopped(BaseException):
 
 
 class Process(Protocol):
-    """The part of an event loop that its jobs use."""
+    """The part of a process's event loop that the jobs of this process use."""
 
     timeline: Any
     slowness: float

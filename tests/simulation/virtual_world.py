@@ -143,7 +143,7 @@ class NodeExecutor:
         return future
 
     def crash(self) -> None:
-        """Run a random part of the jobs in flight, and stop in the middle of each."""
+        """Run each job in flight until a random one of its disk operations, and stop it there."""
         for job in self._under_way.values():
             self._disk.operations_left = self._world.random.randrange(6)
             with contextlib.suppress(Crash, Exception):

@@ -38,7 +38,7 @@ _LEFT_OUT = re.compile(
 
 
 class Played(NamedTuple):
-    """The exit code of a command, and its output lines, both normalised and unchanged."""
+    """The exit code of a command, its comparable output lines, and its unchanged output."""
 
     code: str
     lines: frozenset[str]

@@ -84,7 +84,10 @@ class ConsumerMembers(Group):
         return self.beat(label, topic_partitions=rows if partitions else [], **fields)
 
     def settled(self, *labels: str) -> Any:
-        """Send heartbeats until each member owns its assignment, and the group is stable."""
+        """Send heartbeats until each member owns its assignment, and the group is stable.
+
+        Return the answer to a further heartbeat of each member.
+        """
         for _ in range(100):
             before = dict(self.given)
             for label in labels:

@@ -61,7 +61,7 @@ def group(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def member(bootstrap: str, group: str, library: Any, stack: ExitStack) -> Make:
-    """Return a function that creates a member of the test's group, stopped with the test."""
+    """Return a function that creates a member of the test's group and stops it after the test."""
 
     def make(**settings: Any) -> Member:
         made = library(bootstrap, group, **{"subscription": TOPIC, **settings})

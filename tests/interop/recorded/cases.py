@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request and its versions. Only the versions in `telling` may get different answers."""
+    """A request and its versions, of which `telling` are also sent at other epochs than 0."""
 
     name: str
     api_key: int

@@ -37,7 +37,7 @@ class Player:
         )  # fmt: skip
 
     def log_in(self, values: dict[str, Any]) -> str:
-        """Return "in", or the error message of the client."""
+        """Try to log in with these settings, and return "in" or the client's error message."""
         if not self._opens_keys and (pem := values.get("ssl.keystore.location")):
             unlocked = _unlocked(Path(pem), values["ssl.key.password"], self._folder)
             values = {**values, "ssl.keystore.location": str(unlocked)}
@@ -62,7 +62,7 @@ class Player:
 
 @contextmanager
 def player(name: str, folder: Path, token_url: str) -> Iterator[Player]:
-    """Yield the running process of a client, which ends with the block."""
+    """Yield the running process of a client library. The process ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     is_java = name == "java"
     if is_java:
