@@ -203,7 +203,7 @@ def _transfers(
 
 
 def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
-    """Start the demo's own cluster, return the result of `run`, and stop the cluster.
+    """Start `cluster` for the demo, call `run` with it, and stop it. Return the result of `run`.
 
     The cluster's data is removed, unless an exception was raised.
     """
@@ -227,7 +227,7 @@ def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]")
 
 
 def _engine(broken: str) -> Literal["spark", "workers"]:
-    """Return the default engine, which is Spark if it is installed and no bug is requested."""
+    """Return "spark" if Spark is installed and `broken` names no bug, otherwise "workers"."""
     from ..proof.demo.spark_engine import is_installed
 
     if broken != "none":  # a bug is planted in the producer or in the workers
@@ -398,7 +398,10 @@ def failover(
 def _measured(
     grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions, is_secured: bool
 ) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
-    """Measure each combination of the grid. Return the machine's data and the results."""
+    """Measure each cell of `grid` on a cluster, which is started if no option names one.
+
+    Return the description of the machine and the cluster, and the result of each cell.
+    """
     from ..proof.bench.report import environment
     from ..proof.bench.target import bench_target
 

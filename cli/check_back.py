@@ -75,7 +75,7 @@ async def _run(
             if (doubt := await check_back.check()) and query.format != "json":
                 say(doubt)
             if not is_once:
-                say(f"checks every {every_s:g} s for what has been open for {older_than_s:g} s")
+                say(f"every {every_s:g} s: ends transactions that are open for {older_than_s:g} s")
                 await check_back.run(
                     every_ms=round(every_s * 1000), report=lambda each: _print(each, query.format)
                 )
@@ -85,7 +85,7 @@ async def _run(
     for each in found:
         _print(each, query.format)
     if not found and query.format != "json":
-        say(f"nothing of a dual write has been open for {older_than_s:g} s")
+        say(f"no transaction of a dual write has been open for {older_than_s:g} s")
     return int(any(each.outcome is None for each in found))
 
 

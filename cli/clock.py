@@ -27,7 +27,7 @@ def advance(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """Advance the cluster's clock, and wait until every node has checked for expired items."""
+    """Advance the cluster's clock, and wait until every node has checked its timeouts."""
     _print(open_cluster(data).clock.advance(by), format)
 
 

@@ -94,7 +94,7 @@ def up(
             name=["--rf", "--replication-factor"], help="The cluster's default.replication.factor."
         ),
     ] = None,
-    min_isr: Annotated[int | None, Parameter(help="min.insync.replicas")] = None,
+    min_isr: Annotated[int | None, Parameter(help="The cluster's min.insync.replicas.")] = None,
     txn_shards: Annotated[
         int | None, Parameter(help="The number of shards of the transaction coordinator.")
     ] = None,
@@ -178,7 +178,10 @@ def up(
 
 
 def _wants_metrics(metrics: bool | None, port: int | None) -> bool | None:
-    """Return whether metrics are requested, or None to keep the setting of an existing cluster."""
+    """Return whether --metrics or --metrics-port requests metrics on each node.
+
+    Returns None without both options, which keeps the setting of an existing cluster.
+    """
     if port is not None and (metrics is False or not 0 < port <= PORT_MAX):
         raise Failure(f"--metrics-port is 1 to {PORT_MAX}, and not for --no-metrics.", exit_code=2)
     wants = True if port is not None else metrics
@@ -221,8 +224,8 @@ def doctor(
 ) -> int:
     """Check this machine, the data directory and the cluster for problems.
 
-    With --probe: measure how late each node answers. Exit code 1 above 200 ms, and when a live node
-    was fenced.
+    With --probe, measure how late each node answers. The exit code is then 1 if an answer took more
+    than 200 ms, or if a live node was fenced.
     """
     if probe:
         return _probe(query, seconds)
@@ -444,7 +447,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
                 leads = Counter(p.leader for p in admin.describe_topics())
                 controller = admin.controller()
         except KafkaError as problem:
-            say(f"roles are not known: {problem}")
+            say(f"the nodes' roles are not known: {problem}")
     now = time.time()
     running = [s.node_id for s in statuses if s.state == "running"]
     metrics = {node_id: metrics_of(cluster, node_id) for node_id in running}
@@ -475,7 +478,10 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
 
 
 def _successor(cluster: "Cluster", role: str, old: int, killed_at: float) -> str:
-    """Return text with the next node that has the role, and the time needed, at most 15 s."""
+    """Wait at most 15 s until another node than `old` has the role.
+
+    Return text with the id of that node and the time since `killed_at`.
+    """
     from ..wire.errors import KafkaError
 
     while time.monotonic() < killed_at + 15:

@@ -97,9 +97,9 @@ def registry_url(url: str | None, cluster: ClusterChoice) -> str:
 def add_family(
     app: App, name: str, about: str, *commands: Callable[..., Any], **named: Callable[..., Any]
 ) -> None:
-    """Add commands under one name, such as `list` and `describe` under `oncelog topic`.
+    """Add commands to `app` under one name, such as `list` and `describe` under `oncelog topic`.
 
-    named: commands with another name than their function.
+    `commands` have the names of their functions, and `named` has other commands by name.
     """
     family = App(name=name, help=about)
     for command in commands:
@@ -110,7 +110,10 @@ def add_family(
 
 
 def headings(*keys: str, **others: str) -> dict[str, str]:
-    """Return the headings of a table by key, by default the key in capitals."""
+    """Return a table's column headings by key.
+
+    `others` has headings by key. The heading of any other key is the key in capitals.
+    """
     return {key: others.get(key, key.replace("_", " ").upper()) for key in keys}
 
 
@@ -134,7 +137,7 @@ def require(extra: str, *modules: str) -> None:
 
 
 def pairs(texts: Sequence[str] | None) -> dict[str, str]:
-    """Return `key=value` texts as a dictionary."""
+    """Return `key=value` texts as a dictionary. Raises Failure for a text of another form."""
     found: dict[str, str] = {}
     for text in texts or ():
         key, separator, value = text.partition("=")
@@ -145,7 +148,7 @@ def pairs(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def feature_levels(texts: list[str] | None) -> dict[str, int]:
-    """Return the levels of features by name.
+    """Return the feature levels of NAME=LEVEL texts by name.
 
     Raises Failure for a level that a cluster cannot have.
     """

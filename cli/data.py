@@ -117,7 +117,10 @@ async def consume(
 
 
 def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...]]:
-    """Return the topic and the partitions that TOPIC/P and --partition name."""
+    """Return the topic, and the partitions in TOPIC/P or --partition, which are empty for all.
+
+    Raises Failure if both name a partition.
+    """
     if "/" not in topic:
         return topic, tuple(dict.fromkeys(only or ()))
     if only:
@@ -180,7 +183,10 @@ def _columns(record: Any, shown: tuple[bytes | None, bytes | None]) -> bytes:
 
 
 def _printable(data: bytes | None) -> bytes | None:
-    """Return bytes without control characters except tabs, which could move the cursor."""
+    """Return bytes with every control character except tabs replaced by visible text.
+
+    A control character could move the cursor of the terminal.
+    """
     if data is None:
         return None
     return printable(data.decode(errors="backslashreplace"), keep="\t").encode()
@@ -233,7 +239,11 @@ def _partition_of(folder: str) -> tuple[str, int]:
 
 
 def _place(target: str, data: Path, node: int | None) -> Path:
-    """Return an existing path, or for TOPIC/PARTITION a replica's folder, or raise Failure."""
+    """Return `target` if it is an existing path, otherwise the folder of a replica's log.
+
+    `target` is then TOPIC/PARTITION. Without `node`, the first node with a replica is used. Raises
+    Failure if no node has one.
+    """
     path = Path(target)
     if path.exists():
         return path

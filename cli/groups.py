@@ -299,7 +299,11 @@ def _offsets(
 def _partitions(
     admin: "BlockingAdmin", named: list[str] | None, committed: Mapping[TopicPartition, Any]
 ) -> list[TopicPartition]:
-    """Return the named partitions, or all partitions with a committed offset."""
+    """Return the partitions of the TOPIC and TOPIC/PARTITION texts in `named`.
+
+    Without such texts, return all partitions with a committed offset. Raises Failure for a topic or
+    partition that does not exist.
+    """
     if not named:
         return sorted(committed)
     found: set[TopicPartition] = set()

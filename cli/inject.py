@@ -129,7 +129,10 @@ def inject(
 
 
 def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
-    """Return a sentence with the number of injected faults, and the requests that did not come."""
+    """Return the message that `made` of `wanted` faults were injected.
+
+    It describes the requests that the proxy waited for in vain.
+    """
     given = {
         "--client-id": match.client_id,
         "--topic": match.topic,
@@ -145,7 +148,10 @@ def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
 
 
 def _rule(match: MatchOptions, fault: FaultOptions) -> "Rule":
-    """Return the rule of the options, or raise Failure for contradicting options."""
+    """Return the proxy's rule with the matched requests and the fault that the options name.
+
+    Raises Failure for contradicting options.
+    """
     from ..deploy.faults.protocol_proxy.rules import Match, Rule
 
     which = Match(
@@ -211,10 +217,11 @@ def _seconds(text: str) -> float:
 def _wait(
     proxy: "ProtocolProxy", rule: "Rule", seconds: float | None, exit_when_done: bool
 ) -> None:
-    """Wait until all faults are injected and the clients have gone, for `seconds`, or for Ctrl-C.
+    """Wait until `seconds` have passed or Ctrl-C is pressed.
 
-    Clients know only the proxy's address, so they would lose the cluster if the proxy ended before
-    them.
+    With `exit_when_done`, return earlier, when all faults are injected and the clients have
+    disconnected. Clients know only the proxy's address, so they would lose the cluster if the proxy
+    ended before them.
     """
     end_s = time.monotonic() + (FOR_EVER_S if seconds is None else seconds)
     try:
@@ -230,7 +237,10 @@ def _wait(
 
 
 def _wait_for_clients(proxy: "ProtocolProxy", end_s: float) -> None:
-    """Return when no client was connected for a while, since a disconnected client reconnects."""
+    """Wait until no client has been connected for GONE_S, at most until `end_s`.
+
+    A disconnected client may connect again within this time.
+    """
     seen_s = time.monotonic()
     while (now := time.monotonic()) < end_s and now - seen_s < GONE_S:
         if proxy.connections:

@@ -140,7 +140,7 @@ async def produce(
 def _encoders(
     topic: str, wanted: "dict[Part, tuple[Encode, Path | None]]", registry: Callable[[], str]
 ) -> "dict[Part, Encoder]":
-    """Return the encoders of keys and values. The format raw has no encoder."""
+    """Return the encoders of keys and values by part. A part in the format raw has no encoder."""
     found: dict[Part, Encoder] = {}
     for part, (how, file) in wanted.items():
         if how != "raw":
@@ -152,7 +152,10 @@ def _encoders(
 
 
 def _encoded(record: "NewRecord", encoders: "dict[Part, Encoder]", place: str) -> "NewRecord":
-    """Return a record with encoded key and value. Null stays null."""
+    """Return a record with encoded key and value, where null stays null.
+
+    Raises Failure with `place`, the file and line of the record, if it cannot be encoded.
+    """
     for part, encode in encoders.items():
         data = record.key if part == "key" else record.value
         if data is None:
@@ -206,7 +209,7 @@ async def _telling_obstacles(producer: "Producer") -> AsyncIterator[None]:
             await asyncio.sleep(OBSTACLE_S)
             words = str(producer.obstacle or "")
             if words and words != told:
-                say(f"not acknowledged yet, and tried again: {words}")
+                say(f"records are not acknowledged yet, and are sent again: {words}")
             told = words
 
     telling = asyncio.create_task(tell_again())
@@ -242,9 +245,9 @@ def _timestamp_ms(text: str) -> int:
 
 
 def _reader(separator: str | None, *, is_json: bool) -> Any:
-    """Return a function that parses a line into a record. It also gets the line's place.
+    """Return a function that parses a line of input into a record.
 
-    The place is for the text of a Failure.
+    Its second argument is the file and line number, which the Failure for an invalid line names.
     """
     from .records.json_lines import NewRecord, NotARecord, record_of
 
@@ -280,7 +283,7 @@ def _sources(files: tuple[Path, ...]) -> list[str]:
 
 
 def _lines(source: str) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield the available lines with their numbers, without waiting for more lines of a pipe."""
+    """Yield lists of numbered lines, each with the lines that one read of the input returned."""
     number, rest = 0, b""
     with _opened(source) as file:
         while chunk := file.read1(READ_BYTES):

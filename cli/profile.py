@@ -26,7 +26,7 @@ def set_profile(
     *,
     bootstrap: Bootstrap = None,
     command_config: Annotated[
-        Path | None, Parameter(help="A client.properties: TLS and SASL.")
+        Path | None, Parameter(help="Use the settings in this client.properties file.")
     ] = None,
     registry: Annotated[str | None, Parameter(help="The URL of a Schema Registry.")] = None,
 ) -> None:

@@ -58,7 +58,8 @@ def prove(
         ),
     ] = None,
     command_config: Annotated[
-        Path | None, Parameter(help="A client.properties for --bootstrap: TLS and SASL.")
+        Path | None,
+        Parameter(help="Read TLS and SASL settings for --bootstrap from this client.properties."),
     ] = None,
     secure: Annotated[
         bool,

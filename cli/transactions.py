@@ -199,7 +199,7 @@ def abort(
     ] = None,
     query: Query = QUERY,
 ) -> None:
-    """Abort transactions by id or prefix, which fences their producers, or a hanging one.
+    """Abort transactions by id or prefix and fence their producers, or abort a hanging transaction.
 
     A transaction that a Spark sink has decided to commit is not aborted. A restart of its query
     commits it.
@@ -248,7 +248,7 @@ def why(
     group: Annotated[str | None, Parameter(help="Also explain the offset of this group.")] = None,
     query: Query = QUERY,
 ) -> None:
-    """Explain which transaction readers of a partition wait for, who owns it, and how long."""
+    """Explain which transaction a partition's readers wait for, its owner, and its age."""
     from ..deploy.inspect import transaction_facts
     from ..deploy.inspect.explain import why as reasons
 

@@ -40,7 +40,7 @@ def conformance(
     """Send one request for each API and version, and print the answers. Nothing is changed.
 
     With --against, print what this cluster lacks or answers differently. The exit code is 1 if a
-    difference has no known reason, or if a survey did not end (docs/conformance.md).
+    difference has no known reason, or if a cluster stopped answering (docs/conformance.md).
     """
     from ...proof.conformance.compare import compared, counts, reasons_for
     from ...proof.conformance.report import report_fields

@@ -1,8 +1,9 @@
 """Conversion from JSON to values for an Avro encoder, the reverse of `consume --decode avro`.
 
 The file does no I/O. JSON has neither bytes nor dates, so they are text, with bytes in base64,
-dates and times in ISO 8601, and decimals as digits. A value of a union has the first branch that
-fits, or the branch that it names as in Avro's own JSON encoding, such as `{"long": 7}`.
+dates and times in ISO 8601, and decimals as digits. A union's value is converted by the first
+branch that fits. JSON may name another branch as in Avro's own JSON encoding, such as
+`{"long": 7}`.
 """
 
 import base64
@@ -97,7 +98,10 @@ def _name_of(branch: Any) -> str:
 
 
 def _plain(schema: Any, content: Any, path: str) -> Any:
-    """Return the value for a primitive, fixed, enum or logical type, or raise ValueError."""
+    """Return the value for a primitive, fixed, enum or logical type.
+
+    Raises ValueError with `path`, the place in the JSON, if `content` does not fit the type.
+    """
     kind, logical = schema["type"], schema.get("logicalType")
     value = content
     if isinstance(content, str):

@@ -19,7 +19,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class NotARecord(Exception):
-    """The error of a line that is not a record, with a sentence about the reason."""
+    """The error of a line that is not a record. Its text is the reason."""
 
 
 class Decoded(NamedTuple):
@@ -52,7 +52,10 @@ def encoded(data: bytes | None) -> Decoded | None:
 def fields_of(
     record: ConsumerRecord, key: Decoded | None = None, value: Decoded | None = None
 ) -> dict[str, Any]:
-    """Return a record as fields for JSON. `key` and `value` are decoded."""
+    """Return a record as fields for JSON.
+
+    `key` and `value` are the decoded forms. Without them, the record's own bytes are used.
+    """
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -129,7 +132,10 @@ def _bytes_of(fields: Mapping[str, Any], name: str) -> bytes | None:
 
 
 def _headers_of(found: Any) -> Headers:
-    """Return headers from the form of `fields_of`, or from an object of names and values."""
+    """Return headers from JSON, which has the list of `fields_of` or an object of names and values.
+
+    Raises NotARecord for any other form.
+    """
     if isinstance(found, dict):
         found = [{"name": name, "value": value} for name, value in found.items()]
     if not isinstance(found or [], list):

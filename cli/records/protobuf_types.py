@@ -53,7 +53,10 @@ class ProtobufTypes:
         return pool.FindFileByName("schema.proto")
 
     def _add(self, pool: Any, schema: Any, name: str, depth: int) -> None:
-        """Put a schema into a pool, after all schemas to which it refers."""
+        """Add a schema to a pool as file `name`, after all schemas to which it refers.
+
+        `depth` counts the references that led here. Raises ValueError for circular references.
+        """
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
         from google.protobuf.message import DecodeError
 
@@ -80,7 +83,10 @@ class ProtobufTypes:
 
 
 def protobuf_file(data: bytes) -> bytes | None:
-    """Return the last file in the output of `protoc --descriptor_set_out`, or None for others."""
+    """Return the last file descriptor in the output of `protoc --descriptor_set_out`.
+
+    Returns None if `data` has another format.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -93,7 +99,7 @@ def protobuf_file(data: bytes) -> bytes | None:
 
 
 class ProtobufDecoder:
-    """A decoder from a record's bytes to a dictionary."""
+    """A decoder from the Protobuf bytes of a record's key or value to a dictionary."""
 
     def __init__(self, client: Any) -> None:
         self._types = ProtobufTypes(client)
@@ -123,7 +129,10 @@ def _has(pool: Any, name: str) -> bool:
 
 
 def _add_known(pool: Any, name: str) -> None:
-    """Add a file of Google or Confluent to a pool, since no registry has these files."""
+    """Add a Protobuf file of Google or Confluent to a pool, after the files that it imports.
+
+    No registry has these files. Raises ValueError for an unknown file.
+    """
     from confluent_kafka.schema_registry import protobuf  # loads them all
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import Default

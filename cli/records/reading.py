@@ -39,7 +39,10 @@ def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | N
 
 
 def decoded(decode: Decoder | None, record: ConsumerRecord, part: Part) -> Decoded | None:
-    """Decode a key or a value, and keep None. A Failure names the record."""
+    """Return the decoded key or value of a record, or None if it is null or there is no decoder.
+
+    Raises Failure with the record's offset for bytes that cannot be decoded.
+    """
     data = record.value if part == "value" else record.key
     if decode is None or data is None:
         return None
@@ -80,7 +83,7 @@ class ReadOrder:
 class Stops:
     """The offsets where `consume` stops in each partition, and the partitions still to read.
 
-    by_key: the first offset that is not read, or None to read on for ever.
+    by_key: the first offset that is not read, or None if there is no such offset yet.
     """
 
     def __init__(self, until: LogPlace | None) -> None:
@@ -89,7 +92,7 @@ class Stops:
         self.unfinished: set[TopicPartition] = set()
 
     def add(self, key: TopicPartition, stop: int | None, position: int) -> None:
-        """Read a partition up to an offset, unless the offset is reached already."""
+        """Set the stop of a partition, which is unfinished unless `position` is at the stop."""
         self.by_key[key] = stop
         if stop is None or position < stop:
             self.unfinished.add(key)
@@ -108,7 +111,10 @@ class Stops:
         return is_wanted
 
     def reached(self, key: TopicPartition, position: int) -> bool:
-        """Return whether this position is the end of a partition, and then finish the partition."""
+        """Return whether `position` is at the stop of a partition, and if so finish the partition.
+
+        A partition without a stop is never finished here.
+        """
         stop = self.by_key.get(key)
         if stop is None or position < stop:
             return False
@@ -122,9 +128,9 @@ class Stops:
 
 
 async def read(view: ClusterView, order: ReadOrder, emit: Emit) -> int:
-    """Pass the wanted records to `emit` as they arrive. Return their number.
+    """Read as `order` requests, and pass the records to `emit` as they arrive. Return their number.
 
-    Raises Failure for an offset that no partition has.
+    Raises Failure if no partition has the first offset.
     """
     reader = _Reader(view, order, emit)
     return await (reader.alone() if order.group is None else reader.in_group(order.group))
@@ -279,9 +285,10 @@ class _Reader:
     async def _stop_offsets(
         self, keys: list[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """Return the offset where each partition ends, by --until or the log's end at the start.
+        """Return the first offset of each partition that is not read.
 
-        With -f and without --until it is None.
+        It is the offset of --until, and without -f at most the log's end in `ends`. With -f it is
+        None if --until is missing or a time without a record yet.
         """
         until, follow = self._order.until, self._order.follow
         times = await self._times(keys, until)

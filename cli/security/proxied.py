@@ -35,9 +35,9 @@ class Proxied(NamedTuple):
 
 
 def proxied(cluster: ClusterOptions, ca_file: Path | None) -> Proxied:
-    """Return the settings that the cluster's protocol needs.
+    """Return the settings of a proxy that speaks the security protocol of the cluster.
 
-    Raises Failure if --ca-file is missing.
+    Raises Failure if --ca-file is missing for a cluster with TLS that `oncelog up` did not start.
     """
     config = cluster.client_config()
     if not str(config.get("security.protocol", "PLAINTEXT")).upper().endswith("SSL"):

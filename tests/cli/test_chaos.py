@@ -1,4 +1,4 @@
-"""Test the options of `oncelog chaos`, and that a replay uses the settings of its first run."""
+"""Test the options of `oncelog chaos`, and that a replay uses the settings of the replayed run."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,10 @@ from oncelog.proof.chaos.run import CONFIG, ChaosRun, RunOutcome
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunSettings, Path]]:
-    """Replace each requested run by success, and return the list that gets its settings."""
+    """Make `oncelog chaos` run nothing, and return a list of the runs that it requests.
+
+    The list gets the settings and the directory of each requested run.
+    """
     found: list[tuple[RunSettings, Path]] = []
 
     def go(settings: RunSettings, out: Path, output: str) -> int:
@@ -79,7 +82,7 @@ def test_chaos_broker_settings_are_all_known_keys() -> None:
     assert {*CONFIG} <= set(BROKER_KEYS)
 
 
-def test_chaos_outcome_with_fewer_than_half_of_its_faults_effective_is_no_proof() -> None:
+def test_chaos_outcome_with_only_half_of_its_faults_effective_proves_nothing() -> None:
     assert RunOutcome(faults={"kill": 2}, tried=3).has_hit
     assert not RunOutcome(faults={"kill": 2}, tried=4).has_hit
     assert not RunOutcome().has_hit

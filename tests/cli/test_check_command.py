@@ -1,4 +1,4 @@
-"""Test the sentences, evidence and exit codes of `oncelog check` on the directory of a run."""
+"""Test the printed findings and exit codes of `oncelog check` on the directory of a run."""
 
 import json
 import random

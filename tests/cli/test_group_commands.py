@@ -92,7 +92,7 @@ def test_command_interrupted_by_ctrl_c_prints_interrupted_and_exits_130(
 def test_command_interrupted_while_a_dataclass_is_made_exits_with_130(tmp_path: Path) -> None:
     """Python creates dataclasses with exec.
 
-    `python -m` handles an interrupt within exec only when it exits itself.
+    `python -m` would exit with another code after an interrupt within exec.
     """
     (tmp_path / "interrupted.py").write_text(
         "from oncelog.cli import main\n"
@@ -105,7 +105,7 @@ def test_command_interrupted_while_a_dataclass_is_made_exits_with_130(tmp_path: 
     assert (ended.returncode, ended.stderr) == (130, b"oncelog: interrupted\n")
 
 
-def test_consumer_assignment_bytes_are_parsed_and_malformed_bytes_are_empty() -> None:
+def test_consumer_assignment_is_parsed_from_bytes_and_empty_for_malformed_bytes() -> None:
     assignment = b"\0\1\0\0\0\2\0\1u\0\0\0\1\0\0\0\7\0\1t\0\0\0\2\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
     assert assigned_partitions(assignment) == (("t", 0), ("t", 1), ("u", 7))
     assert assigned_partitions(b"") == ()

@@ -59,7 +59,10 @@ NO_NAMES = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yield a node with a record, group, member and open transaction with hostile names."""
+    """Yield a node that has a record, a group, a member and a transaction with hostile names.
+
+    A hostile name contains control sequences for terminals. The transaction stays open.
+    """
     with Cluster(
         1, data=tmp_path_factory.mktemp("cluster") / "data",
         config={"transaction.state.log.num.partitions": "1"},
@@ -73,7 +76,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class joined:
-    """A consumer with hostile names, which has joined its group and committed."""
+    """A consumer with a hostile group id and client id, which joins its group and commits."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.consumer = Consumer(

@@ -59,7 +59,7 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 
 @contextmanager
 def injecting(cluster: Cluster, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run `oncelog inject`, and yield its process and the address of its proxy."""
+    """Run `oncelog inject` until the block ends, and yield its process and its proxy's address."""
     command = [sys.executable, "-m", "oncelog.cli", "inject", *arguments]
     process = subprocess.Popen(
         [*command, "--data", str(cluster.data)],

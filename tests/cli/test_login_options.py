@@ -59,7 +59,9 @@ def test_command_that_connects_by_an_address_accepts_a_client_properties_file():
     ],
 )
 @pytest.mark.parametrize("command", [["topic", "list"], ["doctor", "--probe"]])
-def test_broken_properties_file_is_reported_in_one_sentence(tmp_path, capsys, command, text, words):
+def test_client_properties_file_that_is_invalid_is_refused_with_a_clear_message(
+    tmp_path, capsys, command, text, words
+):
     file = tmp_path / "client.properties"
     if text is not None:
         file.write_text(f"bootstrap.servers=127.0.0.1:1\n{text}")
@@ -69,7 +71,7 @@ def test_broken_properties_file_is_reported_in_one_sentence(tmp_path, capsys, co
     assert "geheim" not in said
 
 
-def test_pipeline_command_with_wrong_connection_options_exits_two_with_a_sentence(tmp_path):
+def test_pipeline_command_with_wrong_connection_options_exits_two_with_a_message(tmp_path):
     pytest.importorskip("pyspark")
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n")

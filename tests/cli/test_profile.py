@@ -17,7 +17,10 @@ CLUSTER: dict[str, Any] = {"cluster_id": "c", "peer_directory": "p", "profile": 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty working directory, and use a profile file within the test's own directory."""
+    """Change to an empty working directory and return it.
+
+    Profiles are stored in a file of the test, and no environment variable names a cluster.
+    """
     for name in ("ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ONCELOG_PROFILES", str(tmp_path / "home" / "profiles.json"))
@@ -54,7 +57,7 @@ def test_bootstrap_address_comes_from_option_then_environment_then_profile(
     assert bootstrap(bootstrap="given:1", profile="near") == "given:1"
 
 
-def test_bootstrap_with_a_data_option_ignores_the_environment(
+def test_bootstrap_environment_variable_is_ignored_with_a_data_option(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", "ours:1")
@@ -70,7 +73,7 @@ def test_bootstrap_environment_variable_without_a_port_is_refused(
         bootstrap()
 
 
-def test_profile_with_a_client_properties_file_has_its_security_settings(place: Path) -> None:
+def test_profile_with_a_client_properties_file_has_the_settings_of_the_file(place: Path) -> None:
     (place / "client.properties").write_text("bootstrap.servers=b:1\nsecurity.protocol=SSL\n")
     assert run(["profile", "set", "tls", "--command-config", "client.properties"]) == 0
     for profile in (None, "tls"):

@@ -66,7 +66,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.cluster
-def test_topic_commands_with_many_names_create_alter_and_delete_all_topics(
+def test_topic_commands_with_many_names_create_alter_and_delete_each_named_topic(
     cluster: Cluster, capsys
 ) -> None:
     def told(*arguments: str, code: int = 0) -> str:

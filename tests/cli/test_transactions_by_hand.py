@@ -26,7 +26,10 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 
 @contextmanager
 def open_transaction(cluster: Cluster, name: str, **settings: Any) -> Iterator[Any]:
-    """Keep a transaction of three records and a group's offset open until the block ends."""
+    """Yield a producer that has written three records and a group's offset in a transaction.
+
+    The transaction stays open.
+    """
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     producer = Producer(

@@ -151,7 +151,7 @@ class Screen:
                 self._written += some
 
     def lines(self) -> list[str]:
-        """Close the terminal, and return its lines without trailing spaces."""
+        """Wait until the terminal is closed, and return its lines without trailing spaces."""
         self._reader.join(60)
         os.close(self._ours)
         text = COLOURS.sub("", self._written.decode().replace("\r\n", "\n"))
@@ -160,7 +160,10 @@ class Screen:
 
 @pytest.fixture
 def on_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], list[str]]:
-    """Return a function that gives the lines that a call prints to a terminal of a width."""
+    """Return a function that calls `work` and returns the lines that it printed.
+
+    They are printed to a terminal with `width` columns.
+    """
     monkeypatch.delenv("COLUMNS", raising=False)
 
     def lines(width: int, work: Callable[[], object]) -> list[str]:
@@ -175,7 +178,7 @@ def on_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], ob
 
 
 def broken(lines: Sequence[str], width: int) -> list[str]:
-    """Return the lines of several words that are longer than the width."""
+    """Return the lines that are longer than `width` and have more than one word."""
     return [line for line in lines if len(line) > width and len(line.split()) > 1]
 
 
@@ -248,7 +251,10 @@ WIDEST = [
 
 
 def helps(paths: Sequence[tuple[str, ...]], width: int, room: int) -> list[str]:
-    """Return the lines of help pages built for `width` columns and printed with `room` columns."""
+    """Return the lines of the help pages of commands on a terminal with `room` columns.
+
+    The command tree is built for a terminal with `width` columns.
+    """
     app, file = build(width), io.StringIO()
     console = Console(width=room, file=file)
     for path in paths:

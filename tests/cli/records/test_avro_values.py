@@ -109,7 +109,7 @@ def test_avro_schema_with_endless_references_is_refused() -> None:
         (["null", "long"], "tea", "it is none of null, long"),
     ],
 )
-def test_avro_value_that_does_not_fit_its_schema_raises_an_error_with_its_place(
+def test_avro_value_outside_its_schema_raises_an_error_that_names_the_field(
     schema: Any, content: Any, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):

@@ -1,4 +1,4 @@
-"""Test that `consume` of many partitions reads the consumer's assignment once a poll."""
+"""Test that each poll of `consume` reads the consumer's assignment only once."""
 
 import asyncio
 from typing import Any, cast
@@ -33,9 +33,9 @@ class CountingConsumer:
 
 
 def test_consume_poll_with_10000_partitions_reads_the_assignment_once() -> None:
-    """The consumer sorts its assignment at each read.
+    """A consumer sorts its assignment whenever it is read.
 
-    With one read for each partition, a poll took 5 s at 10,000 partitions.
+    When `consume` read it once for each partition, a poll took 5 s at 10,000 partitions.
     """
     out: list[ConsumerRecord] = []
     reader = _Reader(ClusterView("127.0.0.1:1"), ReadOrder(topic="t"), out.extend)

@@ -44,7 +44,7 @@ def _collected() -> Iterator[None]:
         gc.collect()
 
 
-def test_registry_format_without_its_extra_is_refused_in_one_sentence(
+def test_registry_format_without_its_extra_is_refused_with_a_clear_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ours, "_is_there", lambda module: module == "confluent_kafka")
@@ -70,7 +70,9 @@ def test_registry_decoder_of_bytes_without_a_schema_id_raises_value_error(how: A
 
 
 @pytest.mark.parametrize("how", ["avro", "jsonschema", "protobuf"])
-def test_registry_decoder_with_an_unreachable_registry_names_its_address(how: Any) -> None:
+def test_registry_decoder_with_an_unreachable_registry_raises_an_error_with_the_url(
+    how: Any,
+) -> None:
     needs_extra(how)
     decode = registry_decoder(how, "value", "http://127.0.0.1:1")
     data = b"\0\0\0\0\1\0\2\4\6"
@@ -90,9 +92,9 @@ def test_registry_decoder_with_a_silent_registry_times_out(monkeypatch: pytest.M
 
 
 def test_registry_decoder_of_protobuf_needs_only_the_descriptors() -> None:
-    """The schemas are in confluent-kafka's mock registry.
+    """The registry is confluent-kafka's mock. The message type is nested, and its file imports one.
 
-    The message type is nested in another and imports a file.
+    The decoder has no generated class of the message type.
     """
     needs_extra("protobuf")
     from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
@@ -142,7 +144,7 @@ def produced(cluster: Cluster, topic: str, serializer: Any, content: Any) -> Non
 def consumed(
     cluster: Cluster, capsys: Any, topic: str, how: str, url: str, count: int = 1
 ) -> list[Any]:
-    """Return the values that `oncelog consume --decode` prints for a topic."""
+    """Return the `count` values that `oncelog consume --decode` prints for a topic."""
     capsys.readouterr()
     options = ("--decode", how, "--registry", url, "--format", "json", "--data", str(cluster.data))
     assert run(["consume", topic, *options]) == 0, capsys.readouterr().err
@@ -210,7 +212,10 @@ WRITTEN: dict[str, Any] = {
 
 
 def schema_file(folder: Path, how: str) -> Path:
-    """Return a schema file, for Protobuf the output of `protoc --descriptor_set_out`."""
+    """Write and return a schema file of the format `how`.
+
+    A Protobuf file has the format of `protoc --descriptor_set_out`.
+    """
     file = folder / "schema"
     if how != "protobuf":
         file.write_text(json.dumps(AVRO if how == "avro" else JSON_SCHEMA))
@@ -233,7 +238,7 @@ def schema_file(folder: Path, how: str) -> Path:
 def test_consume_of_a_value_encoded_by_produce_prints_that_value(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
-    """`produce` registers a schema for one record, and uses the newest schema for another."""
+    """The first `produce` registers a schema file. The second uses the topic's newest schema."""
     content, topic = WRITTEN[how], f"written-{how}"
     assert run(["topic", "create", topic, "--data", str(cluster.data)]) == 0
     (tmp_path / "lines").write_text(json.dumps(content) + "\n")
@@ -248,7 +253,7 @@ def test_consume_of_a_value_encoded_by_produce_prints_that_value(
 @pytest.mark.kafka
 @pytest.mark.cluster
 @pytest.mark.parametrize("how", list(WRITTEN))
-def test_produce_with_a_value_outside_its_schema_names_the_value(
+def test_produce_with_an_unusable_schema_or_value_is_refused_with_a_clear_message(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
     topic, there = f"refused-{how}", ["--registry", url, "--data", str(cluster.data)]
@@ -269,7 +274,10 @@ def test_produce_with_a_value_outside_its_schema_names_the_value(
 
 
 def order_type() -> Any:
-    """Return the class of a message nested in the second message of a file with an import."""
+    """Return the class of Shop.Order, a message that is nested in the second message of its file.
+
+    The file imports another Protobuf file.
+    """
     from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
@@ -293,7 +301,7 @@ def order_type() -> Any:
 
 @pytest.mark.kafka
 @pytest.mark.cluster
-def test_consume_with_an_unknown_schema_id_or_foreign_bytes_names_the_record(
+def test_consume_of_a_value_with_an_unknown_schema_id_fails_and_names_the_record(
     cluster: Cluster, url: str, capsys: Any
 ) -> None:
     produced(cluster, "odd", lambda content, _: content, b"\0\0\x0f\xff\xff\0rest")

@@ -71,7 +71,7 @@ def test_acl_commands_add_list_and_remove_acls(
     assert listed(capsys, bootstrap) == []
 
 
-def test_acl_role_options_add_the_same_acls_as_kafka_acls(
+def test_acl_producer_and_consumer_options_add_the_acls_of_kafka_acls(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common = ["--bootstrap", bootstrap, "--allow", "User:carol", "--topic", "t"]

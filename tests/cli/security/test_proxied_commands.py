@@ -28,7 +28,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @contextmanager
 def started(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """Run the command as a process, and yield the process and the settings that it prints first."""
+    """Run an `oncelog` command until the block ends.
+
+    Yield its process and the client settings in its first two lines of output.
+    """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "oncelog.cli", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
@@ -52,7 +55,7 @@ def produced(cluster: Cluster, told: dict[str, str]) -> object:
 
 
 @pytest.mark.in_turn
-def test_inject_proxy_of_a_secured_cluster_forwards_logged_in_clients(
+def test_inject_proxy_of_a_secured_cluster_forwards_requests_of_a_logged_in_client(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     with started(*INJECT, "--data", str(cluster.data), cwd=tmp_path) as (process, told):

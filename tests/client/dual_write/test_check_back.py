@@ -187,7 +187,7 @@ def test_check_back_command_with_once_prints_its_result(
     sqlite_ledger(file).create()
     where = ["--resolver", f"sqlite://{file}", "--once", "--data", str(cluster.data)]
     assert run(["txn", "check-back", *where, "--older-than", "600"]) == 0
-    assert "nothing of a dual write" in "".join(capsys.readouterr())
+    assert "no transaction of a dual write" in "".join(capsys.readouterr())
     assert run(["txn", "check-back", *where, "--older-than", "600", "--format", "json"]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == []
     assert run(["txn", "check-back", "--resolver", "nowhere", "--data", str(cluster.data)]) == 2
