@@ -19,7 +19,10 @@ ABORTED = ("PrepareAbort", "CompleteAbort")
 
 
 def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) -> list[ClusterEvent]:
-    """Return the events in one part between two states, or none if the part was unknown before."""
+    """Return the events between two states of a cluster that one part of the facts shows.
+
+    The first facts of a part show no event.
+    """
     if part not in before.as_of_ms:
         return []
     match part:
@@ -36,10 +39,10 @@ def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) ->
 
 
 def rise(before: ClusterFacts, after: ClusterFacts, name: str) -> float:
-    """Return by how much a count of the nodes has risen.
+    """Return by how much the counter `name` of all nodes has risen between two states.
 
-    The count of a restarted node began at zero, so the whole new count is added. A node that did
-    not answer, before or now, does not count.
+    The counter of a restarted node began at zero, so the whole new value is added. A node without
+    the counter in one of the states is left out.
     """
     total = 0.0
     for node_id, new in after.nodes.items():
@@ -174,7 +177,10 @@ def _nodes(before: ClusterFacts, after: ClusterFacts, at_ms: int) -> Iterator[Cl
 
 
 def _named(keys: Iterable[TopicPartition], limit: int = NAMED_MAX) -> str:
-    """Return the names of partitions as text, at most `limit`, with internal topics last."""
+    """Return text with the names of at most `limit` partitions, and how many more there are.
+
+    Partitions of internal topics are last.
+    """
     ordered = sorted(keys, key=lambda key: (key[0].startswith("__"), key))
     return _listed([name_of(key) for key in ordered], limit)
 

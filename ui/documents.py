@@ -161,7 +161,10 @@ def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Docu
 
 
 def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
-    """Return the document of one transactional id, with the records that it blocks and its end."""
+    """Return the document of one transactional id, with the partitions that it holds back.
+
+    It also explains how the transaction will end.
+    """
     known = facts.transactions[name]
     now_ms = facts.transactions_ms(now_ms)
     leaderless = [k for k in known.partitions if k in facts.partitions and not _is_led(facts, k)]
@@ -196,7 +199,7 @@ def groups(
 def events(
     facts: ClusterFacts, now_ms: int, limit: int = 1_000, window: TimeWindow | None = None
 ) -> Document:
-    """Return the document of the newest events, or of the events in a time range, newest first."""
+    """Return the document of the newest `limit` events, or of those in `window`, newest first."""
     known = facts.events
     if window is not None:
         known = [e for e in known if window.start_ms <= e.at_ms <= window.end_ms]
@@ -219,7 +222,10 @@ def events(
 
 
 def records_per_s(samples: tuple[ClusterSample, ...]) -> float | None:
-    """Return the recent number of records written per second, or None with too few samples."""
+    """Return the number of records written per second in the last 10 seconds of the samples.
+
+    Returns None with fewer than two samples.
+    """
     if len(samples) < 2:
         return None
     last = samples[-1]
@@ -327,9 +333,9 @@ def _transaction(known: DescribedTransaction, now_ms: int) -> Document:
 
 
 def _ends_in_ms(known: DescribedTransaction, now_ms: int) -> int | None:
-    """Return the time until the coordinator aborts a transaction.
+    """Return the ms until the coordinator aborts a transaction because of its timeout.
 
-    Returns None for a transaction that will not be aborted, or that is decided.
+    Returns None for a transaction without a timeout, and for one that is not ongoing.
     """
     if known.state != "Ongoing" or known.start_ms < 0 or known.timeout_ms == NO_TIMEOUT_MS:
         return None

@@ -21,9 +21,9 @@ NOTHING: Mapping[Any, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class ObservedOffsets:
-    """The offsets of a partition, or None if its leader did not answer.
+    """The offsets of a partition, each None if it is not known.
 
-    The log start is requested less often, so `ClusterFacts.offsets_of` adds it.
+    The log start is requested less often than the others, so `ClusterFacts.offsets_of` adds it.
     """
 
     last_stable: int | None = None
@@ -32,7 +32,7 @@ class ObservedOffsets:
 
     @property
     def held_back(self) -> int:
-        """Return the number of offsets that readers of committed data cannot reach yet."""
+        """Return the number of offsets that read_committed consumers cannot reach yet, or 0."""
         if self.last_stable is None or self.high_watermark is None:
             return 0
         return max(0, self.high_watermark - self.last_stable)
@@ -80,9 +80,10 @@ class Trouble:
 class ClusterSample:
     """Counts at one moment, for curves. `held_back` are offsets between LSO and high watermark.
 
-    Only brokers on this machine report the last five fields. messages_in, bytes_out: counted since
-    the page began, at `counted_ms`. produce_ms: the 99th percentile of Produce requests at the
-    slowest broker. fetch_ms: the median of Fetch requests.
+    Only brokers on this machine report the last five fields. messages_in, bytes_out: records
+    written and bytes read since the page began, counted at `counted_ms`. produce_ms: the 99th
+    percentile of Produce requests at the slowest broker. fetch_ms: the median of Fetch requests at
+    the slowest broker.
     """
 
     at_ms: int
@@ -99,11 +100,11 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event of the cluster. `address` is the address of a view, or "" without a view.
+    """An event of the cluster. `address` is the address of a view with details, or "".
 
     node and line: the node and the log line of the event, only for a cluster on this machine.
-    alike: the sentence without its subject, which is equal for simultaneous events of other
-    partitions.
+    alike: the sentence without its subject, or "". Simultaneous events of several partitions with
+    an equal text are shown in one row.
     """
 
     at_ms: int
@@ -118,10 +119,7 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """All known facts of a cluster.
-
-    `as_of_ms` has the request time of each part, such as offsets.
-    """
+    """All known facts of a cluster. `as_of_ms` has the request time of each part of them."""
 
     as_of_ms: Mapping[str, int] = field(default_factory=dict[str, int])
     cluster: ClusterDescription | None = None
@@ -163,7 +161,10 @@ class ClusterFacts:
         return min((self.as_of_ms.get(part, 0) for part in told), default=0)
 
     def transactions_ms(self, now_ms: int) -> int:
-        """Return the request time of the transactions, up to which their ages are counted."""
+        """Return the request time of the transactions, or `now_ms` if they are not known.
+
+        The ages of transactions are counted up to this time.
+        """
         return self.as_of_ms.get("transactions", now_ms)
 
     def offsets_of(self, key: TopicPartition) -> ObservedOffsets:

@@ -22,7 +22,10 @@ def cluster_event(event: LoggedEvent) -> ClusterEvent:
 
 
 def _alike(event: LoggedEvent) -> str:
-    """Return the event's sentence without the partition, to group simultaneous events."""
+    """Return a sentence for an election or ISR change that does not name the partition.
+
+    Returns "" for other events, which are not grouped.
+    """
     terms, reason = event.terms, event.term("reason")
     if event.kind == "isr":
         isr = terms.get("isr")

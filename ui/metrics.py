@@ -1,8 +1,8 @@
 """Conversion of facts to the families of a metrics page, without I/O.
 
-Metrics that Kafka's own brokers have get the names of the JMX exporter's example rules for Kafka,
-with a label `broker` for metrics of a broker. Other names begin with `oncelog_`. docs/metrics.md
-has the table of all.
+Metrics of Kafka's own brokers have the names of the JMX exporter's example rules for Kafka, with a
+label `broker` for metrics of a broker. Other names begin with `oncelog_`. docs/metrics.md lists all
+metrics.
 """
 
 from collections.abc import Iterable, Mapping

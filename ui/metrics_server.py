@@ -59,9 +59,9 @@ class MetricsServer:
     """The HTTP server of the metrics page. It runs from `start` to `close`, in its own thread."""
 
     def __init__(self, known: Callable[[], ClusterFacts], port: int | None) -> None:
-        """Listen on a port, or on a free port, or raise Failure if the port is in use.
+        """Listen on `port`, or on a free port if it is None. Raises Failure if it is in use.
 
-        known: a function that returns the facts.
+        known: a function that returns the facts of the cluster.
         """
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_FactsCollector(known))
@@ -82,7 +82,7 @@ class MetricsServer:
         return f"http://{HOST}:{self.port}{PATH}"
 
     def start(self) -> None:
-        """Begin to serve, in a thread."""
+        """Begin to answer requests, in a thread."""
         self._thread.start()
 
     def close(self) -> None:
@@ -93,7 +93,10 @@ class MetricsServer:
     def _guarded(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        """Answer a request if its Host header names this server, and refuse other names."""
+        """Answer a GET or HEAD request for the metrics page with the metrics.
+
+        A Host header that does not name this server gets status 403, and any other request 404.
+        """
         hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
         if environ.get("HTTP_HOST", "").lower() not in hosts:
             return _refusal(start_response, "403 Forbidden")

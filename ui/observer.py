@@ -55,10 +55,10 @@ Listener = Callable[[ClusterFacts], None]
 
 
 class Observer:
-    """Requests the state of a cluster again and again, between `start` and `close`.
+    """Requests the state of a cluster repeatedly, between `start` and `close`.
 
-    logs: the node logs of a cluster on this machine. Their events replace the comparison of two
-    states. Active faults are still found by inspecting the processes.
+    logs: the node logs of a cluster on this machine. Events are read from them, and without `logs`
+    found by comparing two states. Events of the processes are always found by comparing.
     """
 
     def __init__(self, config: Mapping[str, Any], logs: EventLogs | None = None) -> None:
@@ -77,7 +77,8 @@ class Observer:
     def start(self, others: Mapping[str, tuple[float, Callable[[], Awaitable[Changes]]]]) -> None:
         """Begin to send requests.
 
-        `others` are further parts, each with its period in seconds.
+        `others` has further parts by name, each with its period in seconds and a function that
+        returns the facts of the part.
         """
         asked: dict[str, Callable[[], Awaitable[Changes]]] = {
             "cluster": self._cluster,
@@ -102,13 +103,16 @@ class Observer:
         await self.admin.view.close()
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait for new facts, at most for the timeout."""
+        """Wait for new facts or for a failed request, at most for the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
 
     async def min_insync(self, topic: str) -> int:
-        """Return min.insync.replicas of a topic, at most 10 s old if its brokers answer."""
+        """Return min.insync.replicas of a topic, and request it if it is older than 10 s.
+
+        If the request fails, return the older value, or 1 without one.
+        """
         asked_ms = _now_ms()
         known = self.facts.min_insync.get(topic)
         if known is None or asked_ms - self.facts.min_insync_ms[topic] > MIN_INSYNC_EVERY_MS:
@@ -265,7 +269,11 @@ class Observer:
         keys: list[TopicPartition],
         described: Iterable[DescribedTransaction],
     ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-        """Return the open transactions of each partition with an LSO below its end, in order."""
+        """Return the open transactions of each of the partitions, sorted by first offset.
+
+        `described` are the known transactional ids. A partition without an open transaction is left
+        out.
+        """
         if not keys:
             return {}
         known = {each.producer_id: each for each in described}
@@ -311,7 +319,7 @@ def _now_ms() -> int:
 
 
 def _answer_times(brokers: Iterable[Any], connections: Mapping[Any, Any]) -> dict[int, float]:
-    """Return the ms that the newest answer of each broker took."""
+    """Return by node id how many ms the newest answer of a broker took."""
     found: dict[int, float] = {}
     for broker in brokers:
         known = connections.get((broker.host, broker.port))

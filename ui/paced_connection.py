@@ -17,7 +17,7 @@ WINDOW_MS = 1_000.0
 
 
 class RequestPace:
-    """The times of the requests to one broker within the last second."""
+    """The limit on requests to one broker, with the times of its last requests."""
 
     def __init__(self, requests_a_second: int) -> None:
         if requests_a_second < 1:
@@ -31,7 +31,7 @@ class RequestPace:
         return max(0.0, self._sent_ms[0] + WINDOW_MS - now_ms)
 
     def sent(self, now_ms: float) -> None:
-        """Count a request that is being sent."""
+        """Count a request that is sent at `now_ms`."""
         self._sent_ms.append(now_ms)
 
 

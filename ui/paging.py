@@ -1,4 +1,4 @@
-"""The selection of the rows in a document, which limits its size, without I/O."""
+"""The choice of a document's rows, and limits on its size, without I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ITEMS_MAX = 20_000  # of all such lists of a document, but for those of its last
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """At most `limit` rows of a list, from row `start` on. Without a limit the list is complete."""
+    """A request for at most `limit` rows of a list, from row `start` on, or for all without it."""
 
     start: int = 0
     limit: int | None = None
@@ -22,7 +22,7 @@ class RowRange:
     def asked(cls, query: Mapping[str, str]) -> "RowRange":
         """Return the range that `start` and `limit` in a query string request.
 
-        Raises ValueError with a sentence for an invalid value.
+        Raises ValueError with a message for an invalid value.
         """
         start, limit = query.get("start") or "0", query.get("limit") or str(LIMIT)
         if not (start.isdecimal() and start.isascii() and len(start) < 10):
@@ -32,7 +32,11 @@ class RowRange:
         return cls(int(start), int(limit))
 
     def of(self, name: str, keys: Sequence[Key], make: Callable[[Key], Document]) -> Document:
-        """Return a document with the rows of this range as `name`, and the number left out."""
+        """Return a document with the rows of this range as `name`, and as `left_out` the rest.
+
+        `make` returns the row of a key. `left_out` counts the keys after the last row. With a
+        limit, the document may end early, after a row with which its lists have ITEMS_MAX items.
+        """
         if self.limit is None:
             return {name: [make(key) for key in keys], "left_out": 0}
         rows: list[Document] = []

@@ -1,7 +1,7 @@
 """Reads a few records of a partition, with the outcome of their transactions.
 
-A read_committed fetch names the aborted transactions. If the caller also wants open transactions, a
-second fetch reads the records from the last stable offset on.
+A read_committed fetch returns the aborted transactions. If the caller also wants records of open
+transactions, a second fetch reads the records from the last stable offset on.
 """
 
 import asyncio
@@ -29,9 +29,10 @@ async def read_records(
     is_committed: bool = False,
     limit: int = 50,
 ) -> dict[str, Any]:
-    """Return records from an offset or a time on, or the last records without both.
+    """Return at most `limit` records from an offset or a time on, or the last without both.
 
-    is_committed: leave out records of open and aborted transactions.
+    With `is_committed`, records of open and aborted transactions are left out. At most 8 Fetch
+    requests are sent, and the result's `next_offset` is the offset to continue from.
     """
     limit = max(1, min(limit, ROWS_MAX))
     start = (await admin.list_offsets({key: EARLIEST}))[key]
@@ -78,7 +79,7 @@ async def read_records(
 
 
 def _is_visible(row: dict[str, Any]) -> bool:
-    """Return whether a read_committed consumer gets the record."""
+    """Return whether a read_committed consumer gets the record of a row."""
     return row["marker"] is None and row["outcome"] in (COMMITTED, PLAIN, None)
 
 

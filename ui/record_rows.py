@@ -30,8 +30,8 @@ def record_rows(
 ) -> list[Row]:
     """Return a row for each record and each marker from an offset on.
 
-    aborted: (producer id, first offset) from a read_committed fetch. end: the end of the log.
-    Behind the last stable offset, the markers in the data show the outcome.
+    aborted: (producer id, first offset) of aborted transactions, from a read_committed fetch. end:
+    the end of the log. From the last stable offset on, outcomes come from the markers in `data`.
     """
     rows: list[Row] = []
     for row in _rows(data, aborted, last_stable, end):
@@ -70,9 +70,9 @@ def _rows(
 
 
 def _markers(data: Buffer, last_stable: int) -> tuple[list[tuple[int, int, bool]], int]:
-    """Return (offset, producer id, whether it aborts) of each marker from the LSO on.
+    """Return (offset, producer id, whether it is an ABORT) of each marker from the LSO on.
 
-    The second result is the offset after the data.
+    The second result is the offset after the last batch, or -1 without a batch.
     """
     found: list[tuple[int, int, bool]] = []
     next_offset = -1
@@ -86,7 +86,10 @@ def _markers(data: Buffer, last_stable: int) -> tuple[list[tuple[int, int, bool]
 
 
 def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str | None:
-    """Return the outcome by the next marker of the batch's producer, or None without a marker."""
+    """Return the outcome that the next marker of the batch's producer gives the batch.
+
+    Returns None if `markers` has no such marker.
+    """
     for offset, producer_id, aborts in markers:
         if producer_id == header.producer_id and offset > header.base_offset:
             return ABORTED if aborts else HELD_BACK
@@ -94,7 +97,10 @@ def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str
 
 
 def _fate(header: BatchHeader, aborting: set[int], last_stable: int) -> str | None:
-    """Return the outcome of a batch, or None if the last stable offset does not show it."""
+    """Return the outcome of a batch, or None for a transaction after the last stable offset.
+
+    aborting: the producer ids of the aborted transactions that are open at this batch.
+    """
     if not header.is_transactional:
         return PLAIN
     if header.producer_id in aborting:
@@ -136,9 +142,9 @@ def _contents(record: Record, header: BatchHeader) -> Row:
 
 
 def text(data: bytes | None) -> str | None:
-    """Return bytes as text if they are text, else as hexadecimal digits.
+    """Return bytes as text if they are UTF-8, otherwise as hexadecimal digits.
 
-    Long values are shortened.
+    Long values are cut, and followed by their size.
     """
     if data is None:
         return None

@@ -42,16 +42,16 @@ CHECKS_LEFT_OUT = ("cluster", "answers", "controller", "without leader", "not fu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedCluster:
-    """The cluster that is observed. `own` is set if it runs on this machine."""
+    """The options that name the observed cluster. `own` is set if it runs on this machine."""
 
     choice: ClusterChoice
     own: Cluster | None = None
 
 
 def observing(watched: WatchedCluster, *, has_doctor: bool = True) -> Observer:
-    """Return a started observer of the cluster. This is called inside an event loop.
+    """Return a started observer of the cluster. The caller must run in an event loop.
 
-    has_doctor: include the results of `oncelog doctor`, if the cluster is on this machine.
+    has_doctor: also observe the results of `oncelog doctor`, if the cluster is on this machine.
     """
     logs = None if watched.own is None else event_logs(watched.own)
     observer = Observer(watched.choice.client_config(), logs)
@@ -77,7 +77,7 @@ def event_logs(cluster: Cluster) -> EventLogs:
 
 
 def node_facts(cluster: Cluster) -> dict[str, Any]:
-    """Return the current facts of each node."""
+    """Return the current state of each node on this machine as the part `nodes` of the facts."""
     found: dict[int, ObservedNode] = {}
     for status in cluster.status():
         is_running = status.state == "running"
@@ -98,7 +98,10 @@ def node_facts(cluster: Cluster) -> dict[str, Any]:
 
 
 def doctor_checks(data: Path) -> dict[str, Any]:
-    """Return the results of `oncelog doctor` for this machine and cluster."""
+    """Return the results of `oncelog doctor` as the part `checks` of the facts.
+
+    Results that the page finds by itself are left out.
+    """
     try:
         found = examine(data)
     except Failure as problem:
@@ -182,9 +185,9 @@ def cluster_name(watched: WatchedCluster) -> str:
 async def end_transaction(
     choice: ClusterChoice, observer: Observer, fields: Mapping[str, str]
 ) -> str:
-    """Abort a transaction by its id, or a hanging one in a partition, as a form requests it.
+    """Abort the transaction that the fields of a form name. Return a sentence about the result.
 
-    Returns a sentence about the result.
+    The fields have a transactional id, or a partition and producer id for a hanging transaction.
     """
     if name := fields.get("transactional_id"):
         return f"{name}: {await asyncio.to_thread(abort_id, choice, name)}"
@@ -196,7 +199,10 @@ async def end_transaction(
 async def harm(
     cluster: Cluster, load: Load, one_at_a_time: asyncio.Lock, fields: Mapping[str, str]
 ) -> str:
-    """Inject the fault that a form requests, or start a load. Return a sentence about it."""
+    """Inject the fault that a form requests, or start a load. Return a sentence about the result.
+
+    Raises Failure while another fault is being injected.
+    """
     kind = fields.get("kind", "")
     if kind == "load":
         return load.begin()

@@ -33,7 +33,10 @@ ESCAPE, ENTER, TAB, BACKSPACE, CTRL_C = "\x1b", "\r\n", "\t", "\x7f\x08", "\x03"
 
 
 async def first_look(observer: Observer) -> ClusterFacts:
-    """Wait until each part has an answer or a refusal, and return the facts."""
+    """Wait at most 15 s until each part that `top` shows has an answer or an error.
+
+    Return the facts that are then known.
+    """
     end_s = time.monotonic() + FIRST_LOOK_S
     while (left_s := end_s - time.monotonic()) > 0:
         known = observer.facts
@@ -50,7 +53,7 @@ def once(facts: ClusterFacts) -> str:
 
 
 async def watch(observer: Observer, cluster_name: str) -> None:
-    """Show the cluster and refresh the screen until q or Ctrl-C."""
+    """Show the cluster in the terminal, and refresh the screen until q or Ctrl-C is pressed."""
     keys = Keys()
     with _raw_terminal(), Live(screen=True, auto_refresh=False, transient=True) as live:
         loop = asyncio.get_running_loop()
@@ -78,7 +81,7 @@ class Keys:
         self.pressed = asyncio.Event()
 
     def read(self) -> None:
-        """Read the pressed keys from the terminal."""
+        """Read the pressed keys from the terminal, and call `press` for each."""
         data = os.read(sys.stdin.fileno(), 64).decode(errors="replace")
         self.is_over |= not data  # the terminal is gone
         if data.startswith(ESCAPE) and len(data) > 1:
@@ -88,7 +91,7 @@ class Keys:
         self.pressed.set()
 
     def press(self, key: str) -> None:
-        """Change the view, or end the program, after a key was pressed."""
+        """Change the sort, list or filter, or request the end of the program, as `key` does."""
         choice = self.choice
         if key == CTRL_C:
             self.is_over = True

@@ -1,7 +1,8 @@
-"""The rows of `oncelog top`, nodes with their lags, and a list below, without I/O.
+"""The rows of `oncelog top`, with the nodes and a list below them, without I/O.
 
-A lag is counted at the node that leads the partition. The two lags are the distance of the groups
-from the end, and from the last stable offset, where committed readers must stop.
+The lag of a group in a partition is counted at the node that leads the partition. LAG is the
+distance of committed offsets from the end of the log, and LSO-LAG from the last stable offset,
+where read_committed consumers stop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,10 @@ class Choice:
 
 
 def node_rows(facts: ClusterFacts, now_ms: int, sort: str = "NODE") -> list[dict[str, Any]]:
-    """Return a row for each node, sorted by node, or by a column with its largest values first."""
+    """Return a row for each node, sorted by the column `sort`.
+
+    Node ids are ascending, and the values of any other column descending.
+    """
     lags: dict[int, int] = {}
     stable_lags: dict[int, int] = {}
     for group in documents.groups(facts, now_ms)["groups"]:
@@ -76,10 +80,7 @@ def plain_table(rows: Sequence[Row], width: int | None) -> str:
 
 
 def listed(facts: ClusterFacts, now_ms: int, choice: Choice) -> tuple[tuple[str, ...], Lines]:
-    """Return headings and lines of the chosen list.
-
-    Only lines that contain the filter are returned.
-    """
+    """Return the headings of the chosen list, and its lines that contain the chosen filter."""
     headings, lines = _LISTS[choice.shown](facts, now_ms)
     wanted = choice.filter.lower()
     found = [tuple(map(printable, line)) for line in lines]

@@ -40,7 +40,10 @@ def _partitions(facts: ClusterFacts) -> Iterator[Trouble]:
 
 
 def _transactions(facts: ClusterFacts, looked_ms: int) -> Iterator[Trouble]:
-    """Yield a problem for each hanging transaction, and each transaction that is open for long."""
+    """Yield a problem for each hanging transaction, and each that has been open for 10 seconds.
+
+    Only transactions that hold back readers of a partition are reported.
+    """
     held: dict[str, list[TopicPartition]] = {}
     for key, holders in sorted(facts.holders.items()):
         first = holders[0]

@@ -25,8 +25,8 @@ class TimeWindow:
     def asked(cls, query: Mapping[str, str], now_ms: int) -> "TimeWindow | None":
         """Return the time range of `at` and `minutes` in a query, or None without both.
 
-        The range is around `at`, or is the last minutes. Raises ValueError with a sentence for
-        invalid values.
+        The range has its middle at `at`, and without `at` it ends at `now_ms`. Raises ValueError
+        with a message for invalid values.
         """
         at, span = query.get("at", "").strip(), query.get("minutes", "").strip()
         if not at and not span:
@@ -43,7 +43,10 @@ class TimeWindow:
 
 
 def day_time_ms(text: str) -> int | None:
-    """Return the wall-clock ms of a local date and time as a browser sends them, or None."""
+    """Return the wall-clock ms of a local date and time in a browser's format.
+
+    Returns None if `text` has another format.
+    """
     for form in DAY_FORMS:
         try:
             return _in_ms(datetime.strptime(text.strip(), form))
@@ -53,7 +56,10 @@ def day_time_ms(text: str) -> int | None:
 
 
 def _moment_ms(text: str, now_ms: int) -> int:
-    """Return the wall-clock ms of a date and time, or of the last moment at a time of day."""
+    """Return the wall-clock ms of a date and time, or of the last occurrence of a time of day.
+
+    Raises ValueError with a message for other text.
+    """
     found = day_time_ms(text)
     if found is not None:
         return found

@@ -1,9 +1,9 @@
-"""Compare a page with the answers of the brokers at the same time.
+"""Compare a view in a browser with the answers that the brokers gave at the same time.
 
 A view shows the time of its data. Each of its values must have been true at some moment between
-that time and the reading of the view. The value must equal an answer that a broker gave in this
-time, the last answer before it, or the first one after it. A rising value may lie between two
-answers.
+that time and the time at which a test read the view. So the value must equal an answer that a
+broker gave between the two times, the last answer before them, or the first answer after them. A
+rising value may lie between two answers.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Shown(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """An answer of a broker, and when its request began and ended."""
+    """An answer of a broker, and when the request for it was sent and answered."""
 
     began_ms: int
     ended_ms: int
@@ -63,7 +63,7 @@ class Sample(NamedTuple):
 
 
 def read(chrome: Browser, address: str, shows: Callable[[Shown], Any] | None = None) -> Shown:
-    """Open a view, wait until `shows` holds for it, and return all that it shows."""
+    """Open a view, wait until it has data and `shows` is true for it, and return its contents."""
     chrome.go(address)
     found: list[Shown] = []
 
@@ -77,7 +77,7 @@ def read(chrome: Browser, address: str, shows: Callable[[Shown], Any] | None = N
 
 @dataclass(slots=True)
 class Told:
-    """The answers that the brokers gave to repeated requests, without the page."""
+    """The answers of the brokers to repeated requests of an admin client, by part."""
 
     admin: Admin
     samples: dict[str, list[Sample]] = field(default_factory=dict[str, list[Sample]])
@@ -92,7 +92,10 @@ class Told:
             await asyncio.sleep(AGAIN_S)
 
     async def beside(self, shown: Shown) -> "Beside":
-        """Wait until each part was requested again after the view was read, and return both."""
+        """Wait for a request of each part after `shown` was read. Return the view with the answers.
+
+        Each request must have been answered.
+        """
         later = lambda: all(s and s[-1].began_ms >= shown.read_ms for s in self.samples.values())  # noqa: E731
         await until(later, TOLD_S)
         return Beside(self, shown)
@@ -127,7 +130,7 @@ class Told:
 
 @asynccontextmanager
 async def telling(bootstrap: str) -> AsyncIterator[Told]:
-    """Send the requests repeatedly until the block ends, and yield the answers."""
+    """Request the state of the cluster repeatedly until the block ends, and yield the answers."""
     async with Admin({"bootstrap.servers": bootstrap, "request.timeout.ms": 2_000}) as admin:
         told = Told(admin)
         parts = {
@@ -148,18 +151,21 @@ async def telling(bootstrap: str) -> AsyncIterator[Told]:
 
 @dataclass(slots=True)
 class Beside:
-    """A view, and the brokers' answers before, during and after that time."""
+    """A view, and the brokers' answers around the times of its data and of its reading."""
 
     told: Told
     shown: Shown
 
     def was(self, part: str, pick: Callable[[Any], Any], said: Any) -> None:
-        """Assert that a shown value equals one of the brokers' answers."""
+        """Assert that the shown value `said` equals what `pick` returns for one of the answers."""
         found = self._told(part, pick)
         assert said in found, f"{said!r} was never told, but {found}: {self._when()}"
 
     def rises(self, part: str, pick: Callable[[Any], int], said: str) -> None:
-        """Assert that a rising number is between the brokers' answers before and after the view."""
+        """Assert that the shown number `said` is between the first and the last of the answers.
+
+        `pick` returns the number in an answer, which only rises.
+        """
         found = self._told(part, pick)
         value = number(said)
         assert found[0] <= value <= found[-1], f"{value} is not in {found}: {self._when()}"
@@ -177,7 +183,7 @@ class Beside:
 
 
 def number(words: str) -> int:
-    """Return the value of a number in the format of the pages."""
+    """Return the value of a number that a page shows, such as "1,024"."""
     return int(words.replace(",", ""))
 
 

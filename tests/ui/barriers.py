@@ -1,7 +1,7 @@
-"""Find accessibility barriers of a page, for readers without mouse, sight or colours.
+"""Find accessibility barriers of a page, for users without a mouse, sight or colour vision.
 
-Names and roles are those that chromium gives to screen readers. The required contrast is that of
-WCAG, level AA.
+The names and roles of elements are those that chromium gives to screen readers. The required
+contrast is that of WCAG, level AA.
 """
 
 from collections.abc import Iterator
@@ -134,7 +134,10 @@ def _value(node: dict[str, Any], field: str) -> str:
 
 
 def out_of_reach(chrome: Browser) -> Iterator[str]:
-    """Press Tab through the page, and yield each element that gets no visible focus."""
+    """Press Tab until the focus has passed the whole page.
+
+    Yield each usable element that did not get the focus, or got it without a visible outline.
+    """
     chrome.driver.execute_script("document.activeElement.blur(); getSelection().empty()")
     wanted: dict[str, str] = dict(chrome.driver.execute_script(STOPS))
     reached: set[str] = set()

@@ -16,7 +16,7 @@ SHOWN_S = 30
 
 
 class Browser:
-    """A headless chromium on the site at `address`, which contains the site's token."""
+    """A headless chromium that opens a site by its `address` with the token."""
 
     def __init__(self, address: str) -> None:
         options = webdriver.ChromeOptions()

@@ -2,15 +2,15 @@
 
     python -m tests.ui.costs [--only NAME,...] [--rounds N] [--seconds S]
 
-page    60 partitions, 100 open transactions, 20 groups; two refreshes a second
+page    60 partitions, 100 open transactions, 20 groups; CPU time at two refreshes a second
 growth  ten minutes of refreshes while programs write and read; memory growth of the process
 first   1,000 partitions; seconds until the first view
-scrape  100 partitions; one scrape of each node a second
-loop    3,000 partitions; no blocked event loop above 20 ms by one scrape of each node a second
+scrape  100 partitions; CPU time of a node at one scrape of each node a second
+loop    3,000 partitions; latest answer of a node at one scrape of each node a second
 
-Percent are of a core. CPU time counts the work of a process, so other work disturbs it less than
-it would disturb a duration. The best of the rounds counts. The exit code is 1 if a bound is not
-kept.
+CPU time is in percent of a core. Other processes of the machine disturb it less than they would
+disturb a duration. The best of the rounds counts. The exit code is 1 if a figure is above its
+bound.
 """
 
 import argparse
@@ -44,7 +44,7 @@ VIEWS = ("/", "/topics/orders/0", "/transactions", "/groups", "/timeline", "/top
 
 
 class Bounds:
-    """Measured figures, each with the bound that it must keep."""
+    """The check that measured figures are within their bounds. It prints each figure."""
 
     def __init__(self) -> None:
         self.are_held = True
@@ -74,7 +74,7 @@ async def page(data: Path) -> AsyncIterator[tuple[psutil.Process, Visitor, float
 
 
 async def refresh(visitor: Visitor, seconds: float, views: Sequence[str] = VIEWS[:2]) -> None:
-    """Request a view twice a second. On a machine too busy for that, print a warning."""
+    """Request a view twice a second, and print the reached rate. A low rate is marked."""
     end_s = time.monotonic() + seconds
     for number, address in enumerate(itertools.cycle(views)):
         began_s = time.monotonic()
@@ -95,7 +95,7 @@ def cpu_s(cluster: Cluster) -> float:
 
 
 async def percent(cluster: Cluster, seconds: float, doing: Coroutine[Any, Any, None]) -> float:
-    """Return the percent of a core that all nodes use while `doing` runs."""
+    """Await `doing`, and return the percent of a core that all nodes used in that time."""
     before, began_s = cpu_s(cluster), time.monotonic()
     await doing
     return (cpu_s(cluster) - before) / (time.monotonic() - began_s) * 100
@@ -173,7 +173,10 @@ async def first(bounds: Bounds, rounds: int, seconds: float) -> None:
 
 @contextmanager
 def scraping(cluster: Cluster) -> Iterator[list[int]]:
-    """Scrape the metrics of each node once a second in a thread, and yield the sizes."""
+    """Scrape the metrics of each node once a second until the block ends.
+
+    Yield the list that gets the size of each scraped page in bytes.
+    """
     is_over, sizes = Event(), list[int]()
 
     def scrape(url: str) -> None:
@@ -224,9 +227,9 @@ async def loop(bounds: Bounds, rounds: int, seconds: float) -> None:
 
 
 def watched(cluster: Cluster, seconds: float) -> float:
-    """Return the latest answer, in ms, to a probe of each node every 5 ms.
+    """Ping each node every 5 ms for `seconds`. Return how many ms the latest answer was late.
 
-    Waits for a processor are subtracted.
+    The time for which the node or the probe waited for a processor is subtracted.
     """
     stage = Stage("loop", cluster, is_short=True)
     with stage.watched("scrapes"):

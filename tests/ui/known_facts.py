@@ -1,4 +1,4 @@
-"""Observed facts of a small cluster, which tests can change."""
+"""The facts of a small cluster without a broker, as an observer of the page would have them."""
 
 from typing import Any
 
@@ -69,7 +69,10 @@ def group(name: str = "readers", offset: int = 4, **fields: Any) -> ObservedGrou
 
 
 def facts(**fields: Any) -> ClusterFacts:
-    """Return the facts of three nodes. In orders/0 app-1 has a transaction open since offset 10."""
+    """Return the facts of a cluster of three nodes, with `fields` in place of the usual ones.
+
+    Transactional id app-1 has an open transaction in orders/0 from offset 10 on.
+    """
     opened = transaction()
     values: dict[str, Any] = {
         "as_of_ms": dict.fromkeys(PARTS, NOW_MS),

@@ -108,7 +108,7 @@ async def load(bootstrap: str) -> AsyncIterator[list[asyncio.Task[None]]]:
 
 @contextlib.asynccontextmanager
 async def page(folder: Path, *shown: str) -> AsyncIterator[str]:
-    """Run `oncelog ui` as a process, and yield its address."""
+    """Run `oncelog ui` as a process until the block ends, and yield the address of its page."""
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "ui", "--no-open", *shown, stdout=asyncio.subprocess.PIPE, cwd=folder
     )
@@ -121,7 +121,7 @@ async def page(folder: Path, *shown: str) -> AsyncIterator[str]:
 
 
 async def prove(folder: Path) -> None:
-    """Run `oncelog prove` with a wrong application, and keep the report."""
+    """Run `oncelog prove` with an at-least-once application, and keep the report in `folder`."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "prove", "--faults", "kill@before-commit", "--seed", "1", "--keep", str(folder),
@@ -131,7 +131,7 @@ async def prove(folder: Path) -> None:
 
 
 def take(address: str, views: Mapping[str, str]) -> None:
-    """Take the pictures of all views."""
+    """Take a picture of each of the `views`, light and dark, and in two widths."""
     chrome = Browser(address)
     try:
         for name, view in views.items():
@@ -143,7 +143,7 @@ def take(address: str, views: Mapping[str, str]) -> None:
 
 
 def shoot(chrome: Browser, view: str, file: Path, scheme: str, width: int) -> None:
-    """Take one picture of a view, with the height of the view up to a bound."""
+    """Write a picture of a view to `file`. It is as high as the view, at most HEIGHT_MAX pixels."""
     features: list[Any] = [{"name": "prefers-color-scheme", "value": scheme}]
     chrome.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     chrome.size(width, 600)

@@ -75,7 +75,7 @@ class Visitor:
 
 @dataclass(slots=True, kw_only=True)
 class OpenSite:
-    """A running server of the page. `visitor` is logged in."""
+    """A running server of the page, with `visitor` as a client that has the site's cookie."""
 
     bootstrap: str
     admin: Admin
@@ -94,7 +94,7 @@ class OpenSite:
         return producer
 
     async def told(self, part: str) -> None:
-        """Wait until the server has made a new observation of this part of the cluster."""
+        """Wait until the server has requested this part of the facts anew."""
         for _ in range(2):
             before = self.site.facts.as_of_ms.get(part)
             await until(lambda b=before: self.site.facts.as_of_ms.get(part) != b)

@@ -28,7 +28,7 @@ OTHERS = ("/faults", "/topics/nothing", "/timeline?minutes=5", "/topics/orders/0
 
 
 async def no_fault(fields: Mapping[str, str]) -> str:
-    """Stand in for the injection of a fault, which this test never requests."""
+    """Inject nothing, in place of a fault. With such a function, the page has the view Faults."""
     return f"{dict(fields)}"
 
 

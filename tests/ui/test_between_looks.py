@@ -1,4 +1,4 @@
-"""Test the observer while the cluster changes between two requests of one observation."""
+"""Test the observer while the cluster changes between two of the observer's requests."""
 
 import asyncio
 import time
@@ -73,7 +73,7 @@ async def test_observer_request_that_fails_is_reported_and_repeated(problem: Exc
         await observer.close()
 
 
-async def test_observer_answer_is_dated_by_the_time_of_its_first_question() -> None:
+async def test_observer_facts_are_dated_by_the_time_of_their_first_request() -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
 
     async def ask() -> dict[str, Any]:
@@ -107,7 +107,7 @@ async def test_record_count_keeps_the_last_offsets_of_a_leaderless_partition() -
         await observer.close()
 
 
-async def test_log_start_and_min_insync_are_requested_again_with_their_own_age(tmp_path: Path):
+async def test_log_start_and_min_insync_are_refreshed_and_shown_with_their_own_age(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         observer = opened.site.observer
         await opened.admin.create_topic("orders", partitions=1)
@@ -131,7 +131,9 @@ async def test_log_start_and_min_insync_are_requested_again_with_their_own_age(t
 
 
 @pytest.mark.in_turn
-async def test_search_for_committed_records_behind_much_aborted_data_is_bounded(tmp_path: Path):
+async def test_search_for_committed_records_after_much_aborted_data_stops_at_its_limit(
+    tmp_path: Path,
+):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders", 0)

@@ -23,7 +23,7 @@ FRAME = PageFrame(address="/", cluster_name="many", now_ms=NOW_MS, as_of_ms=NOW_
 
 
 def many() -> ClusterFacts:
-    """Return a large cluster in which each group's committed offset was deleted by retention."""
+    """Return the facts of a large cluster. Committed offsets are below the start of the log."""
     keys = [(f"t-{n}", 0) for n in range(COUNT)]
     known = facts()
     first = replace(group("g-0", 1), committed=dict.fromkeys(keys, 1))

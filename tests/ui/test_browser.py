@@ -36,7 +36,10 @@ VIEWS = (
 
 @asynccontextmanager
 async def browser(root: Path, **options: Any) -> AsyncIterator[tuple[OpenSite, Browser, Any]]:
-    """Yield a site with an open transaction of app-1 in orders/0, and a logged-in browser."""
+    """Yield a site, a browser that has the site's cookie, and a producer.
+
+    The producer has the transactional id app-1 and an open transaction in orders/0.
+    """
     async with open_site(root, **options) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders")

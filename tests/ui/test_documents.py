@@ -89,7 +89,7 @@ def test_transactions_document_lists_the_oldest_open_one_first() -> None:
     assert [each["age_ms"] for each in found] == [50, 5, None]
 
 
-def test_transaction_age_is_measured_at_the_observation_and_not_at_the_request() -> None:
+def test_transaction_age_is_measured_at_the_observation_and_not_at_the_page_request() -> None:
     (row,) = documents.transactions(facts(), NOW_MS + 9_000)["transactions"]
     assert (row["age_ms"], row["ends_in_ms"]) == (20_000, 40_000)
 

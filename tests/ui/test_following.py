@@ -1,4 +1,4 @@
-"""Test which events `oncelog events` prints as new."""
+"""Test the choice of the events that `oncelog events -f` prints as new."""
 
 from oncelog.cli.look.events import after
 from oncelog.ui.facts import ClusterEvent

@@ -1,4 +1,4 @@
-"""Test the page for an Apache Kafka, with the same views through the protocol alone."""
+"""Test that the page serves all its views for an Apache Kafka, through the protocol alone."""
 
 import secrets
 from urllib.parse import quote, urlencode
@@ -15,7 +15,9 @@ SEEN_S = 60
 
 
 @pytest.mark.in_turn
-async def test_stuck_reader_is_explained_and_its_transaction_aborted(kafka_as_it_comes: str):
+async def test_ui_of_apache_kafka_explains_a_stuck_reader_and_aborts_the_blocking_transaction(
+    kafka_as_it_comes: str,
+):
     topic = f"page-{secrets.token_hex(4)}"
     name = f"{topic}-writer"
     async with site_of(kafka_as_it_comes, can_write=True) as opened:

@@ -56,7 +56,7 @@ def visit(served: str, folder: Path, words: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-async def test_kept_report_of_each_run_opens_in_the_ui_and_as_a_file(
+async def test_report_kept_by_each_kind_of_run_opens_in_the_ui_and_as_a_file(
     tmp_path: Path, name: str
 ) -> None:
     arguments, words = RUNS[name]

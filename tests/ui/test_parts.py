@@ -82,7 +82,7 @@ def test_page_access_finds_its_cookie_among_cookies_of_other_ports(others) -> No
 
 
 @pytest.mark.parametrize("site", ["same-site", "cross-site"])
-def test_page_access_allows_links_from_other_sites_and_no_loading(site) -> None:
+def test_page_access_from_other_sites_is_allowed_for_links_and_refused_for_loading(site) -> None:
     access = PageAccess(8080)
     sent = {"host": "127.0.0.1:8080", "sec-fetch-site": site}
     assert access.refused("GET", {**sent, "sec-fetch-mode": "navigate"}) is None
@@ -146,7 +146,7 @@ def test_record_rows_distinguish_aborted_committed_and_open_transactions(limit) 
 
 
 @pytest.mark.parametrize(("end", "undecided"), [(5, "open"), (6, "not known")])
-def test_record_rows_behind_an_open_transaction_have_the_outcomes_of_markers_in_the_view(
+def test_record_rows_after_the_lso_have_the_outcomes_of_the_markers_in_the_data(
     end, undecided
 ) -> None:
     data = (
@@ -168,7 +168,7 @@ def test_record_rows_of_a_damaged_batch_report_one_problem() -> None:
     assert [row["problem"] is None for row in rows] == [False, True]
 
 
-def test_record_text_of_long_or_binary_values_is_cut_and_readable() -> None:
+def test_record_text_of_a_long_value_is_cut_and_of_a_binary_value_is_hexadecimal() -> None:
     assert text(None) is None
     assert text(b"abc") == "abc"
     assert text(b"\xff\x00") == "0xff00"

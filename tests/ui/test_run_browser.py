@@ -28,7 +28,10 @@ pytestmark = [
 
 
 def look(chrome: Browser, address: str, report: RunReport) -> None:
-    """Open the report in the width of a screen and of a phone, and compare it with `report`."""
+    """Open the report of a run in two widths. Assert that it fits and has all rows of its story.
+
+    The widths are those of a screen and of a phone. It must also have no accessibility barrier.
+    """
     for width in (1280, 390):
         chrome.size(width, 900)
         chrome.driver.get(address)

@@ -48,7 +48,7 @@ def test_timeline_window_without_a_time_is_none() -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
-def test_timeline_window_of_any_text_is_drawn_or_refused_with_a_sentence(
+def test_timeline_window_of_any_text_is_drawn_or_refused_with_a_message(
     at: str, minutes: str
 ) -> None:
     try:
@@ -101,13 +101,13 @@ def test_throughput_curves_of_our_brokers_show_rates_and_request_times() -> None
     )  # fmt: skip
 
 
-def test_throughput_curve_of_another_kafka_shows_its_offset_rate() -> None:
+def test_throughput_curve_of_another_kafka_shows_the_growth_of_its_end_offsets() -> None:
     told = [ClusterSample(NOW_MS + at * 2_000, at * 100, 0, 0) for at in range(3)]
     (written,) = throughput(told)
     assert (written.unit, [value for _, value in written.points]) == ("offsets/s", [50.0, 50.0])
 
 
-def test_timeline_draws_only_the_curves_of_its_window() -> None:
+def test_timeline_curves_have_only_samples_within_the_time_window() -> None:
     window = TimeWindow(NOW_MS - 5 * MINUTE_MS, 5)
     text = timeline_page(FRAME, documents.events(facts(), NOW_MS), NOW_MS, samples(), window)
     assert "at most 10 records/s" in text and text.count("<polyline") == 4

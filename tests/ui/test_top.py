@@ -45,7 +45,7 @@ def test_top_lists_show_only_rows_that_contain_the_filter() -> None:
         assert len(lines) == 1, shown
 
 
-def test_top_keys_sort_switch_filter_and_end() -> None:
+def test_top_keys_sort_nodes_switch_and_filter_the_list_and_quit() -> None:
     keys = Keys()
     for key in "s\t":
         keys.press(key)

@@ -192,7 +192,10 @@ class Views:
         assert {fates[n] for n in known} == ended, fates
 
     def timeline(self, cluster: Cluster) -> list[dict[str, str]]:
-        """Assert that each timeline event has its line in a node's log. Return the events."""
+        """Assert that each log line in the view Timeline is in the log of a node.
+
+        Return the events that the view shows.
+        """
         shown = read(self._chrome, "/timeline")
         found = self._chrome.driver.execute_script(LINES)
         assert len(found) > 10
@@ -203,9 +206,9 @@ class Views:
 
 
 def all_told(shown: Shown, caption: str, *columns: str) -> bool:
-    """Return whether the table exists and has a value in each of these columns.
+    """Return whether the table `caption` has a value in each row of these columns.
 
-    Columns of a leaderless partition have none.
+    A partition without a leader has no value.
     """
     rows = shown.tables.get(caption, [])
     return bool(rows) and all(row[column] != "-" for row in rows for column in columns)
@@ -281,7 +284,10 @@ async def read_by(bootstrap: str, isolation: str, last: int) -> dict[int, str]:
 
 
 def do(chrome: Browser, fault: str, proof: str) -> str:
-    """Press a fault's button in the view Faults, and return the text that shows its effect."""
+    """Press a fault's button in the view Faults, wait for `proof`, and return the page's text.
+
+    `proof` is the text with which the page proves the effect of the fault.
+    """
     chrome.go("/faults")
     button = f"[aria-label='{fault}']" if fault != "heal" else "[value=heal] + button"
     chrome.wait(lambda: chrome.driver.find_elements(By.CSS_SELECTOR, button))
@@ -292,7 +298,10 @@ def do(chrome: Browser, fault: str, proof: str) -> str:
 
 
 def open_a_line(chrome: Browser) -> None:
-    """Check that a log line opened by a key stays open and focused after the view is updated."""
+    """Open a log line in the view Timeline by a key.
+
+    Assert that it stays open and focused when the view is updated.
+    """
     chrome.go("/timeline")
     script = "const e = document.querySelector('summary'); e?.focus(); return e !== null"
     chrome.wait(lambda: chrome.driver.execute_script(script))

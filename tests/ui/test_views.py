@@ -76,7 +76,9 @@ async def test_transactions_document_has_the_state_of_each_id(tmp_path: Path):
 
 
 @pytest.mark.in_turn
-async def test_groups_view_shows_both_lags_and_the_partition_that_holds_the_group(tmp_path: Path):
+async def test_group_view_shows_both_lags_and_the_partition_with_the_blocking_transaction(
+    tmp_path: Path,
+):
     async with open_site(tmp_path) as opened:
         await filled(opened)
         await opened.admin.groups.commit("readers", {("orders", 0): 3})
@@ -202,7 +204,7 @@ async def test_ui_request_with_another_host_name_is_refused(tmp_path: Path):
         assert (await opened.visitor.get("/", Host=f"localhost:{port}")).status == 200
 
 
-async def test_ui_abort_without_permission_origin_or_typed_id_is_refused(tmp_path: Path):
+async def test_ui_abort_without_cookie_origin_or_typed_id_is_refused(tmp_path: Path):
     async with open_site(tmp_path, can_write=True) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders", 1)

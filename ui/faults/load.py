@@ -16,9 +16,9 @@ FOR_S, PAUSE_S = 60.0, 0.05
 
 
 class Load:
-    """A load of transactions, which ends after a while or with the page.
+    """A producer that commits small transactions for a minute, at most until the page ends.
 
-    Only one runs at a time.
+    One object runs at most one such load at a time.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ class Load:
 
     @property
     def words(self) -> str:
-        """Return a sentence about the load, or "" before the first load."""
+        """Return a sentence about the running or last load, or "" before the first `begin`."""
         if self._task is None:
             return ""
         done = f"{self._committed} transactions committed, {self._aborted} aborted"
@@ -39,7 +39,7 @@ class Load:
         return f"Over: {done}.{self._problem}"
 
     def begin(self) -> str:
-        """Start a load unless a load is running. Return a sentence about it."""
+        """Start a load unless one is running. Return a sentence about the running load."""
         if self._task is not None and not self._task.done():
             return self.words
         self._began_s = time.monotonic()

@@ -1,6 +1,6 @@
-"""Curves of a cluster over time, drawn where the page is created, without I/O.
+"""Curves of a cluster over time, as SVG in the HTML of a page, without I/O.
 
-The numbers are also shown as text beside each curve, for readers who use no pictures.
+Text beside each curve has its newest and its largest value, for readers without pictures.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,10 @@ POINTS_MAX = 240
 
 
 def throughput(samples: Sequence[ClusterSample]) -> list[Curve]:
-    """Return the curves of write and read rates and latencies that the cluster reports."""
+    """Return the curves of written records, read bytes, and latencies of Produce and Fetch.
+
+    Without samples of nodes on this machine, return only the growth of the end offsets.
+    """
     found = [_rates("written", "offsets/s", [(s.at_ms, s.end_offsets) for s in samples])]
     if any(s.counted_ms is not None for s in samples):
         told = {s.counted_ms: s for s in samples if s.counted_ms is not None}
@@ -65,7 +68,10 @@ def figure(curve: Curve) -> Html:
 
 
 def _rates(name: str, unit: str, counts: Sequence[tuple[int, float]]) -> Curve:
-    """Return the rate of a count over time. Where the count falls, a broker has restarted."""
+    """Return the curve of a counter's increase per second.
+
+    The rate is 0 where the counter falls, because a broker has restarted.
+    """
     points = [
         (new_ms, round(max(0, new - old) * 1000 / (new_ms - old_ms), 1))
         for (old_ms, old), (new_ms, new) in pairwise(counts)

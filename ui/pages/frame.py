@@ -43,7 +43,10 @@ class PageFrame:
 
 
 def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) -> str:
-    """Return the whole HTML document of a view, which consists of these sections in the frame."""
+    """Return the HTML document of a view with the frame around its sections.
+
+    `heading` replaces `title` as the heading of the view.
+    """
     links = [
         element("a", words, href=address, aria_current="page" if _is_at(frame, address) else None)
         for address, words in (*VIEWS, *(FAULTS if frame.has_faults else ()))
@@ -77,10 +80,10 @@ def message(title: str, *paragraphs: Child) -> str:
 
 
 def welcome(address: str) -> str:
-    """Return the page that leads to an address without the token.
+    """Return a page that sends the browser on to `address`, which does not contain the token.
 
-    The next request comes from a page of ours, so the browser sends the cookie that it has just
-    received.
+    The browser's next request comes from this page, so it includes the cookie that the browser got
+    with this page.
     """
     go = element("meta", http_equiv="refresh", content=f"0;url={address}")
     head = element(

@@ -38,7 +38,7 @@ class _Happened:
         return [*cells, self._lines()] if has_logs else cells
 
     def _lines(self) -> Child:
-        """Return the node.log lines of these events, each with the name of its node."""
+        """Return the log lines of the newest events under the newest event's node, or None."""
         lines = [each["line"] for each in self.events if each["line"] is not None]
         if not lines:
             return None
@@ -50,9 +50,10 @@ class _Happened:
 def event_rows(
     events: Sequence[Document], limit: int, *, has_logs: bool = False
 ) -> list[list[Child]]:
-    """Return a table row for each group of events, with time, kind and sentence.
+    """Return at most `limit` table rows, each with time, kind and sentence.
 
-    With `has_logs` there is one more column for the lines of the logs.
+    Similar events of several partitions within 2 seconds share one row. With `has_logs` there is
+    one more column for the lines of the logs.
     """
     rows: list[_Happened] = []
     open_rows: dict[tuple[str, str], _Happened] = {}

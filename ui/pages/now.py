@@ -158,14 +158,14 @@ def _open(transactions: Document) -> Html:
 
 
 def ends_words(transaction: Document) -> str:
-    """Return a sentence about when the coordinator aborts a transaction at the latest."""
+    """Return text with the time until the coordinator aborts a transaction, or why it does not."""
     if transaction["ends_in_ms"] is not None:
         return duration(max(0, transaction["ends_in_ms"]))
     return "never by itself" if transaction["state"] == "Ongoing" else "it is decided"
 
 
 def partition_links(keys: Sequence[Document], limit: int = 4) -> Html:
-    """Return links to partitions, at most `limit` of them."""
+    """Return links to at most `limit` partitions, and how many more there are."""
     links: list[Child] = []
     for each in keys[:limit]:
         key = (each["topic"], each["partition"])

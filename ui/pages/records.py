@@ -22,7 +22,7 @@ GLYPHS = {
 def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -> str:
     """Return the view of a partition's records.
 
-    `owners` are transactional ids by producer id, as far as known.
+    `owners` has the known transactional ids by producer id.
     """
     key = (found["topic"], found["partition"])
     heading = joined("Records of ", link(partition_address(key), f"{key[0]}/{key[1]}"))

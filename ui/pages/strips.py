@@ -1,8 +1,8 @@
-"""A partition as bars, one for each replica, open transaction and reader.
+"""The picture of a partition, with a bar for each replica, open transaction and consumer group.
 
-All bars share one axis of offsets. The important part is near the end, so the axis is not linear.
-Its first part represents everything before the window, and the rest is to scale. The file does no
-I/O.
+All bars share one axis of offsets. The important offsets are near the end of the log, so a short
+first part of the axis stands for all offsets before the window. Offsets within the window are to
+scale. The file does no I/O.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,9 +51,9 @@ class Axis:
 
 
 def strips(row: Row) -> Html:
-    """Draw replicas, open transactions and groups of a partition.
+    """Return the picture of a partition as HTML, once for screens and once for phones.
 
-    row: the result of `documents.partition`.
+    row: the partition's row in the result of `documents.partition`.
     """
     end, stable = row["high_watermark"], row["last_stable"]
     if end is None or stable is None:
@@ -112,7 +112,7 @@ def _hatching(shape: Shape) -> Html:
 
 
 def _marks(axis: Axis, start: int, stable: int, end: int, height: int) -> Html:
-    """Draw a vertical line through all bars at each named offset, such as the LSO."""
+    """Return vertical lines through all bars, at the LSO, the log start and the high watermark."""
     marks = [(axis.x(stable), f"LSO {number(stable)}", "mark stable", "end")]
     if axis.is_broken:
         marks.append((axis.x(start), f"start {number(start)}", "mark", "start"))
@@ -203,9 +203,9 @@ def _label(axis: Axis, words: str, kind: str) -> Html:
 
 
 def _bar(axis: Axis, first: int, end: int, kind: str, title: str) -> Html:
-    """Draw a bar between two offsets.
+    """Return a bar between two offsets.
 
-    The bar of an open transaction is always wide enough to see.
+    The bar of an open transaction has a least width, so it is always visible.
     """
     x, to = axis.x(first), axis.x(end)
     width = max(3.0 if kind.startswith("open") else 0.0, to - x)

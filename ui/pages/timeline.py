@@ -24,9 +24,9 @@ def timeline_page(
     samples: Sequence[ClusterSample] = (),
     window: TimeWindow | None = None,
 ) -> str:
-    """Return the view Timeline. `started_ms` is when recording began.
+    """Return the view Timeline of all events, or of the time range `window`.
 
-    Without `window`, the view shows all events.
+    `started_ms` is the time at which the page began to observe the cluster.
     """
     found = events["events"]
     has_logs = any(each["line"] for each in found)
@@ -59,7 +59,7 @@ def window_address(start_ms: float, minutes: int) -> str:
 
 
 def _where(window: TimeWindow | None, ends: tuple[int, int], now_ms: int) -> Html:
-    """Return the form to choose a time, and the links to earlier and later times."""
+    """Return the form to choose a time range, and the links to earlier and later time ranges."""
     minutes = window.minutes if window is not None else 5
     options = [
         element("option", f"{each} min", value=each, selected=each == minutes) for each in MINUTES

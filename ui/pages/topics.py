@@ -227,7 +227,10 @@ def _reading(reader: Document) -> str:
 
 
 def _aged(value: int | None, as_of_ms: int) -> Child:
-    """Return a number with the time of its request, because it is older than the rest."""
+    """Return a number and the time of its request, or the number alone if `as_of_ms` is 0.
+
+    Such a number is requested less often than other numbers of the view.
+    """
     return number(value) if not as_of_ms else joined(number(value), " as of ", clock(as_of_ms))
 
 

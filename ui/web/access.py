@@ -1,7 +1,7 @@
-"""Access to the page, with the token, from this machine, and from our own pages, without I/O.
+"""The rules by which the page accepts requests, without I/O.
 
-- The Host header must name this server. Otherwise a name of another site could lead to it (DNS
-  rebinding).
+- The Host header must name this server. This refuses pages of another site with a host name that
+  leads to this machine (DNS rebinding).
 - The token is shown once, in the address that the command prints. It is exchanged for a cookie that
   scripts cannot read and that no other site's page can send.
 - Pages of other addresses, including other ports of this machine, may only link here.
@@ -46,9 +46,9 @@ class PageAccess:
         return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
 
     def refused(self, method: str, headers: Mapping[str, str]) -> str | None:
-        """Return why a request is refused by its method and headers, without a look at the token.
+        """Return why a request is refused because of its method or headers, or None.
 
-        Returns None for a request that is allowed.
+        The token and the cookie are not checked here.
         """
         host = headers.get("host", "").lower()
         if host not in self.hosts:
@@ -66,10 +66,7 @@ class PageAccess:
         return None
 
     def knows(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a request has the cookie.
-
-        Programs may send the token as a bearer token.
-        """
+        """Return whether a request has the cookie, or the token as a bearer token."""
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self.is_token(given.strip()):
             return True

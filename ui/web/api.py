@@ -67,7 +67,7 @@ class JsonTwins:
         return JSONResponse(documents.events(facts, now_ms(), window=window))
 
     async def partitions(self, request: Request) -> Response:
-        """Answer with all partitions, or with those of ?topic=, or one by &partition=."""
+        """Answer with all partitions, with those of ?topic=, or with one of them by &partition=."""
         facts = await self._site.first_facts()
         topic = request.query_params.get("topic")
         try:
@@ -101,7 +101,10 @@ class JsonTwins:
         return JSONResponse({"as_of_ms": now_ms(), **found})
 
     async def changes(self, request: Request) -> Response:
-        """Stream a server-sent event whenever there is new data, at most two per second."""
+        """Stream a server-sent event when there are new facts, at most two per second.
+
+        Without new facts, an event is sent every 10 seconds. With too many streams, answer 503.
+        """
         if self._site.streams >= STREAMS_MAX:
             return JSONResponse({"error": f"{STREAMS_MAX} pages are open already"}, 503)
         return StreamingResponse(self._stream(request), media_type="text/event-stream")

@@ -21,7 +21,7 @@ STATIC = Path(__file__).resolve().parents[1] / "static"
 
 
 def application(site: Site) -> ASGIApp:
-    """Return the ASGI application of a site, with all its routes behind the guard."""
+    """Return the ASGI application of a site, in which a Guard checks the requests of all routes."""
     routes = [
         *JsonTwins(site).routes(),
         *Writes(site).routes(),

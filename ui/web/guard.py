@@ -49,7 +49,10 @@ class Guard:
             await self._app(scope, receive, send_guarded)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """Return the refusal of a request, or None if the request may reach the views."""
+        """Return the response to a request that must not reach the views, or None.
+
+        A request with the token gets the page that sets the cookie, and any other is refused.
+        """
         headers, path = Headers(scope=scope), scope["path"]
         refused = self._access.refused(scope["method"], headers)
         if refused is not None:

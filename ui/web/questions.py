@@ -18,9 +18,9 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
 async def records_asked(
     admin: Admin, key: TopicPartition, query: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Read the records that a query requests.
+    """Read the records of a partition that a query string requests.
 
-    Raises ValueError with a sentence if it is invalid.
+    Raises ValueError with a message if the query is invalid.
     """
     isolation = query.get("isolation") or "read_uncommitted"
     if isolation not in ISOLATIONS:

@@ -1,4 +1,4 @@
-"""The page of one run, with its report as a view and as JSON, behind the same guard."""
+"""The page of one run, with its report as a view and as JSON. A Guard checks all requests."""
 
 from starlette.applications import Starlette
 from starlette.requests import Request

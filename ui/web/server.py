@@ -26,7 +26,7 @@ class _Server(uvicorn.Server):
 
 
 def listening_socket(port: int | None) -> socket.socket:
-    """Return a socket on loopback, by default on a free port.
+    """Return a socket that listens on loopback at `port`, or at a free port if it is None.
 
     Raises Failure if the port is in use.
     """
@@ -51,7 +51,8 @@ async def serve(
 ) -> None:
     """Serve the application until SIGINT, SIGTERM or SIGHUP, or until the task is cancelled.
 
-    on_end: a function that ends streaming answers.
+    on_ready: called when the server accepts requests. on_end: a function that ends streaming
+    answers.
     """
     config = uvicorn.Config(
         app,

@@ -27,8 +27,9 @@ def now_ms() -> int:
 class Site:
     """The data and permissions that the HTTP handlers of one cluster's page share.
 
-    abort: ends a transaction, None without --allow-writes. fault: injects a fault or starts a load,
-    None with --read-only, and if the cluster is not on this machine.
+    abort: a function that aborts a transaction, or None without --allow-writes. fault: a function
+    that injects a fault or starts a load, or None with --read-only and for a cluster that is not on
+    this machine.
     """
 
     observer: Observer
@@ -59,12 +60,12 @@ class Site:
         return [part for part in PARTS if part not in told]
 
     def end(self) -> None:
-        """End the event streams and all pauses, because the process ends."""
+        """End all event streams and waiting calls of `pause`, before the process ends."""
         self.closing.set()
         self.observer.tell()
 
     async def pause(self, seconds: float) -> None:
-        """Wait for this time, or until `end` is called."""
+        """Wait for `seconds`, but return as soon as `end` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.closing.wait()
@@ -72,7 +73,10 @@ class Site:
     def frame(
         self, address: str, document: Mapping[str, Any], parts: tuple[str, ...], **others: Any
     ) -> PageFrame:
-        """Return the frame for a view that shows these parts of the facts."""
+        """Return the frame of the view at `address`, which shows `document`.
+
+        It reports which of the `parts` of the facts are missing.
+        """
         facts = self.facts
         silent = {**facts.silent, **dict.fromkeys(self._not_told(), "not answered yet")}
         return PageFrame(

@@ -1,7 +1,7 @@
 """The changes that the page offers, which are aborts of transactions, and faults.
 
 For an abort (--allow-writes) the user types the id again. An unsafe abort is refused with the
-message of `oncelog txn abort`. A fault of a local cluster is answered with its proof.
+message of `oncelog txn abort`. The answer to a fault is a sentence that proves its effect.
 """
 
 from urllib.parse import parse_qsl
@@ -27,7 +27,7 @@ class Writes:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """Return the routes of the changes that this page allows."""
+        """Return the routes for aborts and faults, which refuse what this page does not allow."""
         return [
             Route("/abort", self.abort, methods=["POST"]),
             Route("/fault", self.fault, methods=["POST"]),
@@ -72,7 +72,7 @@ class Writes:
 
 
 async def _fields(request: Request) -> dict[str, str] | None:
-    """Return the fields of a submitted form, or None if the form is too long."""
+    """Return the fields of a submitted form, {} for an invalid form, or None for a long one."""
     body = bytearray()
     async for part in request.stream():
         body += part
