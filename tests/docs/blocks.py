@@ -1,4 +1,4 @@
-"""The fenced blocks of the docs pages, and a comparison of shown with real output."""
+"""The code blocks of docs pages, and the comparison of real output with the output in a block."""
 
 import re
 from collections import Counter
@@ -28,7 +28,10 @@ class Block:
     text: str
 
     def steps(self) -> list[Step]:
-        """Return the commands of a block, without remarks (text after three spaces and a `#`)."""
+        """Return the commands of a block, each with the output that the block shows for it.
+
+        A remark, which is text after three spaces and a `#`, is no part of a command.
+        """
         lines = self.text.splitlines()
         has_prompts = any(line.startswith(PROMPT) for line in lines)
         found: list[tuple[str, list[str]]] = []
@@ -50,7 +53,7 @@ def blocks_of(page: str) -> list[Block]:
 def block(page: str, has: str, instead: Mapping[str, str] | None = None) -> Block:
     """Return the one block of a page that contains the text `has`.
 
-    instead: replacements in the block for texts that are valid on that page only.
+    instead: replacements for texts of the block that a test cannot run unchanged.
     """
     (found,) = [each for each in blocks_of(page) if has in each.text]
     text = found.text
@@ -64,9 +67,9 @@ ZERO = re.compile(r"(?<![\d.,:])0(?= (lost|doubled|out of order|violations?|anom
 
 
 def masked(line: str) -> str:
-    """Return a line without the parts that differ from run to run, such as numbers and addresses.
+    """Return a line of output in which numbers, addresses and long ids are replaced by `#`.
 
-    "0 lost" stays, because such a line is about this number.
+    These differ from run to run. A zero that tells the result, as in "0 lost", becomes "no".
     """
     line = ZERO.sub("no", line)
     line = re.sub(r"\b[0-9a-f]{16,}\b", "#", line)
@@ -77,8 +80,8 @@ def masked(line: str) -> str:
 def differences(shown: Sequence[str], seen: Sequence[str]) -> Iterator[str]:
     """Yield lines of `shown` that were not printed (-), and printed lines that are not in it (+).
 
-    The order is ignored, since several processes write the lines. A line `...` stands for any
-    number of other lines.
+    The order is ignored, since several processes write the lines. With a line `...` in `shown`, any
+    other lines may be printed.
     """
     wanted = Counter(filter(None, map(masked, shown)))
     found = Counter(filter(None, map(masked, seen)))

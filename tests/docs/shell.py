@@ -23,7 +23,10 @@ class Done:
     lines: list[str]
 
     def wrong(self) -> list[str]:
-        """Return the differences from the page, or the exit code and output of a failed command."""
+        """Return the differences between the output and the page, or [] if they agree.
+
+        For a failed command, return its exit code and its output.
+        """
         if self.code:
             return [f"exit code {self.code}", *self.lines]
         return list(differences(self.step.shown, self.lines)) if self.step.shown else []
@@ -43,9 +46,9 @@ def run(
     timeout_s: float = 300,
     more: Mapping[str, str] | None = None,
 ) -> list[Done]:
-    """Run the commands in one bash, and return their results.
+    """Run the commands in one bash, and return the exit code and output of each.
 
-    The output of a background job counts as output of the command that started it.
+    The output of a background job counts as output of the command that started the job.
     """
     script = "".join(
         f"{step.command}\ncode=$?; wait; printf '\\n %s %s\\n' {at} $code\n"

@@ -34,7 +34,7 @@ def proved(folder: Path, steps: list[Step]) -> list[Done]:
     ],
 )
 def test_prove_page_command_gives_the_verdict_shown(tmp_path: Path, page: str, has: str) -> None:
-    """Each run affects other requests, so only the verdict is compared."""
+    """The faults hit different requests in each run, so only the verdict is compared."""
     (step,) = block(page, has).steps()
     (done,) = proved(tmp_path, [step])
     verdict = re.match(r"[A-Z ]+", step.shown[-1])

@@ -25,7 +25,10 @@ PROGRAMS = ROOT / "tests/proof/prove/programs"
 
 
 async def execute(piece: Block, names: dict[str, Any]) -> None:
-    """Run a piece of a program, which may await, with `names` as its global variables."""
+    """Run one block of a docs page's program with `names` as its global variables.
+
+    The block may contain `await` outside functions.
+    """
     code = compile(piece.text, piece.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = eval(code, names)
     if inspect.iscoroutine(result):
@@ -88,7 +91,10 @@ setup.commit()
 
 
 def program(file: Path, cluster: Cluster, *pieces: Block) -> list[str]:
-    """Return a command that runs the pieces of a page after creating their database."""
+    """Write a program to `file`, and return the command that runs it.
+
+    The program creates a database, and then runs blocks of a docs page.
+    """
     bank = str(file.with_suffix(".db"))
     text = ACCOUNTS.format(bootstrap=cluster.bootstrap, file=bank)
     file.write_text(text + "\n".join(piece.text for piece in pieces), encoding="utf-8")

@@ -13,7 +13,7 @@ SUBJECT = re.compile(r"[a-z][\w/., -]*: \S.*[^.]")
 
 
 def problems(message: str, changed_lines: int) -> list[str]:
-    """Return the problems of a message.
+    """Return sentences about what is wrong in a commit message.
 
     `changed_lines` counts the commit's added and removed lines.
     """

@@ -51,7 +51,7 @@ def line_count(file: Path) -> int:
 
 
 def _import_statements(tree: ast.AST, with_types: bool) -> Iterator[ast.ImportFrom]:
-    """Yield the import statements of a file, also those inside functions."""
+    """Yield the `from ... import` statements of a file, including those inside functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom):
             yield node
@@ -102,7 +102,7 @@ def import_circles(with_types: bool = False) -> list[list[str]]:
 
 
 def upward_arrows() -> list[str]:
-    """Return the imports that a product folder may not have, also those for types only."""
+    """Return the imports that a product folder may not have, including those for types only."""
     return sorted(
         f"{'.'.join(module)} -> {'.'.join(target) or 'oncelog'}"
         for module, targets in import_arrows(with_types=True).items()
@@ -116,8 +116,8 @@ def upward_arrows() -> list[str]:
 def crumbs() -> list[str]:
     """Return the small modules that could be merged into the only module that imports them.
 
-    They have less than 60 lines and no test file of their own. A check of the judge is left out,
-    since it has its own row in docs/judge.md.
+    A small module has less than 60 lines and no test file of its own. The judge's checks are left
+    out, since each has its own row in docs/judge.md.
     """
     importers = Counter(t for targets in import_arrows(True).values() for t in targets)
     tests = {file.name for file in (ROOT / "tests").rglob("test_*.py")}

@@ -12,7 +12,10 @@ LIST = re.compile(r"^packages = \[\n.*?^\]\n", re.MULTILINE | re.DOTALL)
 
 
 def with_packages(text: str) -> str:
-    """Return pyproject.toml's text with the current list of packages, the lowest floor first."""
+    """Return pyproject.toml's text with the current list of packages.
+
+    The order is that of MAY_IMPORT, so each folder comes after the folders that it may import.
+    """
     floors = list(MAY_IMPORT)
     folders = {file.parent.relative_to(ROOT).parts for file in FILES}
     ordered = sorted(folders, key=lambda parts: (floors.index(parts[0]), parts))

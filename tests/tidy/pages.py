@@ -1,4 +1,4 @@
-"""Print the mean number of words in a page's sentences: tests.tidy.pages [-v PAGE].
+"""Print the mean number of words in the sentences of each docs page: tests.tidy.pages [-v] [PAGE].
 
 Run it by .venv/bin/python -m. Code, tables and headings do not count. An item of a list is a
 paragraph. Code in a sentence, and the target of a link, count as one word.

@@ -57,7 +57,7 @@ def called(node: ast.Call) -> str:
     return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
-def test_commands_in_messages_quote_their_names() -> None:
+def test_commands_in_messages_quote_each_inserted_value() -> None:
     assert [f"{name(file)}: {text}" for file in FILES for text in unquoted(parsed(file))] == []
 
 

@@ -92,7 +92,10 @@ NOT_RUN: dict[Key, str] = {
 
 
 def run_in_docs() -> set[Key]:
-    """Return the blocks that tests of tests/docs name in a call or a table, and therefore run."""
+    """Return the (page, text) of the blocks that tests/docs runs.
+
+    A test there names a block in a call or a table.
+    """
     found: set[Key] = set()
     for file in (ROOT / "tests/docs").glob("test_*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -106,7 +109,7 @@ def run_in_docs() -> set[Key]:
     return found
 
 
-def test_docs_code_block_is_run_by_a_test_or_has_a_reason() -> None:
+def test_docs_code_block_is_run_by_a_test_or_has_a_reason_not_to_run() -> None:
     keys = [*run_in_docs(), *ELSEWHERE, *NOT_RUN]
     left = {
         f"{page}: {block.text.splitlines()[0]}"

@@ -165,7 +165,10 @@ def feature_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
 
 
 def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
-    """Return a table row for each reason why broker keys of Kafka are missing here."""
+    """Return a table row for each reason for which broker keys differ from Kafka's.
+
+    A row has the reason, the kind of difference, and the number and names of the keys.
+    """
     families: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.kind == "config" and not row.is_equal:
@@ -177,7 +180,7 @@ def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
 
 
 def meant_rows() -> list[tuple[str, ...]]:
-    """Return a table row for each reason of a difference from Kafka that is intended."""
+    """Return a table row for each reason for which oncelog differs from Kafka on purpose."""
     names: dict[str, dict[str, None]] = {}
     known = meant_outcomes.CALLS | meant_outcomes.COMMANDS | meant_outcomes.FORMS
     for name, reason in known.items():
@@ -345,7 +348,7 @@ while brokers run, like in Kafka. The log tells which of these keys are set.
 
 
 def client_page() -> str:
-    """Return docs/client.md with its written first part, and its tables made from the code."""
+    """Return docs/client.md with its handwritten first part and with tables made from the code."""
     sections: list[tuple[str, Sequence[Setting]]] = [
         (name, [row for row in rows if row not in SECURITY])
         for name, rows in (("Producer", PRODUCER), ("Consumer", CONSUMER), ("Admin", ADMIN))
@@ -392,7 +395,7 @@ def client_default(default: object) -> str:
 
 
 def default_of(key: BrokerKey) -> str:
-    """Return the default of a broker key in code quotes, or "must be given" without a default."""
+    """Return the default of a broker key in code quotes, or "must be given" if it has none."""
     return "must be given" if key.default is None else value(key.default)
 
 
@@ -402,7 +405,7 @@ def kafka_default_of(key: BrokerKey) -> str:
 
 
 def value(text: str) -> str:
-    """Return a value in code quotes, and the largest numbers as powers of two."""
+    """Return a value in code quotes, "" for "", and the largest numbers as powers of two."""
     return f"`{LONGEST.get(text, text)}`" if text else ""
 
 
@@ -442,7 +445,6 @@ def plain_words(text: str) -> str:
 
 
 def test_glossary_terms_occur_in_the_files_they_name() -> None:
-    """Each term of the glossary has to occur in the files that its row names."""
     wrong: list[str] = []
     for line in (ROOT / "docs/glossary.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

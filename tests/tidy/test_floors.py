@@ -69,7 +69,7 @@ SHELLS = {
 
 @cache
 def imports(file: Path) -> tuple[set[str], set[str]]:
-    """Return the product folders and the other packages that a file imports."""
+    """Return the product folders, and the packages outside the product, that a file imports."""
     depth = len(file.relative_to(ROOT).parts)  # two dots of node/broker.py reach the root
     siblings, outside = set[str](), set[str]()
     for node in ast.walk(parsed(file)):

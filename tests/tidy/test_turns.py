@@ -1,4 +1,4 @@
-"""Test the choice of the heavy tests and cases that run in a build (`tests/rounds.py`)."""
+"""Test the choice of the heavy tests and cases that a build runs (`tests/rounds.py`)."""
 
 from ..rounds import TURNS, chosen, skipped
 
@@ -11,7 +11,7 @@ def test_rotating_test_runs_in_one_of_three_successive_builds() -> None:
         assert all(5 <= len(names) - len(out) <= 6 for out in rounds)
 
 
-def test_rotating_cases_of_a_build_follow_the_cases_of_the_previous_build() -> None:
+def test_rotating_cases_of_successive_builds_cover_all_cases_equally() -> None:
     cases = "abcde"
     taken = [case for number in range(5) for case in chosen(number, 2, cases)]
     assert sorted(taken) == sorted(cases * 2)

@@ -1,4 +1,4 @@
-"""Test the ratios of docstrings and test names that are not plain, for each folder."""
+"""Test that few docstrings and test names of each folder are not plain, as words.py counts."""
 
 import ast
 

@@ -1,7 +1,7 @@
-"""Measure how plain docstrings and test names are: tests.tidy.words [FOLDER ...].
+"""Count docstrings and test names that are not plain: tests.tidy.words [FOLDER ...].
 
-Run it by .venv/bin/python -m. Without a folder it prints the ratios of all folders, and with
-folders the sentences and names that count against them.
+Run it by .venv/bin/python -m. It prints the ratios of all folders, or of the given folders with the
+docstrings and names that are not plain.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def folder_of(path: Path) -> str:
 
 @cache
 def folders(*wanted: str) -> dict[str, Folder]:
-    """Return the counts of the wanted folders, or of all folders, by name."""
+    """Return the counts of the `wanted` folders by name, or of all folders without `wanted`."""
     found: dict[str, Folder] = {}
     for file in sorted([*FILES, *ROOT_FILES, *(ROOT / "tests").rglob("*.py")]):
         path = file.relative_to(ROOT)
