@@ -1,4 +1,4 @@
-"""Commands that run for a while: the demo and the benchmarks."""
+"""The commands of the demo and of the benchmarks."""
 
 import json
 import random
@@ -63,7 +63,7 @@ HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page wi
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     app.command(demo)
     about = "Measure the cost of guarantees and of faults."
     add_family(app, "bench", about, replication, txn, failover)

@@ -16,7 +16,7 @@ Out = Annotated[Path | None, Parameter(help="The directory for the run, which mu
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     add_family(
         app,
         "chaos",
@@ -57,8 +57,8 @@ def run(
 ) -> int:
     """Start a cluster with a load, inject the faults of a seed, and judge the recorded run.
 
-    The exit code is 1 if a promise was broken. It is 3 if most faults had no visible effect, which
-    proves nothing.
+    The exit code is 1 if a promise was broken. It is 3 if at most half of the faults had a visible
+    effect, because such a run proves nothing.
     """
     from ..deploy.faults.schedule import ALL_KINDS, KINDS, SECURED_KINDS
     from ..proof.chaos.load.settings import GROUPS, LoadSettings

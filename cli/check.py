@@ -16,7 +16,7 @@ LARGE_BYTES = 2 << 30
 
 
 def register(app: App) -> None:
-    """Add this file's command."""
+    """Add the command of this file to `app`."""
     app.command(check)
 
 

@@ -38,9 +38,9 @@ def check_back(
 
     If the resolver is a database, the command reads its decision table. If there is no row for a
     transaction, it inserts the row `aborted` first. An endpoint gets GET URL?transactional_id=...
-    It answers {"outcome": "commit"}, "abort" or "unknown". An abort must be final. The command
-    tests the resolver at the start, and runs until it is stopped. Several such commands may run at
-    the same time.
+    Its answer is {"outcome": OUTCOME}, where OUTCOME is "commit", "abort" or "unknown". An abort
+    must be final. The command tests the resolver at the start, and runs until it is stopped.
+    Several such commands may run at the same time.
     """
     from ..wire.errors import KafkaError
 

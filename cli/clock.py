@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     about = (
         "Advance the clock of a controlled cluster, which triggers timeouts, expiry and retention."
     )

@@ -68,7 +68,7 @@ Target = Annotated[str, Parameter(help=SYNTAX)]
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     for command in (
         up, ps, env, doctor, logs, down, kill, stop, start, restart, pause, resume, partition, slow,
         heal, node,

@@ -30,7 +30,7 @@ NULL = b"(null)"
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     app.command(produce)
     app.command(consume)
     add_family(app, "log", "Print the contents of log files.", dump)

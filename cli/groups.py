@@ -35,7 +35,7 @@ RESET_COLUMNS = headings("topic", "partition", "from", "to")
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     about = "List, describe, reset or delete consumer groups."
     add_family(app, "group", about, describe, reset, delete, list=list_groups)
 

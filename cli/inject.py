@@ -26,7 +26,7 @@ UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 def register(app: App) -> None:
-    """Add this file's command."""
+    """Add the command of this file to `app`."""
     app.command(inject)
 
 

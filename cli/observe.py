@@ -26,7 +26,7 @@ DESCRIBED_MAX = 1_000  # transactional ids a look
 
 
 def register(app: App) -> None:
-    """Add this file's command."""
+    """Add the command of this file to `app`."""
     app.command(observe)
 
 

@@ -15,7 +15,7 @@ COLUMNS = headings("profile", "current", "bootstrap", "command_config", "registr
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     about = "Name clusters, for commands without a .oncelog directory and without --bootstrap."
     add_family(app, "profile", about, use, delete, set=set_profile, list=list_profiles)
 

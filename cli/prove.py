@@ -14,7 +14,7 @@ Topics = list[str] | None
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     app.command(prove)
 
 

@@ -64,7 +64,7 @@ Names = Annotated[str, Parameter(help="The names of topics, or patterns such as 
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     about = "Create, list, describe, alter or delete topics."
     add_family(app, "topic", about, create, describe, alter, delete, list=list_topics)
 

@@ -74,7 +74,7 @@ LOG_COLUMNS = headings(
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     commands = describe, producers, hanging, abort, check_back, explain, log
     about = "List, describe, explain or abort transactions."
     add_family(app, "txn", about, *commands, list=list_transactions)

@@ -20,7 +20,7 @@ SHOWN_S = 3600.0
 
 
 def register(app: App) -> None:
-    """Add this file's command."""
+    """Add the command of this file to `app`."""
     app.command(events)
 
 

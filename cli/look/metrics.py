@@ -14,7 +14,7 @@ from .until_signal import run_until_signal
 
 
 def register(app: App) -> None:
-    """Add this file's command."""
+    """Add the command of this file to `app`."""
     app.command(metrics)
 
 

@@ -25,7 +25,7 @@ PORT_MAX = 65_535
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     app.command(ui)
     app.command(top)
 

@@ -19,7 +19,7 @@ LISTED = {"recipe": "RECIPE", "system": "SYSTEM", "mode": "MODE", "promise": "PR
 
 
 def register(app: App) -> None:
-    """Add this file's command."""
+    """Add the command of this file to `app`."""
     app.command(certify)
 
 

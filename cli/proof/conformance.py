@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def register(app: App) -> None:
-    """Add this file's command."""
+    """Add the command of this file to `app`."""
     app.command(conformance)
 
 

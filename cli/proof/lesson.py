@@ -12,7 +12,7 @@ STEPS = 5
 
 
 def register(app: App) -> None:
-    """Add this file's command."""
+    """Add the command of this file to `app`."""
     app.command(lesson)
 
 

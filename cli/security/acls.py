@@ -65,7 +65,7 @@ NOTHING = Resources()
 
 
 def register(app: App) -> None:
-    """Add this file's commands."""
+    """Add the commands of this file to `app`."""
     about = "List, add or remove access control lists (ACLs)."
     add_family(app, "acl", about, add, remove, list=list_acls)
 
