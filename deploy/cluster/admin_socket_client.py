@@ -22,10 +22,10 @@ def ask(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
-    """Send a request to a node's Unix socket and return the answer.
+    """Send a request to a Unix socket of a node, and return the answer.
 
-    door: the socket's kind, "admin" or the "faults" of a chaos run. Raises Failure when the node
-    does not answer or refuses.
+    `door` is "admin", or "faults" for a node of a chaos run. Raises Failure when the node does not
+    answer or refuses the request.
     """
     path = peer_directory / f"{door}-{node_id}"
     try:

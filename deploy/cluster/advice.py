@@ -1,7 +1,7 @@
 """Commands that users are advised to run, quoted so that a shell runs only the command.
 
 Names come from clients, which may call a transactional id `x; rm -rf ~` or `--prefix=a`.
-`tests/tidy/test_advice.py` finds texts with a command that was not created here.
+`tests/tidy/test_advice.py` finds texts with a command that was not created by this module.
 """
 
 import shlex
@@ -20,7 +20,7 @@ _given: list[dict[str, object]] = []  # of the command that runs
 
 @contextmanager
 def one_command() -> Iterator[None]:
-    """Begin a command. Advice in the block repeats the options given to `repeat_options`."""
+    """Mark the run of one command. Advice in the block repeats the options of `repeat_options`."""
     _given.append({})
     try:
         yield
@@ -29,10 +29,9 @@ def one_command() -> Iterator[None]:
 
 
 def repeat_options(**options: object) -> None:
-    """Set the options by which the running command names its cluster, for the commands it advises.
+    """Set the options by which the running command finds its cluster, to repeat them in its advice.
 
-    Without these options, a pasted command could look for another cluster, or change another
-    cluster.
+    Without these options, a pasted command could read or change another cluster.
     """
     if _given:
         _given[-1] = {name: value for name, value in options.items() if value is not None}

@@ -78,7 +78,7 @@ class ClockControl:
         self._note = note or (lambda _: None)
 
     def show(self) -> ClockStatus:
-        """Return the latest time of a running node.
+        """Return the latest time of the running nodes, and the nodes that are behind.
 
         A node that missed an advance is behind until it gets the advance. Raises
         ClockNotControlled, or Failure if no node answers.
@@ -145,7 +145,10 @@ class ClockControl:
         return ClockStatus(now_ms, advanced_ms, behind)
 
     def _known(self, node_ids: list[int]) -> dict[int, dict[str, Any]]:
-        """Return what each of these nodes reports about its clock, or raise Failure without any."""
+        """Return the clock's state by node, for the nodes that answer.
+
+        Raises Failure if no node answers.
+        """
         known: dict[int, dict[str, Any]] = {}
         problem = Failure("No node runs, so nothing is known of the cluster's clock.")
         for node_id in node_ids:

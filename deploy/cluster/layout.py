@@ -1,9 +1,9 @@
 """The data directory of a cluster, with cluster.json, a folder for each node, and sockets.
 
-This file follows some rules. A node is recorded before it is started, so `down` finds the node even
-if `up` was killed. Only one `up`, `down` or `start` at a time works on a directory. A file lock
-ensures this, and the kernel releases the lock when its holder dies. The peers' sockets need a short
-path (107 bytes), so they are outside, in a folder of mode 0700 that is named in cluster.json.
+A node is recorded in cluster.json before it is started, so `down` finds the node even if `up` was
+killed. Only one `up`, `down` or `start` at a time works on a directory. A file lock ensures this,
+and the kernel releases the lock when its holder ends. The peers' sockets need a short path (107
+bytes), so they are outside, in a folder of mode 0700 that is named in cluster.json.
 """
 
 import contextlib

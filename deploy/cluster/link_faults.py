@@ -28,9 +28,9 @@ class LinkedCluster(Protocol):
 def cut(
     cluster: LinkedCluster, one: Iterable[int], other: Iterable[int], *, one_way: bool = False
 ) -> None:
-    """Cut the links between two groups.
+    """Cut the links between two groups of nodes, with `one_way` only from `one` to `other`.
 
-    Raises Failure, without any cut, if a node does not answer.
+    If a node does not answer, the cuts that were made are undone, and Failure is raised.
     """
     left, right = list(one), list(other)
     if both := set(left) & set(right):
@@ -87,9 +87,10 @@ def in_words(faults: Iterable[Fault], others: int) -> str:
 
 
 def _of_a_peer(links: Mapping[bool, Fault]) -> Iterable[str]:
-    """Yield text about the faults of the links with one peer, such as "cut from".
+    """Yield words for the faults of the links with one peer, such as "cut from".
 
-    The caller adds the peer's number. The keys of `links` are whether the link is outbound.
+    The caller adds the peer's number. `links` has the fault of each direction, with the key True
+    for the outbound link.
     """
     cuts = [is_outbound for is_outbound, fault in sorted(links.items()) if fault["is_cut"]]
     if len(cuts) == 2:

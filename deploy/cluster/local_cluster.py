@@ -251,7 +251,7 @@ class Cluster:
         return killed
 
     def start(self, target: int | str) -> int:
-        """Start a stopped node. Return when it serves."""
+        """Start a stopped node. Return the node's id when the node serves."""
         node_id = self.resolve(target, states=("down",))
         if self.node(node_id).find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs already. See: oncelog ps")
@@ -267,7 +267,7 @@ class Cluster:
         self._start(node_ids)
 
     def restart(self, target: int | str) -> int:
-        """Stop gracefully, and start again on the same data."""
+        """Stop a node gracefully, and start it again on the same data. Return the node's id."""
         return self.start(self.stop(target))
 
     # --- faults
@@ -282,13 +282,16 @@ class Cluster:
         return node_id
 
     def stop(self, target: int | str) -> int:
-        """Send SIGTERM. Return when the node has moved its leaderships to other nodes and ended."""
+        """Send SIGTERM to a node, and wait until it has ended. Return the node's id.
+
+        Before its end, the node moves its leaderships to other nodes.
+        """
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).terminate()
         return node_id
 
     def pause(self, target: int | str) -> int:
-        """Send SIGSTOP. Return when the process is in state T.
+        """Send SIGSTOP to a node. Return the node's id when the process is in state T.
 
         A paused process keeps its connections and answers nothing.
         """
@@ -297,7 +300,7 @@ class Cluster:
         return node_id
 
     def resume(self, target: int | str) -> int:
-        """Send SIGCONT after `pause`."""
+        """Send SIGCONT to a paused node. Return the node's id when the node runs again."""
         node_id = self.resolve(target, states=("paused",))
         self.node(node_id).resume()
         return node_id
@@ -323,7 +326,7 @@ class Cluster:
         return admin_socket_client.ask(self.peer_directory, node_id, request)
 
     def heal(self) -> None:
-        """Restore links, resume paused nodes, start stopped nodes."""
+        """Restore the links of all nodes, resume paused nodes, and start stopped nodes."""
         for status in self.status():
             if status.state == "paused":
                 self.resume(status.node_id)
@@ -344,9 +347,9 @@ class Cluster:
             time.sleep(0.02)
 
     def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:
-        """Return the partitions without a leader, or without `size` replicas in sync.
+        """Return text for each partition without a leader, or with too few replicas in sync.
 
-        By default all replicas must be in sync.
+        Too few are fewer than `size`, by default fewer than all replicas.
         """
         from .readiness import missing_replicas  # slow to import
 
@@ -355,9 +358,10 @@ class Cluster:
     # --- inner
 
     def _file_to_start(self, known: ClusterFile | None) -> ClusterFile:
-        """Return the cluster.json for a start, or raise Failure if the start is impossible.
+        """Return the cluster.json with which `up` starts the nodes.
 
-        The directory, a running node, the options or the ports may prevent a start.
+        Raises Failure if foreign files in the directory, running nodes, invalid options or taken
+        ports prevent the start.
         """
         if known is None:
             layout.require_usable(self.data)
@@ -372,9 +376,10 @@ class Cluster:
         return file
 
     def _undo_up(self, before: ClusterFile | None) -> None:
-        """Restore the state before `up`, which is no cluster, or a stopped cluster.
+        """End the nodes of a failed `up`, and restore the directory.
 
-        Nodes that do not end stay registered with the guardian.
+        Without `before` no cluster existed, and all files are removed. Nodes that do not end stay
+        registered with the guardian.
         """
         with uninterrupted(), contextlib.suppress(Failure, OSError):
             end_nodes(self._nodes.values(), is_graceful=False)

@@ -260,9 +260,11 @@ class NodeNotReady(Failure):
 
 
 def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
-    """End nodes by SIGTERM, also nodes of a killed `up`. Return the nodes that had to be killed.
+    """End nodes by SIGTERM if `is_graceful`, else by SIGKILL.
 
-    A node that a fault has just started again is a new process, and is ended in the next round.
+    Returns the nodes that had to be killed after SIGTERM. Nodes of an `up` that was killed are
+    found and ended, too. If a fault restarts a node in the meantime, the new process is ended in
+    another round. Raises Failure if nodes still run after ROUNDS_OF_ENDING rounds.
     """
     nodes, killed = list(nodes), list[int]()
     alive = _alive(nodes)

@@ -62,10 +62,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def holder_of(port: int) -> tuple[str, bool]:
-    """Return a sentence about a port's holder, and whether any process listens on the port.
+    """Return words for a port's holder, and whether a process listens on the port.
 
-    A listener is shown as `python3 (pid 77)`. Without a listener, the outgoing connection that uses
-    the port is shown, as far as this user may see it.
+    A listener is named as `python3 (pid 77)`. Without a listener, the words name the outgoing
+    connection that uses the port, as far as this user may see it.
     """
     try:
         found = [c for c in psutil.net_connections(kind="tcp") if c.laddr and c.laddr.port == port]

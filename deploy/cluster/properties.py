@@ -45,7 +45,7 @@ CLOCKS: dict[str, dict[str, str]] = {
 
 
 def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> dict[str, str]:
-    """Return all settings of one node, where cluster-wide settings override the node's."""
+    """Return all settings of one node. The cluster's settings override those of the node."""
     listener = f"PLAINTEXT://{entry.host}:{entry.port}"
     own = {
         "node.id": str(entry.node_id),

@@ -42,9 +42,9 @@ async def wait_until_ready(
 
 
 async def missing_replicas(admin: Any, topic: str | None, size: int | None) -> list[str]:
-    """Return the partitions without a leader, or without `size` replicas in sync.
+    """Return text for each partition without a leader, or with too few replicas in sync.
 
-    By default all replicas must be in sync.
+    Too few are fewer than `size`, by default fewer than all replicas.
     """
     found: list[Any] = []
     with contextlib.suppress(UnknownTopicOrPartition):  # not known to the broker that answers

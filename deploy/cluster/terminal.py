@@ -32,10 +32,10 @@ def show(
     columns: Mapping[str, str] | None = None,
     optional: Sequence[str] = (),
 ) -> None:
-    """Print rows as a table or as a JSON array.
+    """Print rows as a table, or as a JSON array if `output` is "json".
 
-    columns: headings by key. optional: columns that a narrow terminal does not show, the least
-    important first.
+    columns: headings by key. optional: columns that a narrow terminal may drop, the first to be
+    dropped first.
     """
     if output == "json":
         print(json.dumps(list(rows), default=str))
@@ -98,9 +98,9 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
 
 
 def tell(*lines: str, end: str = "\n", is_wrapped: bool = True) -> None:
-    """Print lines of a result to stdout. A newline within a line is escaped as a control character.
+    """Print lines of a result to stdout, each on one line even if its text has a newline.
 
-    is_wrapped: false for text that users paste unchanged.
+    Control characters are escaped. `is_wrapped` is False for text that users paste unchanged.
     """
     width = terminal_width(sys.stdout) if is_wrapped else None
     print("\n".join(wrapped(printable(line), width) for line in lines), end=end, flush=True)
@@ -115,7 +115,7 @@ def say(*lines: str) -> None:
 
 @contextmanager
 def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
-    """Yield a function like `say`. During the block, its last message is repeated."""
+    """Yield a function like `say`, and repeat its last message after each `every_s` of silence."""
     spoke, over = threading.Event(), threading.Event()
     words, since_s = "at work", time.monotonic()
 
@@ -187,10 +187,10 @@ def cell(value: Any) -> str:
 
 
 def _least_width(heading: str, *cells: str) -> int:
-    """Return the least width of a column.
+    """Return the least width to which a table may narrow a column.
 
-    It is the longest word. If cells have several words, it is at least the longest cell or
-    TEXT_WIDTH, whichever is smaller.
+    It is the width of the longest word. A column with cells of several words keeps TEXT_WIDTH, or
+    the width of its longest cell if that is smaller.
     """
     words = [word for text in (heading, *cells) for word in text.split()]
     longest = max(map(_width, words), default=0)

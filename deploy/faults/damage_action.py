@@ -69,9 +69,9 @@ def damage(directory: Path, fault: Fault) -> DamagedByte:
 
 
 def damage_a_replica(context: NodeContext, fault: Fault) -> None:
-    """Damage a file of a random node. Within a minute all replicas must be in sync again.
+    """Damage a file of a random node, restore the byte, and wait until all replicas are in sync.
 
-    Otherwise the run records a broken node.
+    The node is recorded as broken if they are not in sync after a minute.
     """
     cluster: FaultyCluster = context.cluster
     node_id = fault.pick(0, cluster.node_ids)

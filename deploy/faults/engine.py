@@ -71,9 +71,9 @@ class FaultContext(Generic[ClusterT]):
             time.sleep(POLL_S)
 
     def hit(self, fault: Fault, target: str, lasts_s: float = 0.0) -> None:
-        """Count a fault with a seen effect, and wait for `lasts_s`.
+        """Count a fault whose effect was seen, and wait for `lasts_s` seconds.
 
-        A second call for the same fault does not count.
+        Further calls for the same fault only wait.
         """
         with self.changed:
             if not fault.target:
@@ -88,7 +88,10 @@ class FaultContext(Generic[ClusterT]):
                 self.misses.append(f"{kind}: {why}")
 
     def make(self, fault: Fault, actions: Mapping[str, "Action"]) -> None:
-        """Inject one fault and end it, by the action for its kind. A tolerated error is a miss."""
+        """Inject one fault by the action for its kind, and end the fault.
+
+        A tolerated error is recorded as a miss.
+        """
         try:
             actions[fault.kind](self, fault)
         except self.tolerated as why:

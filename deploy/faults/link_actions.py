@@ -1,7 +1,7 @@
 """Faults of the links between nodes, executed in the nodes themselves.
 
 A cut link is silent, as in a real network. The nodes count affected messages, which proves the
-effect of a fault. A node that is restarted meanwhile loses its faults.
+effect of a fault. A node that is restarted during a fault loses the fault.
 """
 
 import contextlib
@@ -119,7 +119,7 @@ def _cut(cuts: list[Cut], target: str) -> Break:
 
 
 def _make(plan: Callable[[list[int], Fault], Break], context: FaultContext, fault: Fault) -> None:
-    """Inject the planned fault of links, and end it after a time.
+    """Inject a planned fault of links, and end the fault after its time.
 
     Raises EffectNotSeen if no message was affected.
     """
@@ -152,7 +152,10 @@ def _heal(context: FaultContext, nodes: list[int]) -> None:
 
 
 def heal_links(context: FaultContext) -> None:
-    """End all link faults of the running nodes, since a paused node may have missed the request."""
+    """End all link faults of the running nodes.
+
+    A node that was paused when its fault ended may still have the fault.
+    """
     _heal(context, [s.node_id for s in context.cluster.status() if s.state == "running"])
 
 

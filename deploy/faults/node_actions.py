@@ -44,7 +44,10 @@ class NodeContext(FaultContext[FaultyCluster]):
 
 
 def ensure_all_run(context: NodeContext) -> None:
-    """Start stopped nodes and resume paused ones. Between two faults all nodes should run."""
+    """Start stopped nodes and resume paused nodes between two faults.
+
+    A stopped node is recorded as broken, because it has ended by itself.
+    """
     for status in context.cluster.status():
         if status.state == "paused":
             context.cluster.resume(status.node_id)
@@ -116,7 +119,10 @@ def _restart(context: NodeContext, fault: Fault) -> None:
 
 
 def _wipe(context: NodeContext, fault: Fault) -> None:
-    """Wipe a node while all others have everything, since wiping one of two copies loses data."""
+    """Stop a node, remove its data, and start it, with all replicas in sync before and afterwards.
+
+    If another replica lacked a record, the removal could lose the record.
+    """
     node_id = fault.pick(0, context.cluster.node_ids)
 
     def is_whole() -> bool:

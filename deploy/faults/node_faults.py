@@ -37,7 +37,7 @@ class JumpingClock(SystemClock):
 
 
 class NodeFaults:
-    """The faults in this process, which several threads use."""
+    """The faults that were requested in this process. Several threads use the object."""
 
     def __init__(self) -> None:
         self.clock = JumpingClock()
@@ -98,5 +98,8 @@ def serve_faults(path: Path, faults: NodeFaults) -> None:
 
 
 def offset_of(counts: dict[str, Any]) -> int:
-    """Return by how many ms a node's wall clock is ahead of ours, from the answer to "counts"."""
+    """Return by how many ms a node's wall clock is ahead of this machine's.
+
+    `counts` is the node's answer to "counts".
+    """
     return int(counts["wall_ms"]) - time.time_ns() // 1_000_000

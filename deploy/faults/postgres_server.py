@@ -50,7 +50,8 @@ def _serves(process: psutil.Process) -> bool:
 class PostgresServer:
     """A PostgreSQL server process with an empty database in `folder`, on a free port.
 
-    user: the system account of the server, None for ours. run: the server's name for the guardian.
+    user: the system account that runs the server, None for the account of this process. run: the
+    server's name for the guardian.
     """
 
     def __init__(self, folder: Path, user: str | None, run: str) -> None:

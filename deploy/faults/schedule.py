@@ -98,7 +98,7 @@ class Fault:
         return of[int(self.numbers[which] * len(of))]
 
     def turned(self, which: int, of: Sequence[T]) -> list[T]:
-        """Rotate a sequence to begin with the item selected by a random number."""
+        """Return the sequence, rotated so that it begins with the item that `pick` would return."""
         at = self.pick(which, range(len(of)))
         return [*of[at:], *of[:at]]
 

@@ -34,7 +34,10 @@ POLL_S = 0.005
 
 @dataclass(slots=True)
 class ChildProcess:
-    """One process of a child. If it ends while `is_wanted`, the child is started again."""
+    """One process of a child.
+
+    If it ends while `is_wanted`, the child is started again. `incarnation` counts the starts.
+    """
 
     process: subprocess.Popen[bytes]
     incarnation: int
@@ -68,15 +71,18 @@ class Supervisor:
     # --- what a kind of children is
 
     def command(self, name: str, incarnation: int) -> list[str]:
-        """Return the arguments with which Python runs a child, from -m on."""
+        """Return the arguments of Python with which a child is started, from -m on.
+
+        `incarnation` counts the starts of the child.
+        """
         raise NotImplementedError
 
     def argv(self, name: str, incarnation: int) -> list[str]:
-        """Return the whole command of a child."""
+        """Return the whole command with which a child is started, including Python."""
         return [sys.executable, "-P", *self.command(name, incarnation)]
 
     def environment(self, name: str) -> dict[str, str] | None:
-        """Return the environment of a child, or None for ours."""
+        """Return the environment of a child, or None for the environment of this process."""
         return None
 
     def on_event(self, name: str, event: str, *arguments: Any) -> None:
@@ -269,7 +275,7 @@ class Supervisor:
 
     @staticmethod
     def _exit_code(child: ChildProcess, timeout_s: float | None = None) -> int:
-        """Return the exit code, after the process has ended and its last report is read."""
+        """Wait until a process has ended and its last report is read. Return its exit code."""
         code = child.process.wait(timeout_s)
         child.reader.join(DRAIN_TIMEOUT_S)
         return code

@@ -1,8 +1,9 @@
 """The abort of open transactions, by one id, or by a prefix (`oncelog txn abort`).
 
 The pipeline aborts the transactions of Spark sinks in a separate process, because only the pipeline
-knows which transactions a query has decided to commit. Transactions of dual writes are kept,
-because their databases decide. All others are aborted by a new session of their transactional ids.
+knows which of them a query will still commit. Transactions of dual writes are not aborted, because
+their databases decide whether they commit. All others are aborted by an InitProducerId with their
+transactional id.
 """
 
 import json
@@ -52,7 +53,10 @@ def abort_id(cluster: ClusterChoice, name: str) -> str:
 
 
 def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
-    """Return a row (id, outcome, reason) for each transaction that was open."""
+    """Abort the open transactions of all transactional ids with this prefix.
+
+    Returns a row (id, outcome, reason) for each. Transactions of dual writes are kept.
+    """
     rows: list[dict[str, Any]] = []
     with cluster.admin() as admin:
         listed = admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
@@ -72,9 +76,9 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
 async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:
     """Abort a producer's hanging transaction in a partition. Return its first offset.
 
-    Raises Failure when no transaction is open, or when its coordinator will end it. The partition's
-    producers are requested again after the coordinator's answer, because the transaction may have
-    ended in between. Otherwise the producer's next transaction could be aborted.
+    Raises Failure when no transaction of the producer is open, or when a coordinator will end it.
+    The partition's producers are requested a second time after the coordinator's answer. If the
+    transaction has ended in between, the producer's next transaction must not be aborted.
     """
     suspects: set[int] = set()
     for holder in (await holders(admin, [key]))[key]:

@@ -67,7 +67,7 @@ def _open_files() -> HealthCheck:
 
 
 def _directory(data: Path) -> HealthCheck:
-    """Check whether this user may have a cluster in the directory."""
+    """Check that this user may create and use a cluster in the directory."""
     path = data.resolve()
     place = next(p for p in (path, *path.parents) if p.exists())
     elsewhere = "run this as its owner, or choose another --data"
@@ -171,7 +171,7 @@ def _event_loop(node_id: int, metrics: dict[str, Any] | None) -> HealthCheck:
 
 
 def _links(cluster: "Cluster", node_ids: list[int]) -> HealthCheck:
-    """List links that were cut or slowed by commands, and not healed."""
+    """List links between nodes that were cut or slowed by commands and are not healed yet."""
     found = [(node_id, link_troubles(cluster, node_id)) for node_id in node_ids]
     told = "; ".join(f"node {node_id}: {words}" for node_id, words in found if words)
     return _unless(not told, "links", told or "all whole", "bad", shell_command("heal"))

@@ -1,7 +1,7 @@
 """The contents of a log as text, with batches, their producers, and markers.
 
-Pure, except for reading files. Every batch is checked (length, CRC, ascending offsets), so a
-damaged segment is visible. After a damaged segment the dump continues with the next file.
+Every batch is checked (length, CRC, ascending offsets), so a damaged batch is visible. A batch with
+an invalid header ends the dump with CorruptMessage.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,10 @@ class DumpedBatch:
 
 
 def dump_segment(name: str, data: bytes, *, deep: bool = False) -> Iterator[DumpedBatch]:
-    """Yield the batches of one segment's bytes. `deep` also decodes their records."""
+    """Yield the batches in the bytes `data` of a segment. `deep` also decodes their records.
+
+    Raises CorruptMessage at an invalid batch header.
+    """
     expected = -1
     for position, header in iterate_batches(data):
         marker, problem, records = "", "", ()
@@ -94,7 +97,10 @@ def segments(place: Path) -> list[Path]:
 
 
 def trailing_bytes(data: bytes) -> int:
-    """Return the bytes after the last complete batch, a torn tail that the next start removes."""
+    """Return the number of bytes after the last complete batch.
+
+    They are a torn batch, which the next start of the node removes.
+    """
     end = 0
     for position, header in iterate_batches(data):
         end = position + header.size_bytes

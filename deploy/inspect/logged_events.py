@@ -99,7 +99,7 @@ class EventLogs:
         self._tails = [_Tail(node, path) for node, path in sorted(self.logs.items())]
 
     def new(self) -> list[LoggedEvent]:
-        """Return the events written since the last call, oldest first.
+        """Return the events that were written since the previous call, oldest first.
 
         The first call returns the events in the newest part of each log. The call reads files, so
         it blocks.

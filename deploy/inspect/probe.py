@@ -6,7 +6,7 @@
         print(node.node, node.max_ms)
 
 probe_process.py has the rules of the measurement. Any Kafka-compatible cluster can be watched.
-Waits for a processor, and memory, are known only for processes on this machine.
+Memory, CPU time and waits for a processor are measured only for processes on this machine.
 """
 
 import json

@@ -1,11 +1,11 @@
 """The probe's process, which sends ApiVersions to each node at fixed times and measures the delay.
 
-This file follows some rules. A request is due every interval, even if the last request is not
-answered, and its lateness counts from that time. Therefore a stall of a second is two hundred late
-answers, not one (no coordinated omission). When a connection is lost, the unanswered requests are
-sent again on the next connection, and their lateness still counts from the original time. A request
-without an answer at the end counts with the time of the silence. No other work runs in this
-process, so no load can disturb its clock.
+A request is due every interval, even if the previous request is not answered yet. Its lateness
+counts from the time at which it was due, so a stall of a second causes two hundred late answers,
+not one (no coordinated omission). When a connection is lost, the unanswered requests are sent again
+on the next connection, and their lateness still counts from the original time. A request without an
+answer at the end counts as answered at the end. No other work runs in this process, so no load can
+disturb its clock.
 
 Each late answer has the time for which the node's thread waited for a processor (the second number
 of /proc/PID/schedstat), and the time for which this process waited before sending and receiving.
@@ -103,7 +103,10 @@ class Answers:
         self._note(due_ns, now_ns, waited_ns - waited_before_ns)
 
     def end(self, now_ns: int, waited_ns: int) -> float:
-        """Count unanswered requests as answered now. Return the time without an answer in ms."""
+        """Count each unanswered request as answered at `now_ns`.
+
+        Returns for how many ms the oldest of these requests was due, or 0 if all were answered.
+        """
         oldest_ns = self.waiting[0][0] if self.waiting else now_ns
         for due_ns, waited_before_ns in self.waiting:
             self._note(due_ns, now_ns, waited_ns - waited_before_ns)
@@ -128,10 +131,10 @@ class Answers:
         self._wait_ns.append(min(wait_ns, now_ns - due_ns) if now_ns - due_ns > LATE_NS else 0)
 
     def _stalls(self, began_ns: int) -> list[dict[str, float]]:
-        """Return the longest stalls.
+        """Return the longest stalls, at most STALLS_MAX.
 
-        A stall begins with a late answer. Answers to requests that were due before its end belong
-        to it.
+        A stall lasts from the due time of a late answer until that answer. Other late answers that
+        were due during the stall belong to the stall.
         """
         stalls: list[dict[str, float]] = []
         ended_ns = 0
@@ -171,7 +174,10 @@ class Watched:
         self._received = bytearray()
 
     def due(self, due_ns: int, waited_before_ns: int) -> None:
-        """Add a request that is due now. Requests before the first connection do not count."""
+        """Add a request that is due now, and connect to the node if there is no connection.
+
+        Requests that are due before the node's first connection do not count.
+        """
         if not self._is_watched:
             return
         if self._socket is None:
@@ -265,7 +271,10 @@ class Watched:
         }
 
     def _take_figures(self) -> None:
-        """Add the CPU time and waits of the node's process, before another process replaces it."""
+        """Add the CPU time and the waits of the node's process to the totals of the node.
+
+        The process is not read any more, because it has ended.
+        """
         self._cpu_s += max(0.0, self.process.cpu_s() - self._cpu_before_s)
         self._waited_ns += max(0, self.process.waited_ns() - self._waited_before_ns)
         self._cpu_before_s, self._waited_before_ns = 0.0, 0

@@ -81,7 +81,7 @@ class SecuredConnector:
 
 
 class _Conversation:
-    """A connection on which the login's requests are sent, each after the last answer."""
+    """A connection on which the requests of a login are sent one by one, each after an answer."""
 
     timeout_ms = int(TIMEOUT_S * 1000)
 

@@ -104,9 +104,9 @@ async def hanging(
 async def without_ended(
     admin: "Admin", found: Mapping[TopicPartition, tuple[PartitionTransaction, ...]]
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-    """Drop the transactions that ended before their coordinator was asked.
+    """Return the transactions without those that ended before their coordinator was asked.
 
-    Hanging transactions stay, because they are still open in the partition.
+    A hanging transaction stays, because it is still open in its partition.
     """
     suspects = {key for key, held in found.items() if any(not h.is_known(key) for h in held)}
     still = await admin.transactions.producers(suspects) if suspects else {}

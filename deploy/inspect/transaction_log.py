@@ -32,14 +32,17 @@ UNDECIDED = "not decided yet"
 
 @dataclass(frozen=True, slots=True)
 class ShardLog:
-    """The journal of a shard on one node, and those of all nodes to find committed entries."""
+    """The journal of a shard on the node `chosen`, and the journals of the shard on all nodes.
+
+    The journals of all nodes show which entries are committed.
+    """
 
     chosen: ShardJournal
     copies: Sequence[ShardJournal]
     voters: int
 
     def is_decided(self, entry: ShardEntry) -> bool:
-        """Return whether an entry is committed, because a majority of nodes has it."""
+        """Return whether an entry is committed, in a snapshot or on a majority of nodes."""
         having = sum(copy.has(entry.index, entry.term) for copy in self.copies)
         return entry.index <= self.chosen.snapshot_index or having > self.voters // 2
 
@@ -48,7 +51,7 @@ class ShardLog:
 
     @property
     def summary(self) -> str:
-        """Return text with the node of the journal and its last entry."""
+        """Return text with the journal's node, its last entry, and the end of its snapshot."""
         copy = self.chosen
         older = f", snapshot up to {copy.snapshot_index}" if copy.snapshot_index else ""
         return f"node {copy.node_id}'s copy: up to entry {copy.end[1]}{older}"

@@ -103,5 +103,8 @@ def new_run() -> str:
 
 
 def environment_of(run: str, others: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for a child of this run, with `others` instead of ours if given."""
+    """Return the environment for a child of this run.
+
+    It is `others`, by default the environment of this process, and the name of the run.
+    """
     return {**(os.environ if others is None else others), RUN: run}

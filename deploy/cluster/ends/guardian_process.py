@@ -2,9 +2,9 @@
 
 guardian.py starts it. Its standard input is a pipe from its owner. Each line is a JSON list. The
 owner sends ["keep", KIND, NAME, HOW] before it creates an item, and ["forget", KIND, NAME] after it
-has removed the item. When the pipe closes, or the owner is gone, the process kills or removes the
-registered items. It is started as a file, without site-packages, and imports almost nothing until
-then.
+has removed the item. When the pipe closes, or the owner has ended, the process kills or removes the
+registered items. To save memory while it waits, it is started as a file, without site-packages, and
+imports almost nothing.
 """
 
 import json

@@ -81,9 +81,10 @@ def _is_plain_and_ours(file: Path) -> bool:
 
 
 def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
-    """End a cluster's nodes gracefully like `down`. Return whether its data is removed.
+    """End a cluster's nodes as `down` does, and remove its data if `is_purged`.
 
-    Raises Failure, and ends no node, when the cluster's file cannot be read.
+    Returns whether the directory is gone. Raises Failure, and ends no node, when the cluster's file
+    cannot be read.
     """
     if layout.read(found.data) is not None:
         Cluster.open(found.data).down(purge=is_purged)
@@ -100,7 +101,7 @@ def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
 def end_all(left: Iterable[tuple[str, str, str]]) -> None:
     """Kill and remove the items that a process left, each as (kind, name, how) of `Guardian.keep`.
 
-    The temporary directory of a cluster stays if another `up` has started the cluster again.
+    A cluster that another `up` has started again is not ended, and its temporary directory stays.
     """
     spared: set[str] = set()
     for kind, name, how in sorted(left, key=lambda one: ORDER.index(one[0])):
@@ -116,12 +117,13 @@ def end_all(left: Iterable[tuple[str, str, str]]) -> None:
 
 
 def end_cluster(data: Path, *, is_purged: bool, owner: str | None = None) -> bool:
-    """Send SIGKILL to all nodes of a directory, even if parts of the directory are missing.
+    """Send SIGKILL to all nodes of a directory, and remove its data if `is_purged`.
 
-    owner: return False without any action when another `up` has started the cluster since. Raises
-    Failure when nodes do not end. If the directory cannot be used, raises Failure or OSError after
-    the nodes were ended, and the data stays. A child of a killed starter holds the starter's lock
-    until the child is a node.
+    Parts of the directory may be missing. Returns False, and ends no node, if cluster.json names
+    another owner than `owner`, because another `up` has started the cluster again. Raises Failure
+    when nodes do not end. If the directory cannot be used, raises Failure or OSError after the
+    nodes were ended, and the data stays. The call waits for the directory's lock, because a child
+    of a killed `up` holds the lock until the child has become a node.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
@@ -170,7 +172,7 @@ def end_orphans() -> int:
 
 
 def end_all_of_user(*, is_purged: bool) -> int:
-    """Stop all clusters of the user, and print each.
+    """Stop all clusters of the user, remove their data if `is_purged`, and print a line for each.
 
     Returns 1 if a cluster could not be stopped, else 0.
     """
@@ -194,7 +196,8 @@ def end_all_of_user(*, is_purged: bool) -> int:
 def _is_orphan(run: str, child: psutil.Process) -> bool:
     """Return whether the process that started the run has ended.
 
-    A process with its pid that began after the child is another process.
+    The run's name has the pid of that process. A process with this pid that began after `child` is
+    another one.
     """
     owner = run.partition("-")[0]
     if not owner.isdigit():

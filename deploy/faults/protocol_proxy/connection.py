@@ -186,7 +186,10 @@ class ProxiedConnection(TwoEnds):
         return self._answer_later(rule, action, answer, frame)
 
     def _is_refused(self, rule: Rule, action: Action, answer: Answer) -> bool:
-        """Return whether the answer has an error, so that the rule must forward it and not act."""
+        """Return whether an answer has an error, and if so undo the count of the rule's action.
+
+        The answer must then be forwarded. Returns False for an action that also applies to errors.
+        """
         if not isinstance(action, LoseAnswer | Hold) or action.also_errors:
             return False
         try:

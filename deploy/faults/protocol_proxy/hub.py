@@ -133,9 +133,10 @@ class Hub:
         self.connections.pop(connection.info.id, None)
 
     async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
-        """Hold a frame until the rule's `act` returns, or until the deadline.
+        """Hold a frame until the rule's `act` returns, or until the rule's deadline.
 
-        Returns the result of `act`, and text with the duration.
+        Returns the result of `act`, or None at the deadline or after an error, and text with the
+        duration. Beyond HOLDS_MAX held frames a frame is not held, and the proxy records an error.
         """
         if self._holds >= HOLDS_MAX:
             self._met(RuntimeError(f"more than {HOLDS_MAX} frames are held at once"))

@@ -16,7 +16,8 @@ from .rules import Action, Rule
 class Exchange:
     """A request in flight.
 
-    rule, action: a rule that acts on the answer. made: the answer, if the proxy created it.
+    rule, action: a rule that acts on the answer. made, made_frame: the answer and its bytes, if the
+    proxy created it.
     """
 
     request: Request
@@ -40,10 +41,10 @@ class InFlight:
         self._waiting.append(exchange)
 
     def answered(self, correlation_id: int) -> Exchange:
-        """Remove and return the request that the broker answers now.
+        """Remove and return the oldest request, which the broker answers with this correlation id.
 
-        Raises MalformedFrame for an answer to no request, or in the wrong order. `take_made` must
-        be called first, after each `add` and `answered`.
+        Raises MalformedFrame if the oldest request has another id, or if no request waits. Requests
+        with answers from the proxy must be removed from the front before (`take_made`).
         """
         expected = self._waiting[0].request.correlation_id if self._waiting else None
         if expected != correlation_id:
@@ -54,7 +55,10 @@ class InFlight:
         return self._waiting.popleft()
 
     def take_made(self) -> list[Exchange]:
-        """Remove and return the requests at the front with answers from the proxy."""
+        """Remove and return the oldest requests, as far as the proxy itself has their answers.
+
+        The caller must call this method after each `add` and `answered`.
+        """
         taken: list[Exchange] = []
         while self._waiting and self._waiting[0].made is not None:
             taken.append(self._waiting.popleft())

@@ -229,7 +229,7 @@ class RuleBook:
         self._counts.pop(rule, None)
 
     def decide(self, request: Request) -> Rule | None:
-        """Return the rule that acts on this request, or None, and count the action."""
+        """Return the first rule that acts on this request, and count the action, or return None."""
         for rule, count in tuple(self._counts.items()):  # a `where` may add one
             if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
                 request
@@ -242,9 +242,9 @@ class RuleBook:
         return None
 
     def give_back(self, rule: Rule) -> None:
-        """Undo the count of an action that `decide` allowed and that did not happen.
+        """Reduce the count of a rule's actions by one, after an action that did not happen.
 
-        The request's answer was an error, or never came.
+        The answer to the request that `decide` had selected was an error, or never came.
         """
         if (count := self._counts.get(rule)) is not None:
             count.taken -= 1

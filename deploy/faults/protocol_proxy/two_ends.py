@@ -62,7 +62,10 @@ class Services(Protocol):
 
 
 class TwoEnds:
-    """A base class with the client's and the broker's end. Subclasses handle the frames."""
+    """The client's end and the broker's end of a proxied connection.
+
+    Subclasses handle the frames.
+    """
 
     def __init__(
         self, services: Services, connection_id: int, instance: str, broker_id: int | None
