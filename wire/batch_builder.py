@@ -85,9 +85,9 @@ class BatchBuilder:
         self.size_bytes += len(length) + len(record)
 
     def extend(self, rows: SizedRows, at: int, batch_bytes: int) -> int:
-        """Add rows from `at` on while the batch stays within `batch_bytes`. Return how many.
+        """Add rows from index `at` on while the batch has at most `batch_bytes`.
 
-        An empty batch accepts at least one row.
+        Returns the number of added rows. An empty batch accepts at least one row.
         """
         taken = rows.fitting(at, batch_bytes - self.size_bytes, self.count)
         if taken <= 0:
@@ -139,10 +139,10 @@ class BatchBuilder:
         return batch
 
     def release(self) -> None:
-        """Free the records after `build`. The counts and sizes of the batch stay available."""
+        """Free the encoded records after `build`. The batch's counts and sizes stay available."""
         self._chunks.clear()
 
 
 def size_of_headers(headers: Headers) -> int:
-    """Return the most bytes that these headers can take in a record."""
+    """Return an upper bound of the bytes that these headers take in a record."""
     return sum(len(name) * 4 + len(value or b"") + 10 for name, value in headers)

@@ -82,7 +82,7 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 def decode_whole_assignment(
     data: bytes, elements_max: int = ELEMENTS_MAX
 ) -> tuple[tuple[TopicPartition, ...], bytes]:
-    """Decode an assignment and the user data of the assignor."""
+    """Return the partitions and the user data of an assignment. Raises MalformedFrame."""
     if not data:
         return (), b""
     reader = Reader(memoryview(data), elements_max=elements_max)
@@ -93,12 +93,15 @@ def decode_whole_assignment(
 
 
 def encode_sticky(owned: Iterable[TopicPartition], generation: int) -> bytes:
-    """Encode the user data of the eager sticky assignor, which revokes all partitions first."""
+    """Encode the user data of the eager sticky assignor (owned partitions and generation)."""
     return _partitions(owned) + _int32.pack(generation)
 
 
 def decode_sticky(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """Return (owned, generation), without partitions if the data is unreadable."""
+    """Decode the user data of the eager sticky assignor as (owned partitions, generation).
+
+    Returns no partitions if the data is unreadable.
+    """
     try:
         reader = Reader(memoryview(data))
         owned = read_partitions(reader)

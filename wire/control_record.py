@@ -63,9 +63,10 @@ def encode_marker(
 
 
 def decode_marker(batch: Buffer, position: int = 0) -> tuple[ControlType, int]:
-    """Return (type, coordinator epoch) of a marker, or raise InvalidRecord.
+    """Return (type, coordinator epoch) of the marker at a position, or raise InvalidRecord.
 
-    The usual form is decoded in one step, because each replica decodes each marker twice.
+    A marker without compression and headers is decoded in one step, because each replica decodes
+    each marker twice.
     """
     if len(batch) >= position + _marker.size:
         (
@@ -88,7 +89,7 @@ def _any_marker(batch: Buffer, position: int) -> tuple[ControlType, int]:
 
 
 def marker_of(record: Record) -> tuple[ControlType, int]:
-    """Return (type, coordinator epoch) of a marker's record, or raise InvalidRecord."""
+    """Return (type, coordinator epoch) of a decoded control record, or raise InvalidRecord."""
     key, value = record.key, record.value
     if key is None or len(key) < _key.size or value is None or len(value) < _value.size:
         raise InvalidRecord("a control record is too short")

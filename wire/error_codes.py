@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class _Row(int):
-    """The row of an error, with its number, whether it is retriable, and its sentence."""
+    """An error's number, with its sentence and whether it is retriable."""
 
     sentence: str
     is_retriable: bool

@@ -14,7 +14,7 @@ CUT = "..."
 
 
 class KafkaError(Exception):
-    """An error of the protocol. `str()` is a sentence for users."""
+    """An error of the protocol. `str()` of it is a sentence for users."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
     # Set by the producer that got the error, since it knows the consequence.

@@ -39,7 +39,10 @@ FEATURES: Mapping[str, Feature] = {
 
 
 def why_not(name: str, level: int, current: int, upgrade_type: int, controller_id: int) -> str:
-    """Return the error of an update, in Kafka's order and words, or an empty text."""
+    """Return the reason to refuse an update of a feature's level, or an empty text.
+
+    The reason has Kafka's words, and the checks are in Kafka's order.
+    """
     controller = f"Local controller {controller_id}"
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."

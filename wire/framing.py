@@ -58,7 +58,10 @@ class FrameReceiver:
         memory: FrameMemory | None = None,
         trusted_bytes: int = TRUSTED_BYTES,
     ) -> None:
-        """Create a receiver. Its memory is at most `trusted_bytes` ahead of the received bytes."""
+        """Create a receiver of frames with at most `max_frame_bytes`.
+
+        The memory for a frame is at most `trusted_bytes` ahead of its received bytes.
+        """
         self.max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
         self._memory = memory or FrameMemory()
@@ -68,7 +71,7 @@ class FrameReceiver:
         self._frame_bytes = 0
 
     def peek(self, count: int) -> bytes:
-        """Return the first bytes that are in no complete frame, to explain a malformed length."""
+        """Return the first bytes after the complete frames, to explain a malformed length."""
         return self._rest[:count]
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
@@ -85,9 +88,9 @@ class FrameReceiver:
         return staging[len(rest) :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """Return the frames that are complete now.
+        """Record that `count` bytes were received, and return the frames that are complete now.
 
-        Raises MalformedLength for a length out of bounds.
+        Raises MalformedLength for a frame with a length out of bounds.
         """
         filled = self._filled = self._filled + count
         frame = self._frame
@@ -213,7 +216,10 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 
 
 def frame_response(header: bytes, body: list[Buffer]) -> list[Buffer]:
-    """Put length and header before the parts of the body, without copying the parts."""
+    """Return the parts of a response frame, which are length and header, and the parts of the body.
+
+    The body is not copied.
+    """
     size = len(header)
     for piece in body:
         size += len(piece)

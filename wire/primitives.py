@@ -126,7 +126,11 @@ class Reader:
         return None if length == -1 else self.take(length)
 
     def count(self, flexible: bool, element_bytes_min: int) -> int:
-        """Read the length of an array, or -1 for null. The remaining bytes limit the length."""
+        """Read the length of an array, or -1 for null.
+
+        Raises MalformedFrame if so many elements of at least `element_bytes_min` do not fit into
+        the remaining bytes, or if the message has too many elements.
+        """
         count = self.unsigned_varint() - 1 if flexible else self.int32()
         if count < -1 or count * element_bytes_min > self.end - self.position:
             raise MalformedFrame(f"{count} elements cannot stand in {self.remaining} bytes")
@@ -239,7 +243,7 @@ def encode_string(value: str | None, flexible: bool) -> bytes:
 
 
 def encode_count(count: int, flexible: bool) -> bytes:
-    """Encode the length of an array or of bytes, where -1 stands for null."""
+    """Encode the length of an array or of bytes, -1 for null."""
     return encode_unsigned_varint(count + 1) if flexible else _int32.pack(count)
 
 

@@ -140,7 +140,7 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each batch, without checking checksums.
 
-    A partial last batch is not yielded.
+    A partial last batch is not yielded. Raises CorruptMessage for an invalid header.
     """
     position, end = 0, len(buffer)
     while position + HEADER_BYTES <= end:
@@ -155,9 +155,10 @@ def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def split_batches(
     buffer: memoryview | bytes, batches_max: int, bytes_max: int
 ) -> Iterator[memoryview]:
-    """Yield the buffer in parts of whole batches. A partial or invalid rest is in the last part.
+    """Yield the buffer in parts of whole batches, with at most `batches_max` batches a part.
 
-    A part has at least one batch, and apart from its first batch respects both limits.
+    A part with several batches has at most `bytes_max` bytes. A partial or invalid rest belongs to
+    the last part.
     """
     view, length_at = memoryview(buffer), _base_offset.size
     start, end = 0, len(view)
@@ -188,14 +189,17 @@ def restamp(
 
 
 def restamp_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
-    """Set a batch's timestamp to the broker's wall clock (message.timestamp.type=LogAppendTime)."""
+    """Set a batch's maximum timestamp to `now_ms`, the broker's append time, with a new checksum.
+
+    The batch is marked as a batch with message.timestamp.type=LogAppendTime.
+    """
     _restamp_timestamp(buffer, position, now_ms, APPEND_TIME_BIT)
 
 
 def restamp_max_timestamp(
     buffer: bytearray | memoryview, position: int, max_timestamp: int
 ) -> None:
-    """Set a batch's maximum timestamp to the maximum of its records (CreateTime)."""
+    """Set a batch's maximum timestamp to that of its records (CreateTime), with a new checksum."""
     _restamp_timestamp(buffer, position, max_timestamp, 0)
 
 
@@ -219,7 +223,10 @@ def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 
 
 def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields: int) -> None:
-    """Write a batch's header before its records. `fields` are all fields from the attributes on."""
+    """Write the header into the space before a batch's records, with its length and checksum.
+
+    `fields` are all header fields from the attributes on, in order.
+    """
     length = len(batch) - LENGTH_COUNTS_FROM
     _header.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
@@ -228,7 +235,7 @@ def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields:
 def rewrite_producer(
     buffer: bytearray, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Replace producer id, epoch and base sequence of the batch at the beginning of a buffer."""
+    """Replace producer id, epoch and base sequence of a buffer's first batch, and its checksum."""
     _producer.pack_into(buffer, PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     rewrite_crc(buffer)
 

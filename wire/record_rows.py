@@ -1,9 +1,9 @@
 """Many records as columns, for a producer with columnar data.
 
 `BatchBuilder.append` costs a function call and a dozen interpreter steps for each record. Here a
-record costs a few steps inside the interpreter's C code (`map`, `zip`, `join`). Lookups are enough,
-because the bytes before a value depend only on the value's length and its index in the batch. The
-encoded bytes equal the bytes of `BatchBuilder.append`.
+record costs a few steps inside the interpreter's C code (`map`, `zip`, `join`). The bytes before a
+value depend only on the value's length and its index in the batch, so they are looked up in tables.
+The encoded bytes equal the bytes of `BatchBuilder.append`.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,10 @@ BYTES_LIKE = frozenset({bytes, bytearray, memoryview, type(None)})
 
 
 class _Table(dict[int, Any]):
-    """A cache of encoded bytes or sizes by a number. At most CACHED_MAX results are cached."""
+    """A dictionary that computes missing values from their number, and keeps at most CACHED_MAX.
+
+    By default a value is the number as a varint.
+    """
 
     def __missing__(self, number: int) -> Any:
         answer = self.answer(number)
@@ -32,28 +35,29 @@ class _Table(dict[int, Any]):
         return answer
 
     def answer(self, number: int) -> Any:
-        """Compute the result for a number that is not cached."""
+        """Compute the value for a number that is not in the table."""
         return encode_varint(number)
 
 
 class _Cost(_Table):
-    """The size of a field with its length prefix in bytes, by the field's length (-1 for null)."""
+    """The size in bytes of a key or value with its length prefix, by its length (-1 for null)."""
 
     def answer(self, number: int) -> int:
         return max(number, 0) + len(encode_varint(number))
 
 
 class _AfterNullKey(_Table):
-    """The bytes of a null key and of the length of a value, by that length."""
+    """The encoded bytes of a null key and of the length of the value after it, by that length."""
 
     def answer(self, number: int) -> bytes:
         return b"\x01" + encode_varint(number)
 
 
 class _Head(_Table):
-    """The end of a record without headers, and the beginning of the next record.
+    """The encoded bytes between the fields of two adjacent records, which are looked up together.
 
-    The cache key is the number of bytes that the next record has after its timestamp delta.
+    They end a record and begin the next one. The number is the size of the next record after its
+    timestamp delta.
     """
 
     def __init__(self, delta: bytes, closes: bytes) -> None:
@@ -94,7 +98,7 @@ class SizedRows:
         return len(self._edges) - 1
 
     def before_place_bytes(self) -> int:
-        """Return the usual maximum size of a record's attributes, timestamp and offset delta."""
+        """Return the usual maximum size of a record's fields between its length and its key."""
         times = self.timestamps
         if isinstance(times, int) or not len(times):
             return 1 + 2 + 2
@@ -109,7 +113,10 @@ class SizedRows:
         raise NotImplementedError
 
     def fitting(self, at: int, room_bytes: int, place: int) -> int:
-        """Return how many rows from `at` on fit into a batch that already has `place` records."""
+        """Return how many rows from `at` on fit into `room_bytes` of a batch with `place` records.
+
+        An empty batch accepts at least one row.
+        """
         edges = self._edges
         last = bisect_right(edges, edges[at] + room_bytes) - 1
         if place == 0:
@@ -125,9 +132,10 @@ class SizedRows:
 
 
 class Rows(SizedRows):
-    """Records of one partition, with columns as long as `values`, or None for nulls.
+    """Records of one partition as columns, each as long as `values`.
 
-    Raises TypeError for values that are not bytes, ValueError for columns of different lengths.
+    Without `keys` all keys are null, and without `headers` no record has headers. Raises TypeError
+    for values that are not bytes, ValueError for columns of different lengths.
     """
 
     __slots__ = ("_headers", "_keys", "_sizes", "_values")

@@ -26,8 +26,8 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 class WalkedRecords(NamedTuple):
     """The earliest and the latest timestamp (ms) of a batch's records.
 
-    Records without a timestamp (-1) do not count for the earliest, unless all have none.
-    item_count: the records and headers that were read completely.
+    Records without a timestamp (-1) do not count, unless all have none. item_count: the records and
+    headers that were read completely.
     """
 
     earliest: int
@@ -183,11 +183,11 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithou
 def first_record_not_older(
     data: bytes, header: BatchHeader, timestamp_ms: int, offset: int
 ) -> Steps[tuple[int, int] | None]:
-    """Return (offset, timestamp) of the first record with at least `timestamp_ms`, or None.
+    """Return (offset, timestamp) of the first record at or after `offset` that is not too old.
 
-    Only records at or after `offset` count. Keys, values, and later records are not read. Raises
-    InvalidRecord, also for an invalid offset or timestamp, since old batches may not have been
-    checked.
+    Its timestamp is at least `timestamp_ms`. Returns None if the batch has no such record. Keys,
+    values, and later records are not read. Raises InvalidRecord, even for an invalid offset or
+    timestamp, since old batches may not have been checked.
     """
     if header.is_log_append_time and header.max_timestamp < timestamp_ms:
         return None
@@ -216,7 +216,7 @@ def first_record_not_older(
 
 
 def timestamps(data: bytes, header: BatchHeader) -> Iterator[int]:
-    """Yield the producer's timestamps of the records, or raise InvalidRecord."""
+    """Yield the timestamp of each record as its producer has set it, or raise InvalidRecord."""
     at = 0
     try:
         for _ in range(header.record_count):

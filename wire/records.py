@@ -69,11 +69,11 @@ def encoding_batch(
     delete_horizon_ms: int | None = None,
     last_offset_delta: int | None = None,
 ) -> Steps[bytes]:
-    """Encode a batch of at least one record, with offsets that rise from base_offset.
+    """Encode a batch of at least one record in steps.
 
     base_offset is by default the offset of the first record. If delete_horizon_ms is given, it
-    replaces the base timestamp (KIP-534). A compacted batch keeps the last_offset_delta of the
-    original.
+    replaces the base timestamp (KIP-534). last_offset_delta is given for a compacted batch, which
+    keeps that of the original batch.
     """
     first = records[0]
     base = first.offset if base_offset is None else base_offset
@@ -114,7 +114,10 @@ def encoding_batch(
 
 
 def encode_empty_batch(header: BatchHeader) -> bytes:
-    """Encode a batch without records that preserves a producer's last sequence in compaction."""
+    """Encode a batch without records from the header of a batch that compaction has emptied.
+
+    It preserves the last sequence number of the batch's producer.
+    """
     return _assemble(
         b"",
         header.base_offset,
@@ -141,8 +144,8 @@ def decode_batch(
 ) -> list[Record]:
     """Decode the records of the batch at a position, without checking the checksum.
 
-    Raises InvalidRecord if the records do not fill the batch exactly, or if their offsets are out
-    of range or do not rise. Also raises InvalidRecord for more than max_decompressed_bytes.
+    Raises InvalidRecord if the records do not fill the batch exactly, if their offsets are out of
+    range or do not rise, or if they have more than `max_decompressed_bytes`.
     """
     return run_to_end(
         decoding_batch(buffer, position, max_decompressed_bytes=max_decompressed_bytes)
@@ -181,7 +184,7 @@ def decoding_batch(
 
 
 def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int, int]:
-    """Return (record, offset delta, next position).
+    """Decode the record at index `at` of the bytes. Return (record, offset delta, next index).
 
     Varints of one byte, the usual ones, are decoded inline.
     """

@@ -34,10 +34,10 @@ Response = TypeVar("Response")
 
 @contextmanager
 def _without_hypothesis() -> Generator[None, None, None]:
-    """Hide Hypothesis while kio is loaded.
+    """Hide Hypothesis while kio is loaded in the block.
 
-    kio would import Hypothesis only for the strategies of its own tests. The import takes 0.3 s and
-    15 MB in each broker.
+    kio imports Hypothesis only for its own tests. The import would take 0.3 s and 15 MB in each
+    broker.
     """
     hides = "hypothesis" not in sys.modules
     if hides:
@@ -84,7 +84,7 @@ def _decode(api_key: int, version: int, direction: str, body: Buffer) -> Any:
 
 
 def prepare(api_key: int, version: int) -> None:
-    """Create the codecs that a server needs now, so that the first client need not wait."""
+    """Create the codecs that a server needs for a version of an API, before the first request."""
     decoder_of(_schema(api_key, version, "request"))
     encoder_of(_schema(api_key, version, "response"))
 
@@ -120,9 +120,9 @@ def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]
 def encode_short_response(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> bytes | None:
-    """Encode a body, or return None if the body has long arrays.
+    """Encode a response body, or return None if the body has long arrays.
 
-    Use `encode_response_steps` for a body with long arrays.
+    For a body with long arrays the caller must use `encode_response_steps`.
     """
     chunks = ShortChunks()
     try:
@@ -144,9 +144,9 @@ def encode_response_steps(
 def encode_response(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> bytes:
-    """Encode a response body from nested mappings with the newest version's field names.
+    """Encode a response body from nested mappings with the field names of the newest version.
 
-    A field that an older version lacks is omitted, and an absent field gets the schema's default.
+    A field that `version` lacks is omitted, and an absent field gets the schema's default.
     """
     return _encode(api_key, version, "response", values)
 

@@ -227,7 +227,10 @@ def _topics_once(topics: list[FetchTopic]) -> list[FetchTopic]:
 
 
 def _read_flexible(reader: Reader, version: int) -> list[FetchPartition]:
-    """Read partitions of version 12 or later, all at once if they have no tagged fields."""
+    """Read the partitions of a topic in version 12 or later, each once.
+
+    Partitions without tagged fields are read with a single call.
+    """
     start = reader.position
     count = reader.length(True, _partition_v12.size)
     rows = list(_partition_v12.iter_unpack(reader.take(count * _partition_v12.size)))

@@ -82,7 +82,10 @@ class FetchResponse:
 
 
 def encode_response(response: FetchResponse, version: int) -> list[Buffer]:
-    """Return the parts of the body for few partitions, without copying the records."""
+    """Return the parts of a response body, without copying the records.
+
+    All partitions are encoded in one step, so there must be few.
+    """
     pieces: list[Buffer] = []
     head = _opening(response, version)
     for topic in response.topics:
@@ -97,7 +100,10 @@ def encode_response(response: FetchResponse, version: int) -> list[Buffer]:
 
 
 def encode_response_steps(response: FetchResponse, version: int) -> Steps[list[Buffer]]:
-    """Encode a response in steps, like `encode_response`, for any number of partitions."""
+    """Return the parts of a response body in steps, for any number of partitions.
+
+    The records are not copied.
+    """
     pieces: list[Buffer] = []
     end = b"\0" if version >= FLEXIBLE_FROM else b""
     head = _opening(response, version)
@@ -134,7 +140,11 @@ def _topic_head(topic: FetchedTopic, version: int) -> bytes:
 def _encode_answers(
     answers: Sequence[FetchedPartition], version: int, pieces: list[Buffer], head: bytes
 ) -> bytes:
-    """Append bytes and records to `pieces`. Return the bytes that precede the next records."""
+    """Append the encoded answers for some partitions, with their records, to `pieces`.
+
+    `head` has the bytes before the first answer. Returns the bytes after the last records, which
+    the caller must put before the next piece.
+    """
     flexible = version >= FLEXIBLE_FROM
     encode_answer = _encode_flexible if flexible else _encode_classic
     for answer in answers:

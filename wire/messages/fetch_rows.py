@@ -1,8 +1,8 @@
 """The partitions of a Fetch request as hashes, to compare two requests without decoding.
 
 A client without sessions fetches the same partitions repeatedly, each time in another order
-(librdkafka rotates the partitions). Only 64-bit keyed hashes, and the number of partitions, are
-kept of a request.
+(librdkafka rotates the partitions). Of a request, only keyed 64-bit hashes and the number of
+partitions are kept.
 """
 
 import struct
@@ -31,9 +31,10 @@ class FetchRows(NamedTuple):
 
 
 def fetch_rows(body: memoryview, version: int) -> Steps[FetchRows | None]:
-    """Hash the partitions of a request.
+    """Return the hashes of a request, computed in steps.
 
-    Returns None for a request with a session, with tags, or with a repeated partition.
+    Returns None for a request with a session, with tags, or with a repeated partition, and for a
+    malformed one.
     """
     flexible = version >= FLEXIBLE_FROM
     size = partition_row_bytes(version)

@@ -84,7 +84,7 @@ class ProduceRequest(NamedTuple):
 
 
 class TooManyElements(MalformedFrame):
-    """The error of a request with more topics and partitions than allowed."""
+    """The error of a request with more topics and partitions than `elements_max`."""
 
 
 def decode_request(

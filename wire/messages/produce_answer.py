@@ -117,7 +117,7 @@ def encode_topic_start(topic: ProducedTopic, version: int) -> bytes:
 
 
 def encode_answers(answers: Sequence[ProducedPartition], version: int, chunks: list[bytes]) -> None:
-    """Append the encoded answers of some partitions of a topic."""
+    """Append to `chunks` the encoded answers for some partitions of a topic."""
     flexible = version >= FLEXIBLE_FROM
     for answer in answers:
         if (

@@ -109,7 +109,10 @@ def kinds_of(cls: type[Any]) -> tuple[Kind, ...]:
 
 
 def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
-    """Return the untagged fields, in which adjacent fields of fixed size are grouped."""
+    """Return the untagged fields of a kio class in groups, in the order of the encoding.
+
+    Adjacent fields of fixed size are one group. Each other field is a group of its own.
+    """
     plain = [kind for kind in kinds_of(cls) if kind.tag is None]
     steps: list[tuple[Kind, ...]] = []
     for is_fixed, run in groupby(plain, key=lambda kind: kind.is_fixed):

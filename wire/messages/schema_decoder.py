@@ -18,7 +18,7 @@ ITEMS_PER_STEP = 50  # for all arrays together; about 0.3 ms
 
 
 class SlicedReader(Reader):
-    """A reader that decodes a message in steps."""
+    """A reader with the item count that tells a decoder in steps when to yield."""
 
     __slots__ = ("counter",)
 
@@ -69,7 +69,7 @@ def decoder_of(cls: type[Any]) -> Decode:
 
 @cache
 def steps_decoder_of(cls: type[Any]) -> DecodeSteps:
-    """Return a decoder in steps, for messages with long arrays."""
+    """Return a decoder for messages of a class that yields after some items of long arrays."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     message = _message_of(cls)
     plan = [(_step_decoder(run, flexible), run[0]) for run in steps_of(cls)]
@@ -173,7 +173,10 @@ def _field_decoder(kind: Kind, flexible: bool) -> Decode:
 
 
 def _value_decoder(kind: Kind, flexible: bool) -> tuple[Decode, int]:
-    """Return the function that decodes a value of this kind, and the value's minimum size."""
+    """Return the decoder of a field's values, and the minimum size of a value in bytes.
+
+    For an array, both are those of an item.
+    """
     wire_type = kind.wire_type
     if kind.entity is not None:
         return _entity_decoder(kind), smallest_of(kind.entity)
@@ -217,7 +220,7 @@ def _entity_decoder(kind: Kind) -> Decode:
 
 @cache
 def smallest_of(cls: type[Any]) -> int:
-    """Return the minimum size of a message of this class, at least 1."""
+    """Return the minimum size of a message of this class in bytes, at least 1."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     total = 1 if flexible else 0
     for kind in kinds_of(cls):

@@ -25,7 +25,7 @@ class TooLargeAtOnce(Exception):
 
 
 class ShortChunks(list[bytes]):
-    """The encoded pieces of a message that must be short. A long one raises TooLargeAtOnce."""
+    """The encoded pieces of a message without long arrays. A long array raises TooLargeAtOnce."""
 
 
 class SlicedChunks(list[bytes]):
@@ -37,7 +37,7 @@ class SlicedChunks(list[bytes]):
         self._pieces: list[bytes] = []  # the results of earlier steps
 
     def ends_step(self) -> bool:
-        """Return whether the encoder must yield now. It asks after each item of an array."""
+        """Count an item of an array, and return whether the encoder must yield now."""
         if not self._counter.ends_step():
             return False
         self._pieces.append(b"".join(self))
@@ -49,9 +49,9 @@ class SlicedChunks(list[bytes]):
 
 
 class Each(Generic[Made_co]):
-    """An array of a response, whose items are created one by one while they are encoded.
+    """An array of a response whose items `make` creates one by one during the encoding.
 
-    `make` may be called again for an item, and must not raise.
+    `make` may be called more than once for an item, and must not raise.
     """
 
     __slots__ = ("_items", "_make")
@@ -98,7 +98,7 @@ def encoder_of(cls: type[Any]) -> Encode:
 
 @cache
 def steps_encoder_of(cls: type[Any]) -> EncodeSteps:
-    """Return an encoder in steps, for messages with long arrays."""
+    """Return an encoder for messages of a class that yields after some items of long arrays."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     plan = [(_step_encoder(run, flexible), run[0]) for run in steps_of(cls)]
     encode_tagged = _tag_encoder(cls)

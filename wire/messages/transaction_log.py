@@ -137,7 +137,7 @@ def _any(data: bytes) -> TransactionLogValue:
 
 
 def _short(data: bytes) -> TransactionLogValue | None:
-    """Decode a value of the usual form, with the newest version and lengths of one byte each.
+    """Decode a value of the newest version in which each length takes one byte, as almost always.
 
     Returns None, or raises any exception, for other forms and malformed values. The function is
     optimised, because every replica decodes each committed value.
@@ -189,7 +189,7 @@ def _short(data: bytes) -> TransactionLogValue | None:
 
 
 def _rest(reader: Reader, flexible: bool) -> dict[str, int]:
-    """Read the tagged fields by name, and check that the message ends after the fields."""
+    """Return the tagged fields by name, and check that they end the message."""
     tags = reader.tags() if flexible else {}
     reader.finish()
     if not tags.keys() <= _TAGGED.keys():  # every replica must know each field of a record

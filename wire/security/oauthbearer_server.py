@@ -45,7 +45,7 @@ ALLOWED: Mapping[OauthState, frozenset[OauthState]] = {
 
 
 class OauthbearerServer:
-    """The server side of one login.
+    """The server side of one OAUTHBEARER login.
 
     `verify` raises FailedLogin for a token that is not accepted.
     """
@@ -62,9 +62,8 @@ class OauthbearerServer:
     def respond(self, message: bytes) -> bytes:
         """Return the server's answer to a client's message.
 
-        Raises FailedLogin for a malformed message, and when the client confirms the reason.
-
-        It is empty for a valid token, and has the reason for an invalid token.
+        The answer is empty for a valid token, and has the reason for an invalid token. Raises
+        FailedLogin for a malformed message, and when the client confirms the reason.
         """
         if self.state is OauthState.REFUSED:
             self._move(OauthState.FAILED)

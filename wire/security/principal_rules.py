@@ -1,8 +1,8 @@
 """`ssl.principal.mapping.rules`, which map the subject of a certificate to a principal's name.
 
-Rules are tried in order, and the first with a pattern that matches the whole name is used.
-`DEFAULT` keeps the name. `RULE:pattern/replacement/` replaces it, where `$1` stands for a group,
-and `L` or `U` after the last slash changes it to lower or upper case (KIP-371).
+Rules are tried in order, and the first with a pattern that matches the whole subject is used.
+`DEFAULT` keeps the subject. `RULE:pattern/replacement/` replaces the subject, where `$1` stands for
+a group. `L` or `U` after the last slash changes the result to lower or upper case (KIP-371).
 
 Patterns are RE2's (docs/decisions/0016-re2-for-patterns.md), because they are applied on the event
 loop to a client's subject. Java's lookaround and back references are refused.
@@ -27,7 +27,7 @@ _CASES = {"": str, "L": str.lower, "U": str.upper}
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRule:
-    """A rule, which keeps the name if the rule has no pattern."""
+    """A rule that maps a matching subject to a name. Without a `pattern` it keeps each subject."""
 
     pattern: "re2._Regexp | None" = None  # pyright: ignore[reportPrivateUsage]
     replacement: str = ""
@@ -83,7 +83,10 @@ def _rule(pattern: str, replacement: str, case: str) -> PrincipalRule:
 
 
 def mapped_name(rules: Sequence[PrincipalRule], name: str) -> str | None:
-    """Return the name by the first matching rule, or None if none matches."""
+    """Return the name of the principal by the first rule that matches the subject `name`.
+
+    Returns None if no rule matches, or if the subject has more than NAME_MAX characters.
+    """
     if len(name) > NAME_MAX:
         return None
     return next((new for rule in rules if (new := rule.apply(name)) is not None), None)

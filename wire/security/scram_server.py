@@ -55,7 +55,7 @@ ALLOWED: Mapping[ServerState, frozenset[ServerState]] = {
 def credential_of(
     mechanism: str, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """Return the credential of a password that PBKDF2 has salted."""
+    """Return the credential of a user from the password's PBKDF2 hash."""
     name = HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()
@@ -64,11 +64,11 @@ def credential_of(
 
 
 class ScramServer:
-    """The server side of one login.
+    """The server side of one SCRAM login.
 
     nonce: printable, without commas, and never used before. find: a function that returns the
-    credential of a name. secret: random bytes of this process, from which the salt of an unknown
-    name is derived.
+    credential of a user, or None. secret: random bytes of this process, from which the salt of an
+    unknown user is derived.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ScramServer:
         return f"v={base64.b64encode(server_signature).decode()}"
 
     def _invented(self) -> ScramCredential:
-        """Return a credential for an unknown name, which is the same at each login."""
+        """Return a credential for an unknown user, with a salt that is the same at each login."""
         salt = hmac.digest(self._secret, self.username.encode(), "sha256")[:16]
         key = hmac.digest(self._secret, salt, self._hash)
         return ScramCredential(salt, key, key, ITERATIONS_LEAST)
