@@ -3,8 +3,8 @@
 A full fetch opens a session and is answered with all of its partitions. Each later fetch names only
 the partitions that are new, removed, or have another position. Its answer has only the partitions
 with news, which are records, an error, or another high watermark or log start offset. The session's
-epoch counts the requests. A request with a wrong epoch is refused. The answer to a request is
-refused, too, if another request was received after that request.
+epoch counts the requests. A request with a wrong epoch is refused. A request is also refused if the
+next request of its session is received before the request is answered.
 
 The cost of a request and its answer is proportional to the changes. `ready` has the partitions with
 news at their last read, or with records that did not fit into the answer. `changed` has the
@@ -41,7 +41,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class SessionPartition(StandingPlace):
-    """A partition of a fetch session, as the client requested it, with its last answer."""
+    """A partition of a fetch session, with the client's position and the last answered offsets."""
 
     __slots__ = (
         "has_more",
@@ -75,7 +75,10 @@ class SessionPartition(StandingPlace):
         )
 
     def was_answered(self, answer: FetchedPartition) -> None:
-        """Record the answer to the client. After an error the next answer is always sent."""
+        """Record the offsets in an answer for this partition, to recognise news in later answers.
+
+        After an error or a divergence, the next answer for the partition counts as news.
+        """
         is_known = not answer.error_code and answer.diverging_epoch is None
         self.high_watermark = answer.high_watermark if is_known else -1
         self.log_start_offset = answer.log_start_offset
@@ -157,7 +160,7 @@ class FetchSession(StandingFetch):
             self.changed.update(dict.fromkeys(self.partitions.values()))
 
     def places_to_read(self, count_max: int) -> list[SessionPartition]:
-        """Return the first partitions that the next fetch must read, in the order of its answer."""
+        """Return the partitions that the next fetch must read, in order, at most `count_max`."""
         changed = (place for place in self.changed if place not in self.ready)
         places = cast("Iterable[SessionPartition]", chain(self.ready, changed))
         return list(islice(places, count_max))

@@ -31,7 +31,7 @@ class FollowedLog(Protocol):
 class Append(NamedTuple):
     """Append `records` (maybe none), then raise the high watermark and the log start offset.
 
-    Both are raised at most to the log end offset.
+    Neither offset is raised above the log end offset.
     """
 
     records: memoryview | bytes
@@ -52,7 +52,10 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """Drop the whole log, because the leader's log begins after this log's end."""
+    """Drop the whole log, and start an empty one at `offset`, the start of the leader's log.
+
+    The follower's log ends below that offset.
+    """
 
     offset: int
 
@@ -93,7 +96,10 @@ class PartitionFollower:
 
 
 def _common_end(answer: SlotAnswer, log: FollowedLog) -> int:
-    """Return the offset where the logs diverge, as far as one answer shows (KIP-279)."""
+    """Return the offset above which this log may differ from the leader's log.
+
+    One answer may not show the whole divergence (KIP-279), and then the next answer shows more.
+    """
     own_epoch, own_end = log.end_offset_for_epoch(answer.diverging_epoch)
     if answer.diverging_epoch < 0 or own_epoch < 0:
         # The leader does not know this old epoch, or this log has none as old.

@@ -64,7 +64,10 @@ class FollowerSession:
         log_start_offset: int = 0,
         context: object = None,
     ) -> FollowerSlot:
-        """Follow a partition from position = (fetch offset, last fetched epoch)."""
+        """Follow a partition from `position`, which is (fetch offset, last fetched epoch).
+
+        Returns the slot of the partition. An earlier slot of the partition is removed.
+        """
         self.remove(key)
         slot = FollowerSlot(key, leader_epoch, context, 0, *position, log_start_offset)
         self.slots[key] = self._added[key] = slot
@@ -198,7 +201,10 @@ class FollowerSession:
         return found
 
     def on_failure(self, request: ReplicaFetchRequest) -> bool:
-        """Record the loss of a request or its answer. Return whether the session ends."""
+        """End the session if it sent this request, whose answer is lost.
+
+        Returns whether the session has ended.
+        """
         is_ours = any(request is other for other in self._outstanding)
         if is_ours:
             self.reset()

@@ -38,7 +38,7 @@ class IsrChange:
 
 
 class AfterFailure(Enum):
-    """The action of a leader after an ISR change failed."""
+    """The actions of a leader after the failure of an ISR change."""
 
     RESTORE = "restore"
     """The change was not applied, and the partition epoch is right. Restore the confirmed ISR."""
@@ -61,8 +61,8 @@ _AFTER_FAILURE = {
 
 
 def after_failure(error: int) -> AfterFailure:
-    """Return the leader's action after an ISR change failed with this error code.
+    """Return the leader's action after the failure of an ISR change with this error code.
 
-    After an error that is not listed the change is sent again.
+    RETRY is the action for errors that are not listed.
     """
     return _AFTER_FAILURE.get(error, AfterFailure.RETRY)  # type: ignore[call-overload]

@@ -169,10 +169,10 @@ class PartitionLeader:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether all replicas are in sync and at the log end, as the controller knows.
+        """Return whether all replicas are in the ISR and at the log end, and no change is pending.
 
-        While that is true, the ISR does not change, even without fetches, until the next append or
-        decision.
+        While that is true, the ISR does not change, even without fetches, until an append or a
+        change by the controller.
         """
         end, isr = self.log_end_offset, self.isr
         return (
@@ -182,7 +182,7 @@ class PartitionLeader:
         )
 
     def next_isr_change(self, now_ms: int) -> IsrChange | None:
-        """Return the ISR shrink or expansion to propose now, if any, which is then pending.
+        """Return the ISR change to propose to the controller now, which is then pending, or None.
 
         A member leaves if it has not been caught up for lag_time_max_ms. A follower joins if four
         conditions hold (KIP-841, KIP-903). It keeps up. It is at or beyond the high watermark and
@@ -301,9 +301,9 @@ class PartitionLeader:
         return self._raised_high_watermark(now_ms)
 
     def _weigh(self) -> None:
-        """Set the effective min.insync.replicas, and whether the confirmed ISR is smaller.
+        """Set `min_insync_replicas` and `is_under_min_isr` from the replicas and the confirmed ISR.
 
-        The effective value is at most the number of replicas.
+        The minimum is at most the number of replicas.
         """
         self.min_insync_replicas = min(self._min_insync_replicas, len(self.replicas))
         self.is_under_min_isr = len(self.isr) < self.min_insync_replicas
@@ -332,10 +332,10 @@ class PartitionLeader:
     def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
         """Return whether a follower may join the ISR, by Kafka's rule and two more conditions.
 
-        Kafka checks only when the follower fetches. Here ticks check, too, so the follower must
-        have fetched recently. A follower that would be removed again immediately is not added.
-        While the ISR is below its minimum the high watermark does not rise, and a follower that
-        stopped beyond the high watermark would join and leave forever.
+        The follower must have fetched recently, because this check also runs in `tick`, and not
+        only after a fetch as in Kafka. It must be caught up, so that it is not removed again
+        immediately. While the ISR is below its minimum, the high watermark does not rise, and a
+        broken follower beyond the high watermark would otherwise join and leave forever.
         """
         node = follower.node_id
         of_peer_ms = self._peers.last_fetch_ms.get(node, _LONG_AGO_MS)

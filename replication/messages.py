@@ -251,9 +251,9 @@ def _unpack_list(header: bytes, types: list[type]) -> list[Any]:
 
 
 def _check_numbers(values: list[Any], width: int = 1) -> None:
-    """Raise MalformedPeerMessage unless there are `width` integers for each entry.
+    """Raise MalformedPeerMessage unless `values` are integers, `width` for each entry.
 
-    Set and map run in C.
+    Set and map run in C, because a message may have thousands of values.
     """
     if values and (len(values) % width or set(map(type, values)) != _INT):
         raise MalformedPeerMessage(f"expected {width} whole numbers for each entry")

@@ -146,9 +146,10 @@ class Purgatory:
         return self._finish_fetches(self.standing.look_at(key))
 
     def free_fetch(self, operation: DelayedFetch) -> list[DelayedFetch]:
-        """Complete one waiting fetch with the available bytes, and return it.
+        """Complete a fetch early, with the bytes that are available now, and return it in a list.
 
-        Its session stays open.
+        The list is empty if the fetch was already complete. A fetch session of the fetch stays
+        open.
         """
         return [] if operation.is_done else self._finish_fetches([operation])
 
@@ -192,7 +193,7 @@ class Purgatory:
     def unlink(self, operation: DelayedProduce | DelayedFetch) -> None:
         """Remove an operation from the lists of its partitions.
 
-        The caller does this for each completed fetch, when it is answered.
+        The caller calls this for each completed fetch, when the fetch is answered.
         """
         if isinstance(operation, DelayedFetch):
             for key in operation.offsets:
@@ -214,7 +215,10 @@ Entry = TypeVar("Entry", bound=DelayedProduce | DelayedFetch)
 
 
 class _LazyHeap(Generic[Entry]):
-    """A priority queue of operations, in which operations that are done are skipped and removed."""
+    """A priority queue of operations.
+
+    An operation that is done stays in the queue until it is popped, or until the heap is rebuilt.
+    """
 
     __slots__ = ("_dead", "_heap", "_pushed")
 
@@ -224,7 +228,7 @@ class _LazyHeap(Generic[Entry]):
         self._dead = 0
 
     def __bool__(self) -> bool:
-        """Return whether the heap has any live entry."""
+        """Return whether the heap has any operation that is not done."""
         return len(self._heap) > self._dead
 
     def push(self, priority: int, operation: Entry) -> None:
@@ -232,7 +236,10 @@ class _LazyHeap(Generic[Entry]):
         heapq.heappush(self._heap, (priority, self._pushed, operation))
 
     def pop_up_to(self, priority: int) -> Entry | None:
-        """Return the next live operation with a priority up to this limit."""
+        """Remove and return the waiting operation with the lowest priority, or None.
+
+        Operations with a priority above `priority` are not returned.
+        """
         heap = self._heap
         while heap and heap[0][0] <= priority:
             operation = heapq.heappop(heap)[2]

@@ -64,7 +64,7 @@ class ServedPartition(Protocol):
 
 
 class SendingThrottle:
-    """The throttle that decides which partitions to hold back. The default holds none.
+    """The interface of a throttle for the records of some partitions. This one holds none back.
 
     When a held partition may be sent, `appended` must be called again with its key.
     """
@@ -132,7 +132,10 @@ class ReplicaServer:
     def on_request(
         self, follower_id: int, request: ReplicaFetchRequest, context: object, now_ms: int
     ) -> ReplicationUpdates:
-        """Apply a follower's request. Call `take_responses` afterwards."""
+        """Apply a follower's request, whose answer will be returned with `context`.
+
+        Returns the changes of partitions. The caller must call `take_responses` afterwards.
+        """
         updates = ReplicationUpdates()
         self._peers.last_fetch_ms[follower_id] = now_ms
         follower = self._session_of(follower_id, request, context)
@@ -161,7 +164,7 @@ class ReplicaServer:
         return updates
 
     def forget_follower(self, follower_id: int) -> None:
-        """Drop the session of a follower that has ended, so that its poll becomes due."""
+        """Drop the session of a follower that is down, and answer its poll with an error."""
         follower = self._followers.pop(follower_id, None)
         if follower is not None:
             # The follower may still be alive, and must not wait in vain.
@@ -319,7 +322,11 @@ class ReplicaServer:
             self._due.append(follower)
 
     def _judge(self, slot: LeaderSlot, now_ms: int, updates: ReplicationUpdates) -> None:
-        """Compare a follower's position with the log. If they agree, count it as progress."""
+        """Compare a follower's position with the leader's log, and store the verdict in the slot.
+
+        If the follower's log is a prefix, the position counts as progress, and the changes are
+        added to `updates`. Otherwise the verdict is the answer.
+        """
         slot.host = host = self._find(slot.key)
         slot.is_held = host is None or host.leader_epoch < slot.leader_epoch
         if host is None or slot.is_held:

@@ -122,9 +122,9 @@ class LeaderSession:
         self.row.clear()
 
     def mark_dirty(self, slot: LeaderSlot) -> None:
-        """Mark a slot whose partition may have news for the follower.
+        """Put a slot whose partition may have news for the follower at the end of the queue.
 
-        A marked slot keeps its place in the queue.
+        A slot that is in the queue keeps its place.
         """
         if not slot.is_dirty:
             slot.is_dirty = True

@@ -31,7 +31,7 @@ class StandingPlace:
         self.hidden_bytes = 0
 
     def was_read(self, upper_offset: int, hidden_bytes: int) -> None:
-        """Record the end of a read and the bytes that an open transaction hides."""
+        """Record the end offset of a read, and the bytes that an open transaction hides there."""
         self.upper_offset, self.hidden_bytes = upper_offset, hidden_bytes
 
 
@@ -122,7 +122,7 @@ class StandingFetches:
         return waiting
 
     def note_all(self, key: Hashable) -> None:
-        """Mark a partition as changed in all sessions, which report its new log start offset."""
+        """Let the next fetch of each session read a partition whose log start offset changed."""
         for place in list(self.places.get(key, ())):
             place.standing.changed[place] = None
 

@@ -73,13 +73,13 @@ def _plain(value: object) -> object:
 
 @cache
 def _names(kind: type) -> tuple[str, ...] | None:
-    """Return the fields of a dataclass, or None for another type."""
+    """Return the names of a dataclass's fields, or None for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
 @cache
 def _later_fields(kind: type) -> tuple[tuple[str, object], ...]:
-    """Return the fields at the end that are declared with OMIT_DEFAULT, the last one first."""
+    """Return the name and default of the last fields with OMIT_DEFAULT, the last field first."""
     later = takewhile(lambda each: _OMITS_DEFAULT in each.metadata, reversed(fields(kind)))
     return tuple((field.name, field.default) for field in later)
 

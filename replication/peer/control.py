@@ -1,4 +1,4 @@
-"""The ZeroMQ sockets of one broker on its event loop, for decisions and heartbeats.
+"""The ZeroMQ sockets of one broker on its event loop, for heartbeats and other control messages.
 
 A ROUTER is bound, and a DEALER connects to every peer. ZeroMQ's file descriptor is edge-triggered
 for both directions. The descriptor becomes readable once, and any call on the socket may consume
@@ -112,9 +112,9 @@ class ControlChannels:
         event: Callable[[ControlChannel, int, int], object],
         dropped: dict[str, int],
     ) -> None:
-        """Store the callbacks.
+        """Store the callbacks, and `dropped`, in which dropped messages are counted by reason.
 
-        received: gets a link, the peer, whether this broker sent the request, a message, and its
+        received: gets a link, the peer, whether this broker connected the link, a message, and its
         bytes. event: gets a channel, its peer, and the event of ZeroMQ's monitor.
         """
         self._peers = frozenset(peers)
@@ -206,9 +206,10 @@ class ControlChannels:
             raise
 
     def _take(self, channel: ControlChannel, sender: bytes, parts: list[zmq.Frame]) -> None:
-        """Pass a received message to the callback `received`, or drop it if it is malformed.
+        """Pass a received message to the callback `received`.
 
-        sender: the routing id that a ROUTER puts before the message.
+        A malformed message, or a message of an unknown broker, is counted as dropped. sender: the
+        routing id that a ROUTER puts before the message.
         """
         peer = channel.peer
         link: ControlLink = channel

@@ -122,9 +122,9 @@ class PeerHandlers:
         timeout_ms: int,
         bulk: bool = False,
     ) -> None:
-        """Send a request. `answered` gets (header, frames), PeerUnavailable or PeerTimeout, once.
+        """Send a request. `answered` gets (header, frames), or PeerUnavailable or PeerTimeout.
 
-        `answered` is called on the event loop, and never before this method returns.
+        `answered` is called exactly once, on the event loop, and never before this method returns.
         """
         raise NotImplementedError
 
@@ -138,7 +138,7 @@ class PeerHandlers:
         timeout_ms: int,
         bulk: bool = False,
     ) -> Body:
-        """Return the peer's reply, or raise PeerUnavailable or PeerTimeout."""
+        """Send a request, and return the reply, or raise PeerUnavailable or PeerTimeout."""
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         settle = partial(_settle, future)
         self.ask(peer, kind, header, frames, answered=settle, timeout_ms=timeout_ms, bulk=bulk)

@@ -2,9 +2,9 @@
 
 A cut link is silent, like a real cut. The sender gets no error, and the connection is not reset.
 Held messages are delivered in order by `heal`. Delayed messages arrive in order, each after at
-least the delay. A gate without faults costs its transport one attribute read for each message.
-Single messages can be held, so that later messages overtake them, as on a lost connection. The
-counts show whether a fault has affected any message.
+least the delay. Single messages can be held while later messages overtake them, as messages of a
+lost connection are overtaken by those of the next one. The counts show whether a fault has affected
+any message. A gate without faults costs its transport one attribute read for each message.
 """
 
 from collections import deque

@@ -73,7 +73,7 @@ class RequestsUnderWay:
         self._loop.call_soon(waiting.answered, error)
 
     def fail(self, error: PeerUnavailable, connection: object = None) -> None:
-        """End the requests of one connection with an error, or all requests for None."""
+        """End the requests of one connection, or all if `connection` is None, with an error."""
         ended = [
             number
             for number, waiting in self._under_way.items()

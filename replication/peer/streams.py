@@ -1,14 +1,14 @@
 """The streams between brokers, for records. The requesting broker connects.
 
 A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by ZeroMQ, which passes each
-message between threads (docs/decisions/0010). Decisions stay on ZeroMQ, so a heartbeat never waits
-behind megabytes.
+message between threads (docs/decisions/0010). Control messages stay on ZeroMQ, so a heartbeat never
+waits behind megabytes.
 
 A stream begins with a hello, which names the connecting broker and the intended broker. All later
-messages are from the connecting broker, or are answers to it. With TLS the certificates of both
-sides must match, so `broker-ID` is one of their DNS names. A newer stream of a broker ends the
-previous stream and its unanswered requests, because the broker has restarted, or has lost the other
-end.
+messages are from the connecting broker, or are answers to it. With TLS, each side's certificate
+must have `broker-ID` among its DNS names, with the id of its broker. A newer stream of a broker
+ends the previous stream and its unanswered requests, because the broker has restarted, or has lost
+the other end.
 """
 
 import asyncio
@@ -308,7 +308,7 @@ class PeerStreams:
         self._is_wanted[peer].set()
 
     def made(self, stream: PeerStream) -> bool:
-        """Record a new connection, and return whether it may be used. After `stop` it may not."""
+        """Record a new connection. Return whether it may be used, which is False after `stop`."""
         self._open.add(stream)
         return not self._is_stopped
 
@@ -332,10 +332,7 @@ class PeerStreams:
             self._lost(stream, stream.peer)
 
     async def _keep(self, peer: int) -> None:
-        """Keep a stream to one peer.
-
-        Connect again after each failure or end, with growing pauses.
-        """
+        """Keep a stream to one peer open forever, with growing pauses between attempts."""
         wait_s = RECONNECT_INTERVAL_S
         is_wanted = self._is_wanted[peer]
         while True:

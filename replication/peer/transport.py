@@ -1,9 +1,10 @@
 """The link between brokers, for one-way messages and for requests with a reply and a deadline.
 
-Decisions use ZeroMQ (`control`), and requests for records (`bulk`) use streams (`streams`), with
-the same envelope. Buffers are not copied, so the caller must not change them after sending. A
-request ends with its reply, with PeerTimeout, or with PeerUnavailable as soon as the connection is
-found broken. After PeerTimeout and PeerUnavailable the peer may have executed the request.
+Control messages, such as heartbeats, use ZeroMQ (`control`). Requests for records (`bulk`) use
+streams (`streams`). Both have the same envelope. Buffers are not copied, so the caller must not
+change them after sending. A request ends with its reply, with PeerTimeout, or with PeerUnavailable
+as soon as the connection is found broken. After PeerTimeout and PeerUnavailable the peer may have
+executed the request.
 """
 
 import asyncio
@@ -146,9 +147,10 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> bool:
-        """Send a message over a link, and return False if it could not be sent.
+        """Send a message over a link. Return False if the message could not be sent.
 
-        Injected faults may hold or drop the message, unless `is_admitted`. Then the result is True.
+        Unless `is_admitted`, injected faults may hold, delay or drop the message, with the result
+        True.
         """
         if self.gate.is_active and not is_admitted:
             rest = peer, correlation_id, header, frames, what, kind
