@@ -1,6 +1,6 @@
 """Tasks that run as long as the broker and report their failure.
 
-If a background task ended by an unexpected exception, the broker would look healthy, but no longer
+After an unexpected exception in such a task, the broker would look healthy, but would no longer
 maintain its logs, its ISRs or its heartbeats. Therefore the exception is passed to the event loop's
 exception handler. Then `node/__main__` ends the process, since a restart recovers.
 """

@@ -15,9 +15,9 @@ from .steps import Result
 def first_step(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any, Any, Result]:
     """Run a coroutine up to its first wait. Return its result, or a coroutine of the rest.
 
-    A first step has no task. Time limits of asyncio need a task (see `in_task`). A future with
-    several waiters must be shielded, because asyncio refuses a second waiter until the first waiter
-    has its task.
+    The first step runs outside of a task. Therefore it cannot use asyncio's time limits (see
+    `in_task`). It must shield a future on which several coroutines wait, because asyncio refuses a
+    second waiter until the first waiter has its task.
     """
     try:
         awaited = coroutine.send(None)

@@ -16,7 +16,7 @@ NEVER = 1 << 30
 
 
 class GarbageCollection:
-    """The garbage collection, with measured and short pauses."""
+    """The garbage collector's settings for short pauses, and the measurement of the pauses."""
 
     def __init__(self) -> None:
         self.paused_s = 0.0  # the total CPU time

@@ -53,7 +53,7 @@ class _Job:
 class WorkLine:
     """A queue of jobs, which run in slices on one event loop.
 
-    `share` is for short work, such as new requests and answers that are due.
+    `share` limits the short pieces of client work that are no jobs, such as new requests.
     """
 
     def __init__(self, run_s: float, share: TurnShare, schedule: Callable[[], None]) -> None:
@@ -115,7 +115,7 @@ class WorkLine:
 class SlicedWork(WorkLine):
     """All jobs of one event loop. The object itself is the queue of the broker's own jobs.
 
-    `clock` returns seconds. The simulator ends slices by its seed.
+    `clock` returns seconds. In the simulation, a clock that depends on the seed ends the slices.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -148,7 +148,7 @@ class SlicedWork(WorkLine):
         self._schedule()
 
     def _spend(self, line: WorkLine, seconds: float) -> float:
-        """Run the jobs of a queue for about this time, and return the time that is left."""
+        """Run the jobs of a queue for about `seconds`, and return the seconds that are left."""
         if not line.has_jobs:
             return seconds
         deadline = self.clock() + seconds

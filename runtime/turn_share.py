@@ -11,9 +11,9 @@ Work that a task of the loop does in the next turn cannot be interrupted there, 
 advance, by an estimate. Jobs in slices have their own share (`sliced_work`). Messages of other
 brokers are never queued here.
 
-A callback in each turn costs two microseconds, so the callback is registered only while something
-waits. Otherwise a new turn is assumed if no request has run for IDLE_S. A running request also asks
-for the share of its answer, which never begins a new turn.
+A callback in each turn costs two microseconds, so the callback is registered only while work is
+queued. While no work is queued, a new turn is assumed if no request has run for IDLE_S. Work that
+is done within a running request, such as its answer, never begins a new share.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class TurnShare:
     def is_spent(self) -> bool:
         """Return whether new work must wait for a later turn of the event loop.
 
-        If it need not wait, the caller must call `ended` after the work.
+        If the result is False, the caller must do the work and then call `ended`.
         """
         now = self.began_s = self.clock()
         if not self._running and not self._is_counting and now > self._ended_s + IDLE_S:
@@ -58,13 +58,17 @@ class TurnShare:
     def has_room(self) -> bool:
         """Return whether this turn of the event loop has time left for a long piece of work.
 
-        Otherwise the work must run elsewhere. After the work the caller must call `ended`.
+        If it has, the caller must call `ended` after the work. If not, the caller must do the work
+        in an executor or in a later turn.
         """
         self._count()  # answers in the meantime would each begin a new share
         return not self.is_spent()
 
     def ended(self) -> None:
-        """Record the end of an action. It is complete, or will continue without this share."""
+        """Record the end of work that `is_spent` or `has_room` has allowed.
+
+        The work is complete, or will continue without this share.
+        """
         self._ended_s = self.clock()
         if self._running:
             self._running -= 1
@@ -103,7 +107,7 @@ class TurnShare:
             self.charge(WAKE_UP_S)
 
     def _count(self) -> None:
-        """Begin a new share at the start of each turn of the event loop, while actions wait."""
+        """Schedule `_next_turn` for the next turn of the event loop, unless it is scheduled."""
         if not self._is_counting:
             self.is_spent()
             self._is_counting = True
