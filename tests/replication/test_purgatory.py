@@ -34,7 +34,7 @@ def test_produces_in_purgatory_complete_in_the_order_of_their_offsets(purgatory:
     assert purgatory.advance("a", 6) == produces[:2]
 
 
-def test_produce_in_purgatory_that_expires_times_out_its_open_partitions(
+def test_produce_in_purgatory_that_expires_fails_its_uncommitted_partitions_with_a_timeout(
     purgatory: Purgatory,
 ) -> None:
     produce = DelayedProduce({"a": 5, "b": 3}, deadline_ms=100)
@@ -67,7 +67,7 @@ def test_produces_in_purgatory_fail_when_the_partition_loses_its_leader(
     assert two.outcomes["a"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_fetch_in_purgatory_completes_with_min_bytes_over_its_partitions(
+def test_fetch_in_purgatory_completes_with_min_bytes_in_all_its_partitions_together(
     purgatory: Purgatory,
 ) -> None:
     fetch = DelayedFetch({"a": 10, "b": 0}, missing_bytes=100, deadline_ms=50)
@@ -144,7 +144,7 @@ def test_operation_in_purgatory_that_is_cancelled_is_removed(purgatory: Purgator
 
 
 def test_purgatory_memory_is_bounded_by_its_waiting_operations(purgatory: Purgatory) -> None:
-    """Completed operations have later deadlines, and expired ones a partition without records."""
+    """The heaps may keep complete and expired operations, but only a bounded number of them."""
     for i in range(10_000):
         purgatory.watch_produce(DelayedProduce({"quick": i}, 1_000_000))
         purgatory.advance("quick", i)

@@ -114,7 +114,7 @@ async def test_sliced_broker_jobs_that_never_end_leave_client_jobs_their_share()
 
 
 async def test_sliced_broker_jobs_that_wake_many_waiters_leave_client_jobs_their_share() -> None:
-    """The loop time of each woken waiter is charged to its job."""
+    """The time that the loop needs to wake a job's waiter is charged to the queue of the job."""
     work = SlicedWork(StepClock())
     trace: list[str] = []
     own = [work.run("own", counting(1, trace, "o")) for _ in range(100)]

@@ -9,9 +9,9 @@ import pytest
 
 
 class FailingDisk:
-    """Make calls of the functions `names` of `os` raise an OSError with `number`.
+    """Let calls of the functions `names` of `os` raise an OSError with the errno `number`.
 
-    The calls fail from number `fail_at` on, and `lasts` of them.
+    The first `fail_at` calls succeed, the next `lasts` calls fail, and later calls succeed again.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, names: str, number: int) -> None:

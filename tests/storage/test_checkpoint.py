@@ -109,7 +109,9 @@ def test_leader_epoch_checkpoint_text_equals_that_of_kafka(tmp_path):
         b"0\n1\n\xff\xff 0 1\n",
     ],
 )
-def test_offset_checkpoint_that_is_malformed_raises_with_its_name(tmp_path: Path, text):
+def test_offset_checkpoint_that_is_malformed_raises_an_error_with_the_file_name(
+    tmp_path: Path, text
+):
     path = tmp_path / "recovery-point-offset-checkpoint"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(CorruptCheckpoint, match=r"recovery-point.*Delete it"):
@@ -117,7 +119,9 @@ def test_offset_checkpoint_that_is_malformed_raises_with_its_name(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["0\n1\n1 2 3\n", "0\n1\nx 2\n", "0\n1\n1 -2\n"])
-def test_leader_epoch_checkpoint_that_is_malformed_raises_with_its_name(tmp_path, text):
+def test_leader_epoch_checkpoint_that_is_malformed_raises_an_error_with_the_file_name(
+    tmp_path, text
+):
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     with pytest.raises(CorruptCheckpoint, match="batches bear their epochs"):
         LeaderEpochCheckpoint(tmp_path).read()
@@ -160,7 +164,7 @@ def test_meta_properties_written_by_kafka_are_read(tmp_path):
         "",
     ],
 )
-def test_meta_properties_that_are_malformed_raise_with_their_name(tmp_path, text):
+def test_meta_properties_that_are_malformed_raise_an_error_with_the_file_name(tmp_path, text):
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(CorruptCheckpoint, match=r"meta\.properties.*backup"):
         MetaProperties.read(tmp_path)
@@ -178,7 +182,7 @@ def test_partition_metadata_text_equals_that_of_kafka(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw", "version: 0"])
-def test_partition_metadata_that_is_malformed_raises_with_its_name(tmp_path, text):
+def test_partition_metadata_that_is_malformed_raises_an_error_with_the_file_name(tmp_path, text):
     (tmp_path / "partition.metadata").write_text(text)
     with pytest.raises(CorruptCheckpoint, match=r"partition\.metadata"):
         PartitionMetadata.read(tmp_path)

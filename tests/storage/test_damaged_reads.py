@@ -102,7 +102,7 @@ def test_readers_of_a_damaged_segment_get_an_error_or_the_written_batches(log, b
 
 
 @pytest.mark.parametrize("max_bytes", [1, 150, ROOM])
-def test_reader_that_resumes_behind_a_damaged_batch_gets_no_altered_record(log, max_bytes):
+def test_reader_that_resumes_after_a_damaged_batch_gets_no_altered_record(log, max_bytes):
     whole = batches_from(log, 0, ROOM)[0]
     for at in flipped(log.segments.first.file.path, 2):
         found, is_to_end = batches_from(log, 0, max_bytes)
@@ -221,7 +221,7 @@ def counted_reads(monkeypatch) -> list[int]:
 
 
 class Killed(Exception):
-    """Raised in the middle of the removal, as if the process was killed."""
+    """The error that a test raises in the middle of a removal, as if the process was killed."""
 
 
 def test_log_with_half_removed_derived_files_lists_its_aborted_transactions(log, monkeypatch):

@@ -61,7 +61,7 @@ def fill(logs, log, steps=150):
 
 
 def check_all(logs, log):
-    """Check that DumpLogSegments reads every file of a log, and prints our values."""
+    """Check that DumpLogSegments reads each file of a log, and prints the values in the log."""
     paths = sorted(logs.directory.iterdir())
     by_suffix = {
         suffix: [path for path in paths if path.suffix == suffix]

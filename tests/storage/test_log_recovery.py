@@ -159,7 +159,7 @@ def test_log_reopened_after_a_clean_close_reads_only_its_end(tmp_path, read_whol
 
 
 @pytest.mark.parametrize("kill", [True, False])
-def test_recovery_after_a_kill_reads_only_batches_behind_the_newest_snapshot(
+def test_recovery_after_a_kill_reads_only_batches_after_the_newest_snapshot(
     tmp_path, monkeypatch, read_whole, kill
 ):
     """After a power cut, recovery reads all batches from the recovery point on."""

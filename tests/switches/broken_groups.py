@@ -95,7 +95,7 @@ def no_session_after_load() -> AbstractContextManager[Any]:
 
 
 def lost_replay() -> AbstractContextManager[Any]:
-    """The coordinator does not apply its record that a member which leaves has no partitions."""
+    """The coordinator does not apply its own record that removes a leaving member's partitions."""
     sound = ConsumerGroups.append
 
     def append(self: Any, group: Any, records: Any, settled: Any, turn: Any, **first: Any) -> None:
@@ -114,7 +114,7 @@ def lost_replay() -> AbstractContextManager[Any]:
 
 
 def old_pattern_result() -> AbstractContextManager[Any]:
-    """The topics of a pattern are not updated after new topics are created."""
+    """After new topics are created, a subscription to a pattern does not get those that match."""
     sound = heartbeats.patterns_are_due
 
     def are_due(group: Any, around: Any, new: str = "") -> bool:
@@ -156,7 +156,7 @@ def reused_generation() -> AbstractContextManager[Any]:
 
 
 def downgrade_in_two_batches() -> AbstractContextManager[Any]:
-    """A group is downgraded in two batches, one with tombstones and one with the new form."""
+    """A group is downgraded in two batches. The first removes the old form of the group."""
     sound = ConsumerGroups.downgrade
 
     def downgrade(self: Any, group: Any, leaving: Any, settled: Any, turn: Any, *more: Any) -> None:

@@ -18,7 +18,7 @@ EPOCH_BYTE = 19  # of a producer snapshot: the low byte of its first producer's 
 class ScenarioCluster(ABC):
     """A cluster with the operations of scenarios.
 
-    A method that injects a fault returns when it acts.
+    A method that injects a fault returns when the fault has its effect.
     """
 
     def __init__(self, bootstrap: str, node_ids: list[int], data: Path) -> None:

@@ -26,9 +26,9 @@ TIMEOUT_S, MARKERS_S = 30.0, 8.0
 
 
 class LateRequest:
-    """A request with its own connection, which arrives late.
+    """A request on its own connection that arrives late, because the test sends it late.
 
-    The test sends the request late. To the broker this equals a late arrival.
+    A broker cannot distinguish this from a request that the network has delayed.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""A manually controlled producer, which chooses a connection for each request.
+"""A producer of which a scenario controls each request, and the connection of the request.
 
-It behaves like a client before KIP-890, or like one without transactions, also in its sequence
+It behaves like a client before KIP-890, or like one without transactions, with the same sequence
 numbers. The history has all its actions. A late request is sent late, on the connection of the
 original request, which makes no difference to a broker.
 """

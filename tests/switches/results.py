@@ -84,7 +84,7 @@ def attempt(
 
 
 def _by_chance(switch: Switch, played: "Played") -> str:
-    """Return the result of a random scenario in the form of a Chance."""
+    """Return text with the number of random seeds until one found the bug, as in `Chance`."""
     from .chance import RANDOM_APART, Chance  # imports a whole simulation
 
     assert played.seed is not None

@@ -131,7 +131,10 @@ async def late_produce(context: Context) -> None:
 
 
 async def aborted_offsets(context: Context) -> None:
-    """A job commits its first input's offset in a transaction, and aborts that of the next two."""
+    """A job commits the offset of its first input, and aborts the offset of the next two inputs.
+
+    Each of the two offsets is sent in a transaction of its own.
+    """
     source, sink = await context.topic("inputs"), await context.topic("outputs")
     recorder, group = context.recorder, "job"
     writer = OldProducer(context, source)

@@ -51,7 +51,7 @@ def test_switch_of_each_kind_is_detected_on_processes(name: str) -> None:
     attempt(name, on_processes=True)
 
 
-def test_raft_switch_seed_is_played_again_without_the_bug_and_is_clean(
+def test_raft_switch_seed_that_finds_the_bug_is_played_without_it_and_finds_no_anomaly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The run without the bug must use the seed that found the bug, to prove anything."""

@@ -143,7 +143,7 @@ def test_frame_receiver_with_half_a_frame_holds_only_the_received_bytes() -> Non
 
 
 def header_class_of(api_key: int, version: int, direction: str) -> type:
-    """Return kio's header class for a message, also for messages that only we define."""
+    """Return kio's header class for a message, also for the messages in `wire/messages/added`."""
     if (api_key, version) in ADDED:
         is_first_contact = (api_key, direction) == (18, "response")  # any client can read it
         number = 0 if is_first_contact else {"request": 2, "response": 1}[direction]

@@ -56,7 +56,10 @@ def started(
 
 
 def sleepers(folder: Path) -> list[psutil.Process]:
-    """Return the running `sleep` processes, children of owners, in the parent of `folder`."""
+    """Return the running `sleep` processes whose working directory is the parent of `folder`.
+
+    They are the children of the owners that a test has started.
+    """
     found: list[psutil.Process] = []
     for process in psutil.process_iter(["cwd", "name", "status"]):
         is_there = process.info["cwd"] == str(folder.parent) and process.info["name"] == "sleep"
@@ -108,7 +111,7 @@ def ignores_termination(pid: int) -> bool:
 
 
 def test_guardian_holds_only_one_pipe_of_its_owner(tmp_path: Path) -> None:
-    """In `oncelog up | cat` it holds neither the terminal nor the pipe to `cat`."""
+    """The guardian of `oncelog up | cat` holds neither the terminal nor the pipe to `cat`."""
     with started(tmp_path / "kept") as (_, _, guardian):
         until(lambda: ignores_termination(guardian))
         files = [os.readlink(file) for file in Path(f"/proc/{guardian}/fd").iterdir()]

@@ -56,7 +56,7 @@ def test_broker_settings_given_by_the_user_override_the_profile():
 def test_broker_properties_enable_two_phase_commit_unless_the_user_sets_it(
     profile: str, given: dict[str, str], written: str
 ) -> None:
-    """Also a data directory of an older version, whose file has no such setting, gets the key."""
+    """The setting is not in cluster.json, so an older cluster gets it at its next start."""
     file = ClusterPlan(nodes=1, profile=profile, overrides=given).new_file()
     assert file.settings.get(TWO_PHASE) == given.get(TWO_PHASE)
     assert properties.node_properties(file.nodes[0], file, Path("/d"))[TWO_PHASE] == written

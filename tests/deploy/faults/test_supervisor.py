@@ -38,7 +38,10 @@ print(f'["orphan", {os.read(there, 9).decode()}]', flush=True)
 
 
 class Programs(Supervisor):
-    """A supervisor of one child, `p`. Each start runs the next program, later ones the last."""
+    """A supervisor of one child, `p`, whose first start runs the first of `programs`, and so on.
+
+    After the last program, each start runs the last program again.
+    """
 
     restarts_max = 2
     stop_timeout_s = 1.0

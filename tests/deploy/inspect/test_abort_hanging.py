@@ -15,7 +15,10 @@ KEY = ("t", 0)
 
 
 class Cluster:
-    """A cluster with an open transaction in a partition that no coordinator knows."""
+    """A cluster with one partition, in which a transaction that no coordinator knows is open.
+
+    Each request for the partition's producers gets the next of `first_offsets`.
+    """
 
     def __init__(self, *first_offsets: int) -> None:
         self.transactions = self

@@ -83,7 +83,7 @@ def transport(peer: Peer) -> AbstractAsyncContextManager[PeerTransport]:
 
 @pytest.fixture
 def lone(directory: Path) -> AbstractAsyncContextManager[PeerTransport]:
-    """Return the transport of broker 1 while broker 2 does not run."""
+    """Return a context with the transport of broker 1, while broker 2 does not run."""
     return Peer(directory).linked()
 
 

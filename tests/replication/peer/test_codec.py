@@ -82,7 +82,9 @@ def test_peer_message_omits_later_fields_that_have_their_defaults(
         [1, True, b"", [], [1, "a"], None, 0, "too many"],
     ],
 )
-def test_peer_message_with_wrong_values_is_refused_by_name(values: object) -> None:
+def test_peer_message_with_wrong_values_is_refused_with_the_name_of_its_class(
+    values: object,
+) -> None:
     packed = msgpack.packb(values)
     assert packed is not None
     with pytest.raises(MalformedPeerMessage, match="Message"):

@@ -316,7 +316,7 @@ def test_log_directory_of_an_older_topic_of_the_same_name_is_set_aside(
     assert third.purge_deleted(NOW_MS) == 0 and stray[0].exists()
 
 
-def test_damaged_log_with_a_cut_name_is_kept_when_a_topic_of_that_name_is_released(
+def test_damaged_log_with_a_cut_name_is_kept_when_logs_of_a_topic_of_that_name_are_released(
     opened, tmp_path, directory
 ):
     open_partition(directory, "x" * 249).close()
@@ -328,7 +328,7 @@ def test_damaged_log_with_a_cut_name_is_kept_when_a_topic_of_that_name_is_releas
     assert again.purge_deleted(NOW_MS) == 0 and (tmp_path / "node-1" / name).is_dir()
 
 
-def test_damaged_log_of_an_unknown_topic_is_kept_when_a_topic_of_that_name_is_released(
+def test_damaged_log_of_an_unknown_topic_is_kept_when_logs_of_a_new_topic_of_that_name_are_released(
     opened, tmp_path, directory, caplog
 ):
     """The metadata of the cluster may have been lost, and the topic created again."""

@@ -177,7 +177,10 @@ def test_many_expired_segments_are_deleted_a_few_at_a_time(logs, reason):
 
 @pytest.mark.parametrize("reason", ["size", "age"])
 def test_retention_during_appends_of_expired_records_ends(logs, reason):
-    """Otherwise a producer of old records (MirrorMaker) would delay the retention of other logs."""
+    """A retention that never ended would delay the retention of other logs.
+
+    MirrorMaker may produce records that are already expired.
+    """
     limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
     log = filled(logs, 20, **limits)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)

@@ -122,7 +122,7 @@ def test_fetch_in_a_long_transaction_index_reads_only_the_needed_entries(index, 
 def test_fetch_beside_a_long_transaction_skips_blocks_of_other_aborted_transactions(
     index, entries_read
 ):
-    """The long transaction keeps the last stable offset constant, so no entry ends the search."""
+    """The long transaction keeps the last stable offset low, so any entry may overlap the fetch."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10 + 5, number * 10 + 14, 3))
     index.append(AbortedTransaction(2, 3, 50_020, 50_021))
@@ -169,7 +169,7 @@ def made(numbers: range) -> list[AbortedTransaction]:
 def test_transaction_index_byte_changed_after_a_truncation_is_detected(
     index, end, appended, is_opened
 ) -> None:
-    """A change of any field must not hide an aborted transaction, or change what is kept."""
+    """A change of any field must not hide an aborted transaction, or change later truncations."""
     for each in made(range(300)):
         index.append(each)
     if is_opened:
@@ -212,7 +212,7 @@ def test_fetch_beside_a_long_transaction_detects_an_entry_that_misleads_its_sear
 
 @pytest.mark.parametrize("change", ["append", "truncate", "truncate and append"])
 @pytest.mark.parametrize("is_before", [True, False])
-def test_transaction_index_read_by_the_cleaner_during_a_change_is_not_called_changed(
+def test_transaction_index_read_by_the_cleaner_during_a_change_is_not_reported_as_damaged(
     index, monkeypatch, change, is_before
 ) -> None:
     """The cleaner reads in a thread, while the event loop changes the index."""
@@ -240,10 +240,10 @@ def test_transaction_index_read_by_the_cleaner_during_a_change_is_not_called_cha
 
 @pytest.mark.parametrize("method", ["cut", "entries"])
 @pytest.mark.parametrize("end", [0, 2, 128, 130, 255])
-def test_transaction_index_read_by_the_cleaner_during_a_truncation_leaves_no_trace(
+def test_transaction_index_read_by_the_cleaner_during_a_truncation_forgets_the_removed_entries(
     index, monkeypatch, method, end
 ) -> None:
-    """The bounds or the checksum of removed entries would count for the entries after them."""
+    """The cleaner's thread must not store the bounds or the checksum of removed entries."""
     for each in made(range(256)):
         index.append(each)
     index = TransactionIndex(index.path, 0)
@@ -280,7 +280,7 @@ def test_transaction_index_block_that_was_removed_and_appended_again_is_read_as_
     assert index.entries(5, 2) == b""
 
 
-def test_transaction_index_searched_by_the_cleaner_during_a_truncation_is_not_called_short(
+def test_transaction_index_searched_by_the_cleaner_during_a_truncation_is_not_reported_as_damaged(
     index, monkeypatch
 ) -> None:
     """The search knows the number of entries before the truncation."""

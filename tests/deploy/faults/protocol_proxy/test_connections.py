@@ -223,7 +223,7 @@ async def test_lose_answer_rule_closes_the_connection_after_the_broker_executed_
     assert await again.correlation_id() == 2
 
 
-async def test_lose_answer_rule_ignores_an_answer_with_an_error(bench: Bench):
+async def test_lose_answer_rule_forwards_an_answer_with_an_error(bench: Bench):
     rule = Rule(END, LoseAnswer())
     bench.hub.add(rule)
     client = await bench.client()
@@ -298,7 +298,7 @@ async def test_answer_error_rule_keeps_the_order_of_answers(bench: Bench):
     assert bench.broker.correlation_ids == [1, 3]
 
 
-async def test_answer_error_rule_waits_behind_a_delayed_answer(bench: Bench):
+async def test_answer_error_rule_sends_its_error_after_an_earlier_delayed_answer(bench: Bench):
     commits = Match(apis={"OffsetCommit"})
     bench.hub.add(Rule(END, Delay(0.2, "answer")))
     bench.hub.add(Rule(commits, AnswerError(ErrorCode.NOT_COORDINATOR)))

@@ -1,4 +1,4 @@
-"""Test the requests to which a rule applies, how often it does, and the refused rules."""
+"""Test which requests match a rule, on how many of them it acts, and which rules are refused."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def test_rule_with_nth_and_times_applies_to_those_matching_requests(
     assert book.made(rule) == len(got)
 
 
-def test_rule_application_that_was_undone_applies_to_the_next_request():
+def test_rule_with_an_undone_action_acts_on_the_next_request():
     book, rule = RuleBook(), Rule(Match(), LoseAnswer())
     book.add(rule)
     assert book.decide(END) is rule
