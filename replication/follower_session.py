@@ -201,7 +201,7 @@ class FollowerSession:
         return found
 
     def on_failure(self, request: ReplicaFetchRequest) -> bool:
-        """End the session if it sent this request, whose answer is lost.
+        """End the session if it sent this request, which has lost its answer.
 
         Returns whether the session has ended.
         """

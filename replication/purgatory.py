@@ -139,9 +139,10 @@ class Purgatory:
         return freed + self._finish_fetches(waiting)
 
     def wake_standing(self, key: Hashable) -> list[DelayedFetch]:
-        """Complete the fetches of fetch sessions on a partition whose leader or epoch changed.
+        """Complete the fetches of all fetch sessions with this partition, which has a new leader or
+        epoch.
 
-        Without this, such a session would not read the partition again.
+        If the sessions were not told, they would not read the partition again.
         """
         return self._finish_fetches(self.standing.look_at(key))
 

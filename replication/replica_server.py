@@ -132,7 +132,7 @@ class ReplicaServer:
     def on_request(
         self, follower_id: int, request: ReplicaFetchRequest, context: object, now_ms: int
     ) -> ReplicationUpdates:
-        """Apply a follower's request, whose answer will be returned with `context`.
+        """Apply a follower's request. A later response to the request will have `context`.
 
         Returns the changes of partitions. The caller must call `take_responses` afterwards.
         """

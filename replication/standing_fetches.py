@@ -122,7 +122,7 @@ class StandingFetches:
         return waiting
 
     def note_all(self, key: Hashable) -> None:
-        """Let the next fetch of each session read a partition whose log start offset changed."""
+        """Let the next fetch of each session read this partition to report its new log start."""
         for place in list(self.places.get(key, ())):
             place.standing.changed[place] = None
 

@@ -56,7 +56,7 @@ def started(
 
 
 def sleepers(folder: Path) -> list[psutil.Process]:
-    """Return the running `sleep` processes whose working directory is the parent of `folder`.
+    """Return the running `sleep` processes with the parent of `folder` as working directory.
 
     They are the children of the owners that a test has started.
     """

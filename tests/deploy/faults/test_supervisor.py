@@ -38,7 +38,7 @@ print(f'["orphan", {os.read(there, 9).decode()}]', flush=True)
 
 
 class Programs(Supervisor):
-    """A supervisor of one child, `p`, whose first start runs the first of `programs`, and so on.
+    """A supervisor of one child, `p`. Its first start runs the first of `programs`, and so on.
 
     After the last program, each start runs the last program again.
     """
