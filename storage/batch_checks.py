@@ -64,8 +64,8 @@ def claims_too_much(header: BatchHeader) -> bool:
     """Return whether the header of a client's batch must be confirmed by its records.
 
     There are three such headers. The maximum timestamp may be below the base (some clients send
-    -1). The broker may set its own append time. The batch may claim more records than fit into its
-    bytes, and a few bytes must not take many offsets.
+    -1). The append-time bit may be set, which belongs to the broker. The batch may claim more
+    records than fit into its bytes, and a few bytes must not take many offsets.
     """
     return (
         header.max_timestamp < header.base_timestamp

@@ -135,7 +135,7 @@ class AclTable:
     ) -> Steps[list[AclBinding]]:
         """Return the ACLs that match a filter.
 
-        ACLs that are added after the first step do not count.
+        ACLs that are added after the first step are not included.
         """
         only = wanted.only
         if only is not None:
@@ -197,8 +197,9 @@ class AclTable:
     ) -> Steps[bool]:
         """Return whether the operation may be allowed on some resource of this type.
 
-        An ALLOW counts unless a DENY covers its whole pattern (KIP-679). Implied operations do not
-        count. Prefixes are compared by characters, as in Kafka.
+        An ALLOW counts unless a DENY covers its whole pattern (KIP-679). An ALLOW of another
+        operation that implies this one does not count. Prefixes are compared by characters, as in
+        Kafka.
         """
         allowing, denying = _ALLOWING_ANY[operation], _DENYING[operation]
         found = [self._by_principal.get((resource_type, each)) for each in principals]

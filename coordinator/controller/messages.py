@@ -52,7 +52,7 @@ class ReplyStatus(IntEnum):
     """The status of a controller's reply.
 
     DONE: the payload is the answer. NOT_LEADER: send the request to leader_id, or wait. RETRY: the
-    outcome is unknown or there is none, and the same request may be sent again.
+    request had no effect or an unknown outcome, and may be sent again.
     """
 
     DONE = 0

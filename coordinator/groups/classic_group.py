@@ -189,7 +189,7 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def update(self, member: Member, said: JoinRequest | Member) -> None:
-        """Update a member's protocols and timeouts from its request."""
+        """Update a member's protocols and timeouts from its JoinGroup."""
         self.held_metadata.size_bytes += metadata_bytes(said.protocols)
         self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
         self._count_support(member.protocols, -1)

@@ -18,7 +18,7 @@ from .turn import REJOIN, Turn
 
 
 class ClassicRequests:
-    """The handler of members with the classic protocol in the consumer groups of a table.
+    """The handler of requests by members of the classic protocol in consumer groups.
 
     join_classic: handles a JoinGroup that has first turned its group into a classic group.
     """

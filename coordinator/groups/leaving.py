@@ -55,7 +55,7 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
 
 
 def session_deadline(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Remove a member at the end of its session, unless a request of the member waits."""
+    """Remove a member when its session expires, unless a request of the member still waits."""
     if member_id in group.pending_join:
         group.remove(member_id)
         _complete_if_the_last(group, turn)

@@ -1,7 +1,7 @@
 """The records of __consumer_offsets, in Kafka's format.
 
-    key = type 2 (0 and 1: a committed offset; 2: a classic group), its fields
-    value = version 2, its fields; null is a tombstone
+    key = type as int16 (0 and 1: a committed offset; 2: a classic group), then its fields
+    value = version as int16, then its fields; a null value is a tombstone
 
 The versions written are those of Apache Kafka 4.3. An offset is written as version 4 with the topic
 id (KIP-848), or as version 1 if the request had its own retention. A group is written as version 3.

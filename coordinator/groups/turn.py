@@ -85,7 +85,7 @@ class Turn:
         self.notes.append((group_id, reason, sentence))
 
     def do_in_steps(self, steps: Steps[None]) -> None:
-        """Request steps to be run soon, or immediately if they are short."""
+        """Request steps that are run when the turn is executed, in slices if they are long."""
         self.steps.append(steps)
 
     def set_deadline(self, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:

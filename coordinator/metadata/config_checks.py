@@ -53,8 +53,8 @@ def refuse_invalid_configs(
     """Return the command without refused items, and the errors of refused items by `item_key`.
 
     Changes are judged by the resulting configs in this node's metadata, which may be outdated.
-    Configs of a topic that is unknown here, or is created again, are judged by themselves.
-    TOPIC_ALREADY_EXISTS takes precedence over an invalid config, as in Kafka.
+    Configs of a topic that is unknown here, or is created again, are checked without existing
+    configs. TOPIC_ALREADY_EXISTS takes precedence over an invalid config, as in Kafka.
     """
     refused: dict[object, Item] = {}
     if isinstance(command, CreateTopics):

@@ -9,11 +9,11 @@ election timeout is shortened.
 node without this memory asks all other voters for their terms and log ends (a census, with a fresh
 nonce). Until **every** other voter has answered, the node neither votes, nor becomes a candidate,
 nor counts for a commit. If no voter has any memory, this is a new cluster without promises.
-Otherwise the highest term T in the answers is an upper bound. Any candidate that had this node's
-vote, and any leader that had its acknowledgement, was in a term <= T at the time of its answer.
-Therefore the node treats its vote in T as given. The node votes again once its log has reached the
-log of a leader of a term >= T, which has all commits. (Answers from a majority would not be enough:
-Michael et al., DISC 2017.)
+Otherwise the highest term T in the answers is an upper bound. When the voters answered, every
+candidate with this node's vote, and every leader with this node's acknowledgement, was in a term <=
+T. Therefore the node treats its vote in T as given. The node votes again once its log has reached
+the log of a leader of a term >= T, which has all commits. (Answers from a majority would not be
+enough: Michael et al., DISC 2017.)
 
 A disk that was restored to an older state has lost promises, too, but the node does not know that.
 The leader detects that such a node refuses entries that it has acknowledged in this term, and
@@ -125,7 +125,7 @@ class RaftElection:
             self._core.stand()
 
     def check_level(self, verified_term: int, verified_index: int) -> None:
-        """Become a voter again once the log has all entries that the leader named in the census."""
+        """Become a voter again once the log has all entries that the leader had at the census."""
         leader, term = self._core.leader_id, self._core.term
         if self._log.is_voter or self._fence_term is None or leader is None:
             return
@@ -256,7 +256,7 @@ class RaftElection:
         self._take_census(now_ms)
 
     def _on_census_answer(self, peer: int, answer: CensusAnswer, now_ms: float) -> None:
-        """Store a voter's term and last index. Continue once every other voter has answered."""
+        """Store a voter's term and last index. The last answer that is missing ends the census."""
         if answer.nonce == self._nonce and not self._log.is_voter and peer not in self._answers:
             self._answers[peer] = answer.term, answer.last_index
             self._take_census(now_ms)

@@ -241,7 +241,7 @@ class ProducerStateTable:
             verification.ongoing_index = ongoing_index
 
     def drop_guard(self, producer_id: int) -> None:
-        """Drop a producer's guard, because a repeated marker need not be written."""
+        """Drop a producer's guard for a repeated marker, which is not appended."""
         self._guards.pop(producer_id, None)
 
     # -- taking in what was written ----------------------------------------------------------

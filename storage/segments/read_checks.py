@@ -4,8 +4,9 @@ The checksum of a batch covers all but its first 21 bytes. Among the first bytes
 length are checked by their values. Base offset and leader epoch are compared with the neighbours'
 offsets and the leader epochs of the log.
 
-A check is never reused, since the bytes may change afterwards. A batch that is still in memory is
-not read from a file, and not checked. A checksum takes 0.1 s a GB, the rest 1 to 1.5 us a batch.
+The result of a check is never reused, since the bytes may change afterwards. A batch that is still
+in memory is not read from a file, and not checked. The checksums take 0.1 s for a GB, and the other
+checks 1 to 1.5 us for a batch.
 """
 
 import struct

@@ -92,7 +92,7 @@ class ConsumerGroup:
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
         """Apply one record of the group. A value of None is a tombstone.
 
-        The table handles the tombstone of a group's epoch.
+        `ConsumerGroups` handles the tombstone of a group's epoch, which removes the group.
         """
         self._state = None
         match key:

@@ -15,7 +15,7 @@ A heartbeat goes through these steps:
     -1               leaves
     -2               leaves temporarily, as a static member (see `leaving`)
     its own          continues
-    the previous     continues, if it owns only assigned partitions, since an answer was lost
+    the previous     continues if it owns only assigned partitions, since its last answer was lost
     any other        FENCED_MEMBER_EPOCH, so the member abandons its partitions and joins again
 
 The JoinGroup of a member with the classic protocol (`classic` is set) goes through the same steps.

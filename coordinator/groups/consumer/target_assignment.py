@@ -67,7 +67,7 @@ def making_target(
     now_ms: int,
     default_assignor: str = DEFAULT_ASSIGNOR,
 ) -> Steps[list[ConsumerRecord]]:
-    """Return the records of a target assignment, with the targets of members that change.
+    """Return the records of a target assignment, with only the targets that have changed.
 
     The mappings must not change meanwhile.
     """

@@ -1,4 +1,4 @@
-"""Test the expiry of deadlines against a dictionary, and their memory."""
+"""Test that deadlines expire like those of a plain dictionary, and that their memory is bounded."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

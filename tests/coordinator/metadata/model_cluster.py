@@ -2,9 +2,10 @@
 
 The metadata is the real `ClusterState`. One copy is the committed state, and each node has a copy
 that lags behind. The replication is the simplest that follows the protocol. A node appends if its
-own copy names it as leader. A follower of the same leader epoch copies, after truncation to the
-common part of the logs. The high watermark covers what the whole maximal ISR has, as long as the
-ISR has min.insync.replicas members. ISR changes are proposed, delayed, lost and repeated.
+own copy names it as leader. A follower of the same leader epoch truncates its log to the common
+part of the two logs, and then copies the leader's records. The high watermark rises to the offset
+that the whole maximal ISR has, if the ISR has min.insync.replicas members. ISR changes are
+proposed, delayed, lost and repeated.
 """
 
 import random

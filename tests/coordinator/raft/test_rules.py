@@ -107,7 +107,7 @@ def alone() -> Alone:
 
 
 def test_raft_vote_that_arrives_twice_is_counted_once() -> None:
-    """A majority is counted by nodes, while PySyncObj counts messages."""
+    """Our engine counts the nodes that have voted, while PySyncObj counts the messages."""
     alone = Alone(size=5)
     alone.answer_census()
     term = alone.become_candidate()
