@@ -54,8 +54,8 @@ def load_epochs(
 ) -> Steps[tuple[LeaderEpochs, tuple[EpochStart, ...]]]:
     """Load the leader epochs below `end_offset`. Return them with the checkpoint's entries.
 
-    Epochs below the first entry of the checkpoint are read from the batches. They are missing if
-    the checkpoint was lost, or shortened for a new log start offset that was not saved.
+    Epochs below the first entry of the checkpoint are read from the batches. The checkpoint lacks
+    them if it was lost, or was shortened for a log start offset that was not saved.
     """
     saved: tuple[EpochStart, ...] = ()
     with suppress(CorruptCheckpoint):

@@ -310,7 +310,9 @@ class _Recovery:
         )
 
     def _read_rest(self, segment: Segment) -> Steps[bool]:
-        """Read the batches after the segment's state. Return whether an unreadable end was removed.
+        """Read the batches that `segment` does not have yet.
+
+        Return whether an unreadable end was cut.
 
         Batches that the producers already know are only added to the indexes.
         """
@@ -400,7 +402,7 @@ def _open_segments(
 
 
 def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | None]:
-    """Return the oldest segment with inconsistent indexes before `until`."""
+    """Return the oldest segment before `until` with inconsistent indexes, or None."""
     for segment in segments:
         if segment is until:
             break

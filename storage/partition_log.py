@@ -257,7 +257,10 @@ class PartitionLog:
         return new_tuple(AppendInfo, (*offsets, append_time_ms, False))
 
     def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
-        """Return the batch with these sequences, if it is among the last five of its producer."""
+        """Return the batch with the producer and sequences of this header, or None.
+
+        Only the last five batches of the producer are known.
+        """
         local = self.local
         if local.rebuild is not None:
             run_to_end(local.rebuilding())
@@ -348,7 +351,7 @@ class PartitionLog:
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
         """Return the next batch with this timestamp or a later one (see log_read.batch_not_older).
 
-        `offset` is not below the log start offset.
+        `offset` must not be below the log start offset.
         """
         local, disk = self.local, self.local.disk
         try:

@@ -87,8 +87,9 @@ class HeartbeatReply:
     """The controller's answer to a heartbeat.
 
     error: after STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED the broker must register again.
-    may_stop: the controlled shutdown is complete. term, stamp_ms: the stamp. metadata_index: the
-    index up to which the controller has applied the metadata log.
+    may_stop: the controlled shutdown is complete. term, stamp_ms: the stamp, which the broker's
+    next heartbeat returns. metadata_index: the index up to which the controller has applied the
+    metadata log.
     """
 
     error: int = ErrorCode.NONE

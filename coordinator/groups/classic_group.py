@@ -279,7 +279,7 @@ class ClassicGroup:
     def generation_for(self, member: Member, *, skip_assignment: bool = False) -> JoinAnswer:
         """Return a JoinGroup answer for this generation.
 
-        Only the leader's answer has all members.
+        Only the leader's answer has all members. skip_assignment: the leader need not assign again.
         """
         is_leader = member.member_id == self.leader_id
         return JoinAnswer(

@@ -20,8 +20,8 @@ class JoinRequest:
     """The request JoinGroup. `new_member_id` is the id for a member without one.
 
     `requires_member_id` (from version 4 on, KIP-394) means that a new dynamic member first gets its
-    id. `can_skip_assignment` (version 9, KIP-814) means that the leader understands
-    skip_assignment.
+    id, and joins with a second request. `can_skip_assignment` (version 9, KIP-814) means that the
+    leader understands skip_assignment.
     """
 
     group_id: str

@@ -216,7 +216,7 @@ class GroupTable:
     def _has_room(self, group: ClassicGroup | None, request: JoinRequest) -> bool:
         """Return whether a member's metadata fits into the memory limit.
 
-        Metadata that is no larger than before always fits.
+        Metadata that is no larger than the member's previous metadata always fits.
         """
         more = metadata_bytes(request.protocols)
         known = None

@@ -159,7 +159,7 @@ def encode_group_value(value: GroupValue) -> bytes:
 
 
 def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
-    """Return the key of a record, or None for a type that is not stored here.
+    """Return the key of a record, or None for a type of the newer group protocols.
 
     Raises InvalidRecord for a missing or truncated key. The same few keys are committed repeatedly,
     so the latest keys are cached, which makes loading several times as fast.

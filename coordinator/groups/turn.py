@@ -43,7 +43,9 @@ class GroupAppend:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """The answers, records and deadlines that the rules have added for one request or deadline.
+    """The answers, records and deadlines that the group rules have added for one event.
+
+    The event is a request or a deadline.
 
     `now_ms` is monotonic time for deadlines. `wall_ms` is wall-clock time for stored times.
     """

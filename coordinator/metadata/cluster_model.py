@@ -66,9 +66,9 @@ class PartitionRegistration:
     exactly when there is no leader. elr: eligible leader replicas, which have all committed records
     although they left the ISR (KIP-966). They left an ISR that was too small for further commits.
     last_known_elr: replicas that have since lost power or failed, and would otherwise be in the ISR
-    or ELR, the latest first. Both are empty when the ISR has min.insync.replicas members.
-    leader_epoch rises with each leader and each dropped replica, partition_epoch with every change
-    of this value. adding, removing: replicas of an ongoing reassignment (KIP-455).
+    or ELR, the latest first. elr and last_known_elr are empty when the ISR has min.insync.replicas
+    members. leader_epoch rises with each leader and each dropped replica, partition_epoch with
+    every change of this value. adding, removing: replicas of an ongoing reassignment (KIP-455).
     last_known_leader: the last leader while there is none.
     """
 

@@ -407,7 +407,7 @@ def decoding_of(data: bytes) -> Steps[tuple[Command, bytes]]:
 
 
 def has_items(command: Command) -> bool:
-    """Return whether the command's list of changes has items, or the command has no such list."""
+    """Return False if the command has a list of changes and the list is empty."""
     name = _ITEMS_OF.get(type(command))
     return name is None or getattr(command, name) != ()
 

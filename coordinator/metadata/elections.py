@@ -129,7 +129,7 @@ def _complete_reassignment(
     adding: tuple[int, ...],
     removing: tuple[int, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return the four lists, without `removing` if every other replica is in the ISR."""
+    """Return the four lists. Drop the replicas in `removing` if all others are in the ISR."""
     if not adding and not removing:
         return replicas, isr, adding, removing
     staying = tuple(node for node in replicas if node not in removing)

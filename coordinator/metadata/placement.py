@@ -58,7 +58,7 @@ def place(
 
 
 def _ring(brokers: list[UsableBroker]) -> list[UsableBroker]:
-    """Return the brokers in the order of their ids, or alternating between racks."""
+    """Return the brokers by id or, if all of them have racks, alternating between racks."""
     ordered = sorted(brokers)
     if any(broker.rack is None for broker in ordered):
         return ordered

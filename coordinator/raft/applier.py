@@ -28,10 +28,11 @@ class StateMachine(Protocol):
     """A replicated state machine, total and deterministic, without clock, randomness and files."""
 
     def apply(self, command: bytes, index: int, term: int) -> Any:
-        """Execute a committed command. Its submitter gets the result, if it is on this node.
+        """Execute a committed command.
 
-        A refused command has a result, too. An exception is raised only for a command that this
-        release cannot decode, and ends the node.
+        If the command was submitted on this node, its submitter gets the result. A refused command
+        also has a result. An exception is raised only for a command that this release cannot
+        decode, and ends the node.
         """
         ...
 

@@ -96,7 +96,7 @@ class RaftElection:
     def on_deadline(self, now_ms: float) -> None:
         """Ask the voters for pre-votes, because no leader was heard.
 
-        A leader never calls this method.
+        This method is never called on a leader.
         """
         if not self._log.is_voter:
             self.deadline_ms = now_ms + self._settings.census_interval_ms

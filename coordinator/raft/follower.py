@@ -73,7 +73,7 @@ class Follower:
         return is_quiet
 
     def on_append(self, peer: int, append: AppendEntries) -> None:
-        """Match and append entries, and acknowledge them once they are durable."""
+        """Compare the leader's entries with the log, append new ones, and acknowledge them."""
         core, log = self._core, self._log
         if self._is_installing:
             core.follow_leader(peer, append.term)

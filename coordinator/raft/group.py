@@ -224,7 +224,7 @@ class RaftGroup:
 
     @property
     def _is_settled(self) -> bool:
-        """Return whether all committed entries are applied, and no new leader waits to serve."""
+        """Return whether all committed entries are applied, and this node is not about to lead."""
         is_applied = self.applied_index == self._core.commit_index
         return is_applied and (self._is_serving or self._core.state != LEADER)
 
@@ -276,13 +276,13 @@ class RaftGroup:
             self._tracker.lost(peer)
 
     def stop(self) -> None:
-        """Report unknown outcomes of pending commands. The group is inactive afterwards."""
+        """End all pending commands with OutcomeUnknown. The group is inactive afterwards."""
         if not self._is_stopped:
             self._resign()
             self._is_stopped = True
 
     def release_segment(self) -> None:
-        """Remove this group's entries from the journal's oldest segment."""
+        """Let the journal's oldest segment be deleted (see `Applier.release_segment`)."""
         self._applier.release_segment()
 
     # ---- inside

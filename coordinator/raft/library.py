@@ -42,7 +42,10 @@ class _Outbound(Transport):
 
 
 class _Node(int, Node):
-    """A node as PySyncObj knows it. C code compares and hashes it by its number, to save time."""
+    """A node as PySyncObj knows it.
+
+    To save time, it is compared and hashed as an int, in C code.
+    """
 
     def __bool__(self) -> bool:
         return True
@@ -87,7 +90,7 @@ class RaftCore(SyncObj):
 
     @property
     def leader_id(self) -> int | None:
-        """Return the leader of this term, if known."""
+        """Return the leader of this term, or None if it is not known."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else leader.id
 

@@ -80,7 +80,7 @@ class PreVote(NamedTuple):
 
 
 class TimeoutNow(NamedTuple):
-    """The leader's request to become a candidate immediately (leadership transfer)."""
+    """The leader's request to a follower to become a candidate at once (leadership transfer)."""
 
     term: int
 

@@ -80,7 +80,7 @@ class Progress:
         self.in_flight_bytes = 0
 
     def acknowledged(self, match_index: int) -> None:
-        """Record that the follower has the log up to this index, and stream the rest."""
+        """Record that the follower has the log up to this index, and stream later entries."""
         self.match_index = max(self.match_index, match_index)
         self.next_index = max(self.next_index, match_index + 1)
         while self.in_flight and self.in_flight[0][0] <= match_index:

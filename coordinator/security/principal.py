@@ -16,7 +16,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Principal":
-        """Return the principal of a text such as `User:alice`. ValueError has the reason."""
+        """Return the principal of a text such as `User:alice`, or raise ValueError."""
         kind, colon, name = text.partition(":")
         if not colon or not kind:
             raise ValueError(f"a principal looks like User:name, not {text}")

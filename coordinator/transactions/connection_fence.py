@@ -21,7 +21,10 @@ class StaleConnection(Exception):
 
 
 class ConnectionFence:
-    """The fence of one shard in one term. Connections are numbered in the order of acceptance."""
+    """The fence of one shard in one term.
+
+    Connections are numbered in the order in which the broker accepted them.
+    """
 
     def __init__(self, newest_at_election: int) -> None:
         self._newest_at_election = newest_at_election

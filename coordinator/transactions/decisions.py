@@ -328,7 +328,8 @@ def _prepare(
 ) -> Change | ProducerIdNeeded:
     """Return the record that begins a commit or an abort.
 
-    With transaction.version 2 the epoch is raised by one, in the markers too (KIP-890).
+    With transaction.version 2 the epoch is raised by one, and the markers have the raised epoch
+    (KIP-890).
     """
     is_open = record.state == TransactionState.ONGOING
     prepared = record._replace(

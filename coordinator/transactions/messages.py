@@ -28,7 +28,7 @@ from ...wire.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class VerifyTransaction:
-    """A partition leader's question about a transaction's partitions.
+    """A partition leader's request to verify that partitions belong to a transaction.
 
     adds: missing partitions are added (Produce v12, TxnOffsetCommit v5).
     """

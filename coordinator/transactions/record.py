@@ -75,7 +75,10 @@ class TransactionRecord(NamedTuple):
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
     def is_ended_by(self, identity: Identity) -> bool:
-        """Return whether this producer id and epoch sent the EndTxn (then it is a retry)."""
+        """Return whether this producer id and epoch ended the transaction of this record.
+
+        An EndTxn with them is then a retry.
+        """
         return (
             self.client_transaction_version >= 2
             and self.state in PREPARED | COMPLETED

@@ -38,9 +38,10 @@ class UnreadableShard(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of a command, with the refusal of each write, or None if it was done.
+    """The result of a command.
 
-    reason: the refusal of the whole command.
+    refusals: for each write the reason of its refusal, or None if it was done. reason: the reason
+    of the refusal of the whole command.
     """
 
     refusals: tuple[str | None, ...] = ()

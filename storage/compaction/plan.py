@@ -19,7 +19,10 @@ from ..topic_configs import INT_MAX
 
 
 class SegmentSummary(NamedTuple):
-    """The properties of a segment for planning. Timestamps are -1 if there are none."""
+    """The properties of a segment from which a compaction is planned.
+
+    Timestamps are -1 if missing.
+    """
 
     base_offset: int
     size_bytes: int

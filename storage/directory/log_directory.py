@@ -435,7 +435,7 @@ class LogDirectory:
             return dict.fromkeys(self.found, AFTER_A_POWER_CUT)
 
     def _note_unrecovered(self) -> None:
-        """Write the partitions that were not opened since an unclean shutdown to their checkpoint.
+        """Write the partitions that were not opened since an unclean shutdown to a checkpoint.
 
         The next start recovers them, even after a clean shutdown.
         """

@@ -26,7 +26,10 @@ class Origin(Enum):
 
 
 class AppendedBatch(NamedTuple):
-    """A batch in the log. Its last offset and sequence are the first plus `last_offset_delta`."""
+    """A batch in the log.
+
+    Its last offset is `base_offset + last_offset_delta`, and its last sequence follows likewise.
+    """
 
     base_sequence: int
     last_offset_delta: int

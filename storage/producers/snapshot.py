@@ -32,8 +32,9 @@ class CorruptSnapshot(CorruptFile):
 class ProducerSnapshotEntry(NamedTuple):
     """The entry of one producer. -1 stands for "none", except in offset_delta, where 0 does.
 
-    `timestamp` is the largest of the last batch, or the marker's. `offset_delta` is that batch's
-    last offset minus its base offset. `coordinator_epoch` is that of the last marker.
+    `timestamp` is the largest timestamp of the last batch, or that of a later marker.
+    `offset_delta` is the last offset of the last batch minus its base offset. `coordinator_epoch`
+    is that of the last marker.
     """
 
     producer_id: int
@@ -66,7 +67,7 @@ def encoding(ordered: Iterable[ProducerSnapshotEntry], count: int) -> Steps[byte
 
 
 def decode(data: bytes, path: Path | str = "snapshot") -> list[ProducerSnapshotEntry]:
-    """Decode the entries of a snapshot. A CorruptSnapshot names `path`."""
+    """Decode the entries of a snapshot, or raise CorruptSnapshot, which names `path`."""
     return list(decode_entries(data, path))
 
 

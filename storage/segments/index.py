@@ -170,7 +170,7 @@ class OffsetIndex(SegmentIndex):
         return self._last_of(self.count_up_to(offset - self.base_offset, type(self).offset_of))
 
     def lookup_position(self, position: int) -> tuple[int, int]:
-        """Return the last entry of a batch at or below `position`, or (base offset, 0)."""
+        """Return the last entry with at most this position, or (base offset, 0)."""
         return self._last_of(self.count_up_to(position, self.position_of))
 
     def truncate_to_position(self, position: int) -> None:

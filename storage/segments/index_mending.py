@@ -62,7 +62,7 @@ class IndexMending:
 def mending(
     segments: SegmentList, snapshots: SnapshotFiles, segment: Segment, end_offset: int, now_ms: int
 ) -> Steps[IndexMending]:
-    """Rebuild the index of a segment that ends at `end_offset`."""
+    """Rebuild the transaction index of a segment that ends at `end_offset`."""
     producers = yield from load_producers(segments, snapshots, segment.base_offset, now_ms)
     aborted: list[AbortedTransaction] = []
 

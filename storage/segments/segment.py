@@ -158,7 +158,7 @@ class Segment:
             raise
 
     def add_batch(self, batch_bytes: int, last_offset: int, max_timestamp: int) -> None:
-        """Add a batch that `write` has written to the indexes and to the segment's state."""
+        """Add a batch, after `write`, to the indexes and to the segment's state."""
         position = self.size_bytes
         if position == 0:
             self.first_batch_timestamp = max_timestamp

@@ -80,7 +80,7 @@ class _Tail:
     def _is_sound(self, start: int, header: BatchHeader) -> bool:
         """Return whether a batch is complete and has a valid checksum.
 
-        After many checked bytes the result is always False.
+        The bytes to check are limited. Above the limit the result is False without a check.
         """
         if start + header.size_bytes > self._end or header.size_bytes > self._crc_bytes_left:
             return False

@@ -165,7 +165,7 @@ class _Heartbeat:
     # -- the member
 
     def _identify(self) -> tuple[ConsumerMember, CurrentAssignment]:
-        """Return the known member and its assignment, or raise the error of its answer."""
+        """Return the known member and its assignment, or raise the KafkaError of the answer."""
         group, request = self.group, self.request
         if len(group.members) >= self.around.settings.max_size and (
             request.member_id not in group.members

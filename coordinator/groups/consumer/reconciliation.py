@@ -17,7 +17,7 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 class MemberState(IntEnum):
-    """The states in Kafka's records. A record of a later version may have another number."""
+    """The states of a member in Kafka's records. A later version may have other numbers."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1

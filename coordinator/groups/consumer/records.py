@@ -130,7 +130,10 @@ class TargetAssignment:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """The partitions that a member owns and must revoke. `state` is a MemberState."""
+    """The partitions that a member owns, and those that it must still revoke.
+
+    `state` is a MemberState.
+    """
 
     member_epoch: int
     previous_member_epoch: int

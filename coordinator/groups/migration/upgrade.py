@@ -102,7 +102,7 @@ def _upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
 
 
 def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
-    """Return the group that the records will create, to decide the heartbeat of the new member."""
+    """Return the group that the records will create, for the decision about the first heartbeat."""
     group = ConsumerGroup(group_id, HeldMetadata())
     for key, value in records:
         group.replay(key, value)
@@ -110,7 +110,7 @@ def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
 
 
 def _metadata(member: Member, protocol_name: str | None) -> bytes:
-    """Return the member's metadata for the group's protocol, or for its first if it lacks that."""
+    """Return the member's metadata for the group's protocol, or else for the member's first one."""
     said = dict(member.protocols)
     return said.get(protocol_name or "", member.protocols[0][1])
 

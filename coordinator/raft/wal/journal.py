@@ -168,9 +168,9 @@ class Journal:
         return [] if oldest == self._segment else self._groups_with_live_entries(oldest)
 
     def unpin(self, group_id: int) -> int:
-        """Remove a group's entries from the oldest segment, because the caller repeats them.
+        """No longer count a group's entries in the oldest segment as needed.
 
-        Returns the highest index that must be repeated.
+        The caller writes them again. Returns the highest index that must be written again.
         """
         return self._segments[min(self._segments)].pop(group_id, 0)
 

@@ -65,9 +65,10 @@ NO_STATE = RaftGroupState(0, -1, 0, 0, 0, False)
 
 
 def state_after(state: RaftGroupState, kind: int, first: int, second: int) -> RaftGroupState:
-    """Return the state of a group after a record, for writing and for reading.
+    """Return the state of a group after a record of the journal.
 
-    Raises ValueError for an unknown type.
+    The writer and the recovery of the journal both use this function. Raises ValueError for an
+    unknown type.
     """
     match kind:
         case RecordKind.ENTRY:

@@ -141,7 +141,10 @@ TABLE: dict[tuple[str, str], list[tuple[object, GroupState]]] = {}
 
 
 def row(request: str, kind: str, *answers: object) -> None:
-    """Add the answers to a request in the five states. A pair also has the next state."""
+    """Add the expected answers to a request in the five states.
+
+    An answer may be a pair with the next state of the group.
+    """
     assert len(answers) == 5
     TABLE[request, kind] = [
         answer if isinstance(answer, tuple) else (answer, state)

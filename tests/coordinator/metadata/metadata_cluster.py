@@ -133,7 +133,7 @@ class MetadataCluster:
         partition_epoch: int | None = None,
         member_epochs: dict[int, int] | None = None,
     ) -> tuple[int, Item | None]:
-        """Propose an ISR from the leader, or with the given wrong fields.
+        """Propose an ISR as the leader does, except for the fields that are given.
 
         Returns the error of the request, and the item of the partition, which has its own error.
         """

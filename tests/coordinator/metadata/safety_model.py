@@ -168,7 +168,7 @@ class SafetyModel(ModelCluster):
                 node.boot += 1
 
     def all_lost_power(self) -> bool:
-        """Return whether a node has not registered yet since all nodes lost power."""
+        """Return whether any node has lost power and has not registered again since."""
         return any(
             self.state.brokers[node.node_id].boot_id != boot_id(node)
             for node in self.nodes.values()

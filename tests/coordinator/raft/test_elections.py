@@ -39,7 +39,7 @@ def test_raft_group_of_a_new_cluster_soon_tolerates_the_loss_of_its_leader(seed:
 
     Found by tests/simulation, seed 54. A new node asks its peers for their logs (a census) before
     it may vote, and repeated this late. Then the leader was wiped, and the group had no leader any
-    more. Slow heartbeats must not make this time longer.
+    more. Slow heartbeats must not delay the census.
     """
     slow = replace(
         STEADY,

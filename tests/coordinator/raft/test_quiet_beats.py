@@ -201,7 +201,7 @@ def delay_publishing(node: Any, world: Any, seconds: float) -> None:
 
 
 def test_raft_entries_committed_during_a_snapshot_restore_are_applied() -> None:
-    """The heartbeats after the snapshot have no news for the follower."""
+    """The heartbeats after the snapshot tell the follower nothing new."""
     alone, term = Alone(), 5
     group: Any = alone.group
     alone.answer_census()
@@ -262,7 +262,7 @@ def elected_while_it_restores(cluster: Cluster) -> bool:
 
 
 def test_raft_node_elected_during_a_snapshot_restore_serves() -> None:
-    """The followers are ahead of the elected node, and send it no news."""
+    """The followers have all its entries, so their answers change nothing."""
     elected = 0
     for seed in range(40):
         cluster = Cluster(seed, groups=1)

@@ -10,7 +10,10 @@ from ...interop.recorded.cases import Case
 
 
 class Meant(NamedTuple):
-    """A difference with its reason. The other fields are patterns, as in `recorded/stage`."""
+    """A known difference from Kafka's answers, with its reason.
+
+    The other fields are patterns, as in `recorded/stage`.
+    """
 
     reason: str
     state: str = "*"

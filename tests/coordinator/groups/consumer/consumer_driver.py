@@ -207,7 +207,7 @@ class ConsumerLog:
     def beat(
         self, request: ConsumerHeartbeat, turn: Turn, replayed: int = 0
     ) -> ConsumerHeartbeatAnswer | None:
-        """Answer the heartbeat on the short path, or return None if it may change the group."""
+        """Answer a heartbeat by `ConsumerGroups.beat`, or return None if it changes the group."""
         said = request.topic_names, request.topic_pattern, request.server_assignor
         if said != (None,) * 3 or request.instance_id or request.rebalance_timeout_ms != -1:
             return None
@@ -263,7 +263,7 @@ class ObedientClient:
         return ConsumerHeartbeat(**values | changes)
 
     def short_request(self, **changes: Any) -> ConsumerHeartbeat:
-        """Return a heartbeat with only the required fields, except for `changes`."""
+        """Return a heartbeat with only the required fields and those in `changes`."""
         unchanged = {
             "rebalance_timeout_ms": -1,
             "topic_names": None,

@@ -243,7 +243,10 @@ def last_known_elr(cluster: MetadataCluster) -> tuple[int, ...]:
 
 
 def after_power_cuts(*nodes: int, min_isr: int) -> MetadataCluster:
-    """Return a partition on brokers 1, 2 and 3 after power cuts of `nodes`, one after another."""
+    """Return a cluster with a partition on brokers 1, 2 and 3.
+
+    The brokers in `nodes` have lost power one after another.
+    """
     cluster = MetadataCluster(min_isr=min_isr)
     cluster.topic()
     for node in nodes:
