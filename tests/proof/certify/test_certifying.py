@@ -39,7 +39,7 @@ def test_certify_seeds_are_parsed_from_ranges_and_single_numbers(
 
 
 @pytest.mark.parametrize("text", ["", "a", "4:1", "-1", "1:", "1:99999", "1:2:3"])
-def test_certify_seeds_of_another_form_are_refused_with_a_sentence(text: str) -> None:
+def test_certify_seeds_of_another_form_are_refused_with_a_message(text: str) -> None:
     with pytest.raises(Failure, match="is no FIRST:LAST") as told:
         parse_seeds(text)
     assert told.value.exit_code == 2
@@ -240,7 +240,7 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "mine"))
 
 
-def test_certify_output_topic_named_after_its_input_has_the_name_of_the_run(folder: Path) -> None:
+def test_certify_output_topic_placeholders_become_names_of_run_and_input(folder: Path) -> None:
     with (folder / "recipe.toml").open("a") as file:
         file.write('[prove]\noutputs = ["{run}.{in}"]\n')
     places = {"run": "mine-1-abc", "in": "mine-1-abc-in"}

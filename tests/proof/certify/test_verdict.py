@@ -62,7 +62,7 @@ def test_certify_run_with_late_duplicates_proves_nothing_about_at_least_once() -
     assert keeps("exactly once", "AT LEAST ONCE", doubled, has_rested=False) is False
 
 
-def test_certify_run_with_missing_outputs_and_without_rest_proves_nothing() -> None:
+def test_certify_run_with_missing_outputs_of_a_busy_program_proves_nothing() -> None:
     lost = {**NONE, "lost": 3}
     assert keeps("at least once", "AT MOST ONCE", lost, has_rested=False) is None
     assert keeps("exactly once", "AT MOST ONCE", lost, has_rested=False) is None

@@ -52,7 +52,7 @@ def test_chaos_client_incarnations_have_different_seeds(processes: StandIns) -> 
     assert json.loads(command[-1])["seed"] == "s/one/2"
 
 
-def test_chaos_client_process_that_exits_is_a_failure_and_restarted(
+def test_chaos_client_process_that_exits_is_reported_as_a_failure_and_restarted(
     processes: StandIns,
 ) -> None:
     processes.add("one", order(number=7))

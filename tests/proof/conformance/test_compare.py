@@ -154,7 +154,7 @@ def test_conformance_reasons_apply_only_to_our_clusters() -> None:
     assert reasons_for(surveyed(broker={"node.id"})) == reasons_for(surveyed()) == ()
 
 
-def test_conformance_answer_is_refused_by_its_first_error() -> None:
+def test_conformance_answer_outcome_follows_from_its_error_code() -> None:
     def outcome(**values: object) -> AskOutcome:
         body = control.encode_response(END_TXN, 3, values)
         return outcome_of(control.decode_response(END_TXN, 3, body))

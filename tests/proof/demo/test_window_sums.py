@@ -55,7 +55,7 @@ def test_window_sums_that_are_right_have_no_finding():
         ([*RIGHT, record(0, 9, 1, 1, day="2013-01-02")], "0@9: "),
     ],
 )
-def test_window_sum_that_is_wrong_in_each_form_is_reported(records, what):
+def test_window_sum_with_each_kind_of_error_is_reported(records, what):
     examples, _ = wrong(records)
     assert len(examples) == 1
     assert examples[0].startswith(what)

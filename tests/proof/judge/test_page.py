@@ -24,7 +24,7 @@ def test_judge_page_explains_only_columns_that_exist() -> None:
     assert set(MEANINGS) <= columns
 
 
-def test_judge_page_measurement_counts_its_plants() -> None:
+def test_judge_page_measurement_counts_planted_anomalies() -> None:
     assert plant_and_judge("duplicate", 2) == (2, 2)
 
 

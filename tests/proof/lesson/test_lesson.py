@@ -95,7 +95,7 @@ def test_lesson_ended_by_a_signal_leaves_no_process(scratch: Path, number: signa
 
 
 @pytest.mark.chaos
-def test_lesson_run_to_its_end_counts_the_promises_of_each_mode(scratch: Path) -> None:
+def test_lesson_counts_lost_and_duplicate_invoices_as_each_mode_promises(scratch: Path) -> None:
     pytest.importorskip("uvicorn", reason="the extra ui is not installed")
     with Reader(scratch, "--no-open") as reader:
         reader.reads("The page: http://127.0.0.1:")

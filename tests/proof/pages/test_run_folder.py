@@ -36,7 +36,7 @@ def refused(folder: Path) -> str:
     return line
 
 
-def test_run_report_folder_without_a_run_is_refused_with_one_sentence(tmp_path: Path) -> None:
+def test_run_report_folder_without_a_run_is_refused_with_a_message(tmp_path: Path) -> None:
     assert "is not a folder that can be read" in refused(tmp_path / "none")
     assert "prove, demo and bench with --keep DIR" in refused(tmp_path)
     (tmp_path / "run.json").write_text("{}")

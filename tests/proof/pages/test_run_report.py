@@ -27,7 +27,7 @@ def test_run_report_is_read_back_as_written(report) -> None:
 
 
 @given(st.sampled_from(PARTS), JSON)
-def test_run_report_with_any_part_is_shown_or_refused_with_a_sentence(
+def test_run_report_with_an_arbitrary_part_is_shown_or_refused_with_a_message(
     part: str, value: Any
 ) -> None:
     text = json.dumps({**json.loads(violated().as_json()), part: value})
@@ -40,7 +40,9 @@ def test_run_report_with_any_part_is_shown_or_refused_with_a_sentence(
 
 
 @given(st.data())
-def test_run_report_with_any_item_is_shown_or_refused_with_a_sentence(data: st.DataObject) -> None:
+def test_run_report_with_an_arbitrary_item_is_shown_or_refused_with_a_message(
+    data: st.DataObject,
+) -> None:
     found = json.loads(violated().as_json())
     place: Any = found
     while True:  # down to a list or an object, one item of which becomes something else

@@ -138,7 +138,7 @@ def test_judgement_prints_its_verdict_in_one_line(
     ],
 )
 @pytest.mark.parametrize("met", [0, 3])
-def test_judgement_without_an_idle_end_proves_nothing_or_accompanies_a_violation(
+def test_verdict_of_a_run_with_a_never_idle_instance_is_a_violation_or_proves_nothing(
     judgement: Judgement, line: str, code: int, met: int
 ) -> None:
     verdict = verdict_of(judgement, met, restless="app-2 never came to rest")

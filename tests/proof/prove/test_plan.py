@@ -175,7 +175,7 @@ def test_fault_plan_names_of_faults_are_parsed() -> None:
         named("stop,kill@noon")
 
 
-def test_fault_plan_commits_after_a_stall_contain_accumulated_work() -> None:
+def test_commit_times_after_a_stall_are_those_after_the_last_gap() -> None:
     assert after_a_stall([1.0, 1.2, 1.4]) == []
     assert after_a_stall([1.0, 1.2, 4.0, 4.1]) == [4.0, 4.1]
     assert after_a_stall([1.0, 4.0, 4.1, 9.0]) == [9.0]

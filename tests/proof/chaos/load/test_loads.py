@@ -46,13 +46,13 @@ def test_transfer_load_of_whole_transfers_is_balanced_in_any_order() -> None:
     assert check.is_balanced and "5 sides" in check.words()
 
 
-def test_transfer_load_of_a_torn_transfer_is_unbalanced() -> None:
+def test_transfer_load_of_an_incomplete_transfer_is_unbalanced() -> None:
     check = _check((1, -10), (1, 5), (2, 7), (2, -7))
     assert not check.is_balanced
     assert "VIOLATION" in check.words() and "1 by -5" in check.words()
 
 
-def test_transfer_load_of_two_torn_transfers_that_sum_to_zero_is_unbalanced() -> None:
+def test_transfer_load_of_two_incomplete_transfers_that_sum_to_zero_is_unbalanced() -> None:
     assert not _check((1, -10), (2, 10)).is_balanced
 
 

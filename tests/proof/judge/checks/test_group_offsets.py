@@ -74,7 +74,7 @@ def test_group_offset_of_a_request_after_its_generation_is_reported() -> None:
     assert readers.names(5) == {"commit-undone"}
 
 
-def test_group_offset_of_an_unknown_commit_in_a_later_generation_is_accepted() -> None:
+def test_group_offset_of_a_commit_of_unknown_outcome_in_a_later_generation_is_accepted() -> None:
     readers = Readers()
     readers.commit(9)
     readers.commit(5, INFO, generation=2)

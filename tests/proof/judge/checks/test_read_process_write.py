@@ -55,7 +55,7 @@ def test_read_process_write_job_with_vanished_offsets_is_reported() -> None:
     assert job.names(**{"in": -1}) == {"offset-gap"}
 
 
-def test_read_process_write_offset_below_those_of_unknown_commits_is_reported() -> None:
+def test_read_process_write_offset_below_commits_of_unknown_outcome_is_reported() -> None:
     job = Job(inputs=8)
     job.did(0, 6)
     job.did(4, 8, INFO)  # it may have moved the position to 8, and not to 2
@@ -63,7 +63,7 @@ def test_read_process_write_offset_below_those_of_unknown_commits_is_reported() 
 
 
 @pytest.mark.parametrize(("unknown", "is_gap"), [([(2, 4)], True), ([(2, 4), (4, 6)], False)])
-def test_read_process_write_gap_is_explained_only_by_covering_unknown_commits(
+def test_read_process_write_gap_is_accepted_only_if_commits_of_unknown_outcome_cover_it(
     unknown: list[tuple[int, int]], is_gap: bool
 ) -> None:
     job = Job(inputs=8)

@@ -24,7 +24,7 @@ def test_in_sync_replica_without_the_end_of_its_log_is_reported() -> None:
     assert "replica-divergence" in story.names()
 
 
-def test_high_watermark_checkpoint_that_lags_is_no_loss() -> None:
+def test_high_watermark_checkpoint_that_lags_is_not_reported_as_a_loss() -> None:
     story = SmallHistory()
     story.end("t/0", 4, in_sync=2)
     for replica in (1, 2):

@@ -12,7 +12,7 @@ def test_missing_records_that_were_read_earlier_are_reported() -> None:
     assert story.names() == {"unseen"}
 
 
-def test_empty_topic_without_sends_is_no_loss() -> None:
+def test_empty_topic_without_sends_is_not_reported_as_a_loss() -> None:
     story = SmallHistory()
     story.sent(0, "t/0", 0)
     story.polled("t/0", (0, 0))

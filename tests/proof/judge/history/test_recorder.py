@@ -109,7 +109,9 @@ def test_history_of_killed_writers_has_only_whole_rows(tmp_path: Path) -> None:
     assert columns(History.open(tmp_path)) == before
 
 
-def test_history_file_with_a_torn_end_is_read_up_to_its_last_whole_row(tmp_path: Path) -> None:
+def test_history_file_that_ends_within_a_row_is_read_up_to_its_last_whole_row(
+    tmp_path: Path,
+) -> None:
     recorder = Recorder.open(tmp_path)
     process = recorder.new_process()
     for _ in range(CHUNK_ROWS + 10):

@@ -634,7 +634,9 @@ def test_diagnosis_ignores_commits_outside_transactions_of_an_instance_without_o
         ({"is_open": True}, "wrong"),
     ],
 )
-def test_diagnosis_of_plain_commits_weighs_less_when_outputs_are_right(wrong, weight) -> None:
+def test_diagnosis_finding_of_plain_commits_is_exposed_only_when_outputs_are_right(
+    wrong, weight
+) -> None:
     """The positions are in a checkpoint. The group's commits are for monitoring only."""
     diagnosis = Diagnosis()
     for seen in offsets_outside():
@@ -646,7 +648,7 @@ def test_diagnosis_of_plain_commits_weighs_less_when_outputs_are_right(wrong, we
     assert ("monitoring" in found.evidence) is (weight == "exposed")
 
 
-def test_diagnosis_of_commits_beside_offsets_in_transactions_stays_wrong() -> None:
+def test_diagnosis_finding_of_commits_beside_transactional_offsets_keeps_level_wrong() -> None:
     diagnosis = Diagnosis()
     for seen in (*auto_commit_beside_transactions(), s.SeenVerdict(at_s=500, inputs=INPUTS)):
         diagnosis.see(seen)

@@ -175,7 +175,7 @@ def test_output_held_back_by_an_open_transaction_is_not_counted_as_lost(
         assert judgement.lost == {"b": 1} and drained.why == "" and drained.unrest is None
 
 
-def test_drain_with_outputs_written_between_its_questions_finds_no_open_transaction(
+def test_drain_with_outputs_written_between_its_requests_finds_no_open_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end and the LSO are asked for one after the other, while outputs arrive."""
@@ -189,7 +189,7 @@ def test_drain_with_outputs_written_between_its_questions_finds_no_open_transact
     assert drain(tmp_path, admin, ["a"])._is_settled()
 
 
-def test_output_committed_right_after_the_last_look_is_not_counted_as_lost(
+def test_output_committed_right_after_the_last_reading_is_not_counted_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drained = drain(tmp_path, Offsets(committed=2), ["a"])

@@ -71,7 +71,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lateness, "HOLD_S", (0.05, 0.1))
 
 
-def test_slow_request_fault_keeps_its_instance_busy_and_chooses_another_next() -> None:
+def test_slow_request_fault_during_an_earlier_one_chooses_another_instance() -> None:
     proxy = OfferingProxy("one", "one", "two")
     made = late(proxy)
     fault = replace(FAULTS["slow@Produce"], seconds=0.3, side="answer")
@@ -115,7 +115,7 @@ def test_stalled_broker_fault_resumes_the_broker_at_its_end() -> None:
     assert cluster.done == ["pause 2", "resume 2", "in sync"]
 
 
-def test_stalled_broker_fault_is_waited_for_without_a_slow_request() -> None:
+def test_run_waits_for_a_stalled_broker_fault_without_a_slow_request() -> None:
     """Without the wait the next fault could stop the only replica in sync."""
     cluster = PausableCluster()
     made = late(OfferingProxy(), cluster)
