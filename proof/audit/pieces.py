@@ -6,8 +6,9 @@ rows are packed first, by an aggregate that Spark executes where the rows are re
     word      offset div 64
     mask      a bit for each offset of the word that the piece has
     base      (sequence - offset) mod 2^31, the same for all records of one batch, and different
-              for batches that are out of step; rows without a sequence have their own base,
-              in a transaction one each, so that no piece extends over a marker
+              for batches between which a sequence or an offset is missing; a negative number for
+              rows without a sequence, of which each row in a transaction has its own, so that no
+              piece extends over a marker
     digest    exclusive-or of all bytes and positions of the rows that copies must share
 
 Sums of counts and unions of masks then show which offsets of a word occur twice or not at all.

@@ -216,11 +216,11 @@ def ended(context: DataFrame) -> DataFrame:
 
 
 def of_transactions(endings: DataFrame) -> DataFrame:
-    """Return the transactions committed in one partition and aborted in another.
+    """Return the transactions that are committed in one partition and aborted in another.
 
-    A transaction is distinguished from other transactions of its producer by its marker's epoch, if
-    that epoch is above the epoch of its data. That is so for transactions V2, and for V1 after a
-    fence.
+    Markers in two partitions belong to one transaction if they have the same producer id and epoch,
+    and this epoch is above that of the data. Only transactions V2, and V1 transactions that a fence
+    ended, have such markers.
     """
     distinct = endings.where("marker_epoch > data_epoch")
     both = (

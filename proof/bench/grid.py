@@ -1,4 +1,4 @@
-"""Measures the cells of a grid, each of them several times.
+"""Measures the cells of a grid (combinations of settings), each of them several times.
 
 Each repetition goes through the whole grid, not cell by cell, so a machine that gets hot or busy
 affects all cells.

@@ -94,7 +94,10 @@ def _break_ways(
     words: str,
     lasts_s: float,
 ) -> None:
-    """Begin a fault of the proxies, wait until it affects a request, and end it after `lasts_s`."""
+    """Start a fault of the proxies by `begin()`, and end it `lasts_s` after its first effect.
+
+    The fault counts when the proxies' count `effect` shows an affected request.
+    """
     counts = context.proxies.counts
     before = counts[effect]  # a request may be held immediately, and only one is ever held
     try:

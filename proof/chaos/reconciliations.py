@@ -1,11 +1,10 @@
 """Counts the faults of a run that hit a reconciliation in progress.
 
 A fault counts when its effect was seen and it began while some member of a consumer group (KIP-848)
-had not reached its target. This time begins with the answer that assigned other partitions to the
-member. It ends when the member sends the heartbeat that reports the new partitions, or its last
-heartbeat that was answered. Only certain knowledge of members counts. A member counts for less time
-than in its coordinator's records if it waits for partitions of others and was not told so, if it
-died, or if it was fenced.
+had not yet the partitions of its assignment. In the history this time begins with the answer that
+assigned the partitions to the member. It ends with the start of the heartbeat that reported them,
+or of the member's last answered heartbeat. The real time may be longer, for a member that waits for
+partitions of others and was not told so, that died, or that was fenced.
 """
 
 import numpy as np

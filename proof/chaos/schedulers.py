@@ -23,7 +23,10 @@ END_TIMEOUT_S = 120.0
 
 
 def start_schedulers(context: ChaosContext, settings: RunSettings) -> list[Scheduler]:
-    """Start the schedulers of node, link and client faults, at different times of their periods."""
+    """Start one scheduler each for the faults of nodes, links and clients, and return them.
+
+    Each scheduler injects faults at the same interval, and their first faults are evenly shifted.
+    """
     interval_s = len(ACTIONS) * 60 / settings.faults_per_minute
     found: list[Scheduler] = []
     for number, (target, actions) in enumerate(ACTIONS.items(), 1):
@@ -36,7 +39,10 @@ def start_schedulers(context: ChaosContext, settings: RunSettings) -> list[Sched
 
 
 def stop_schedulers(context: ChaosContext, schedulers: list[Scheduler]) -> None:
-    """Wait for the current faults to end, and repair all of them."""
+    """Wait until the current faults have ended, then heal proxies and links and start all nodes.
+
+    Raises Failure if a scheduler does not end.
+    """
     context.stopping.set()
     deadline = time.monotonic() + END_TIMEOUT_S
     for scheduler in schedulers:

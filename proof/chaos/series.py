@@ -13,7 +13,7 @@ BINS_MAX = 600
 
 
 class Line(NamedTuple):
-    """A curve with one value for each bin, where nan is unknown."""
+    """A curve with one value for each bin of time, where nan is unknown."""
 
     name: str
     values: Array

@@ -1,1 +1,1 @@
-"""HTML of a run's or a cluster's data, by functions without a server, an extra or a network."""
+"""Functions that return HTML of a run's or a cluster's data. They need no server and no extra."""

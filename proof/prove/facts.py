@@ -111,7 +111,10 @@ class InputAborted:
 
 
 class Unrest(NamedTuple):
-    """The instance or transaction that had not come to rest at the end, and the reason."""
+    """The instance (or "the application") that was not at rest at the end of a run, and the reason.
+
+    At rest means that it does not end by itself, does not only fail, and has no open transaction.
+    """
 
     who: str
     why: str

@@ -19,8 +19,8 @@ REPR_MAX = 230  # pytest shows 240 characters
 class ProveOutcome:
     """The outcome of a run, whose repr pytest shows for a failed `assert`.
 
-    Times are monotonic seconds. exits: the exits of instances that ended by themselves. rest: all
-    instances came to rest after the faults, without restarts and failed attempts.
+    Times are monotonic seconds. exits: the exits of instances that ended by themselves. rest: after
+    the faults, no instance ended by itself or had only failed attempts until the end.
     """
 
     settings: ProveSettings

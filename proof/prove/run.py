@@ -450,7 +450,7 @@ class Run:
 
 
 class _Time:
-    """The time for faults of a run. It is extended by sure faults, up to a limit."""
+    """The time for faults of a run, which sure faults extend up to a limit."""
 
     def __init__(self, seconds: float) -> None:
         self._end_s = time.monotonic() + seconds

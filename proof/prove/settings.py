@@ -1,6 +1,6 @@
 """The settings of a run, from the command line and from `oncelog.prove`.
 
-All settings are checked here, and an error is a sentence.
+All settings are checked here, and an error message says what is wrong.
 """
 
 import json

@@ -53,10 +53,11 @@ def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wan
 
 
 class ClusterInTest:
-    """The cluster, as one test sees it. Targets are node numbers or texts of roles.
+    """The shared cluster as one test uses it.
 
-    `cluster` has all other methods. A method that injects a fault returns the number of the faulty
-    node, as soon as the effect of the fault is proved.
+    A target is a node's number, or the text of a role such as "controller". `cluster` has all other
+    methods. A method that injects a fault returns the number of the faulty node, as soon as the
+    effect of the fault is proved.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Runs the load of one process: several clients of every workload, on one event loop.
 
-Cluster, recorder, settings, end and random numbers are arguments. A number is part of the names, so
-any number of loads can run side by side.
+The load uses only the cluster, recorder, settings, end and random numbers that it is given. The
+argument `number` is part of the transactional ids, so any number of loads can run side by side.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ async def load(
     workloads: tuple[str, ...] = WORKLOADS,
     transactional_clients: int = 2,
 ) -> Tally:
-    """Run these workloads until `stop()`. Return the counts of their clients."""
+    """Run these workloads until `stop()`. Return the counts of their clients and errors."""
     tally, unread = Tally(), UnreadPartitions()
     ids = tuple(f"append-{number}-{i}" for i in range(transactional_clients))
 

@@ -125,7 +125,8 @@ class TransfersDemo:
     ) -> TransfersReport:
         """Let the services write transfers under faults. Then read all data, and judge it.
 
-        The run is extended until each kind of fault has occurred. kinds: only these, each once.
+        With `kinds` each of these kinds of faults is injected once, and no other. The run is
+        extended until each kind of fault has occurred.
         """
         self._started_s = started = time.monotonic()
         self._create()

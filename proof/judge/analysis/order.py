@@ -13,7 +13,7 @@ from .arrays import Array, Places, distinct_pairs
 
 
 class Order:
-    """The value at each place, and the places of each value.
+    """The value at each place (a partition and offset), and the places of each value.
 
     send_place: the acknowledged place of each sent record, -1 if none. claims: (places, sent
     records) that readers saw.

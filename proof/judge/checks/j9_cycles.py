@@ -1,13 +1,14 @@
 """Check J9: no two transactions have each seen the other's values (G1c).
 
 An edge leads from the writer of a value to a transaction that read the value. Each transaction has
-a time, which is that of its commit call (of a plain send its call, of a plain poll its return). If
-every edge goes forward in time, there can be no cycle, not even one that uses the order of real
-time. Therefore only the edges that do not go forward, normally none, are searched. An edge u -> v
-is part of a cycle when u can be reached from v. (These edges are dirty reads, too, see A2.)
+a time, which is that of its commit call. A send without a transaction has the time of its call, and
+a poll without one the time of its return. If every edge goes forward in time, there can be no
+cycle, not even one that uses the order of real time. Therefore only the edges that do not go
+forward, normally none, are searched. An edge u -> v is part of a cycle when u can be reached from
+v. (Check A2 reports these edges as dirty reads.)
 
-Cycles that need the order of writes are legal in Kafka (G0, and G1c with such edges). Pairs of
-transactions are searched for such cycles, which are counted as information.
+Cycles that need the order of writes are legal in Kafka (G0, and G1c with such edges). They are
+searched for only between two transactions, and counted as information.
 """
 
 from collections import deque

@@ -64,7 +64,7 @@ class RecordedRows:
     def close(self) -> None:
         """Truncate the file after its last row, and close it.
 
-        Rows with a handle may still be changed.
+        A row whose handle exists may be changed even after this.
         """
         if self._file >= 0:
             os.ftruncate(self._file, self.count * self.table.row.size)

@@ -1,4 +1,4 @@
-"""Rules about topics and producers that the cluster cannot protect, and about reading inputs."""
+"""Rules that compare an application's requests with the configuration of brokers and topics."""
 
 from .rule import FindingRule, Tell
 from .seen import (

@@ -13,7 +13,10 @@ REMEMBERED_MAX = 20_000
 
 
 class FindingRule(Protocol):
-    """A rule of the diagnosis. It gets every sighting in order, and reports findings."""
+    """A rule of the diagnosis. It gets every sighting (a fact about a request) in order.
+
+    It reports findings by a call of `tell`.
+    """
 
     def see(self, seen: Sighting, tell: Tell) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Translates the proxy's requests and answers to sightings.
+"""Translates the proxy's requests and answers to sightings (facts about requests).
 
 The file does no I/O, and only a decoder has a state. Records are decoded as far as a budget allows,
 as an observer must not slow down the application.

@@ -14,7 +14,10 @@ History = Iterator[s.Sighting]
 
 
 def sent_again_while_the_first_connection_is_open() -> History:
-    """The proxy sees the close of a slow connection only after it has forwarded the frame."""
+    """A producer sends a batch again on a new connection, and gets the answer there.
+
+    The proxy sees the end of the slow first connection only after the commit.
+    """
     app = yield from started()
     yield from app.fetch(3)
     first, another = numbered(app, 0, 1, 2), next(IDS)
@@ -27,7 +30,7 @@ def sent_again_while_the_first_connection_is_open() -> History:
 
 
 def other_records_after_a_refusal() -> History:
-    """Java's producer gives the sequence number of a refused batch to the next batch."""
+    """A producer gives the sequence number of a refused batch to the next batch, as Java's does."""
     app = yield from started(name="")
     yield from app.fetch(6)
     for is_refused in (True, False):
@@ -103,7 +106,10 @@ def new_id_after_a_commit_that_was_refused() -> History:
 
 
 def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
-    """Each input partition has a transactional id. Outputs are equal except in `seen`."""
+    """An application writes equal records with two transactional ids, one for each input partition.
+
+    The commit of one id has no answer yet when the other id writes such a record.
+    """
     one = yield from started(name="billing-0")
     two = replace(one, name="billing-1", producer_id=8)
     yield two.init()
@@ -117,7 +123,10 @@ def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
 
 
 def random_id_after_a_restart_that_reads_its_own_output() -> History:
-    """The application has no group. It finds its positions in its own output."""
+    """An application without a group reads its positions from its own output, and has a new id.
+
+    It writes a record again whose commit had no answer before the restart.
+    """
     app = yield from started()
     yield app.produce(0)
     yield app.produced()
@@ -131,7 +140,7 @@ def random_id_after_a_restart_that_reads_its_own_output() -> History:
 
 
 def transactions_that_wait_for_brokers() -> History:
-    """A slow answer precedes a paused leader. The transaction timeout is 10 s, as in Streams."""
+    """Transactions stay open beyond their timeout, because a Produce waits for its broker."""
     app = yield from started(timeout_ms=10_000)
     for _ in range(3):
         yield from app.fetch(3)
@@ -162,7 +171,7 @@ def transactions_that_wait_for_brokers_many_times() -> History:
 
 
 def transactions_whose_waits_overlap() -> History:
-    """A long wait is reported after a shorter one that began within it."""
+    """Transactions wait for two answers at the same time, and the longer wait is reported last."""
     app = yield from started(timeout_ms=10_000)
     for _ in range(3):
         yield from app.fetch(3)
