@@ -133,7 +133,7 @@ def bounds_of(folders: Mapping[int, Path]) -> list[tuple[str, int, int, int]]:
 
 
 def read_checkpoint(file: Path) -> dict[Key, int]:
-    """Read Kafka's checkpoint of offsets.
+    """Return the offset of each partition in a checkpoint file of Kafka.
 
     The file has version 0, a count, and lines of `topic partition offset`.
     """

@@ -239,9 +239,9 @@ def _filled_settings(
 
 
 def _filled(part: str, places: Mapping[str, str], java: Sequence[str]) -> list[str]:
-    """Return a part of a command with its placeholders replaced.
+    """Return the arguments that a part of a command becomes when its placeholders are replaced.
 
-    Several arguments replace {java}.
+    {java} becomes several arguments, any other part one.
     """
     return list(java) if part == "{java}" else [_placed(part, places)]
 

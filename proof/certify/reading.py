@@ -1,8 +1,8 @@
 """The second reading of a recipe, in which another person compares the program with its docs.
 
-A reading concerns one state of the files, which their digest identifies. Two parts are mechanical.
-The program must contain the settings that the mode names, and a run must send the requests that the
-mode requires.
+A reading concerns one state of the files, which their digest identifies. Two parts of it are done
+by a program. The recipe's program must contain the settings that the text `mode` of the recipe
+names, and a run must send the requests that the recipe lists for this mode.
 """
 
 import re

@@ -110,8 +110,8 @@ def keeps(
 ) -> bool | None:
     """Return whether a run kept a promise, or None if the run proves nothing.
 
-    A system that did not come to rest may still write the missing outputs. For example, an outbox
-    keeps them in its database.
+    Without `has_rested` the system was still working at the end, and may still write the missing
+    outputs. For example, an outbox keeps them in its database.
     """
     broken = [name for name in BREAKS[promise] if counts[name]]
     if broken and (has_rested or broken != ["lost"]):

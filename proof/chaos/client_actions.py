@@ -150,7 +150,7 @@ def _config_change(context: ChaosContext, fault: Fault) -> None:
 
 
 def _reassignment(context: ChaosContext, fault: Fault) -> None:
-    """Reassign a partition to one replica less, then to all its replicas in another order.
+    """Reassign a partition to all but one of its replicas, then to all of them in another order.
 
     If the partition has only two replicas, no replica is removed, and only the order changes.
     """
@@ -197,9 +197,10 @@ def _move(context: ChaosContext, partition: int, replicas: list[int]) -> None:
 
 
 def _elect_leaders(context: ChaosContext, fault: Fault) -> None:
-    """Elect the preferred replicas. If they already lead, change the preference first.
+    """Elect the preferred leader of each partition. If it leads already, prefer another one first.
 
     Partitions are handled one by one, since some may be unavailable or fall behind at this moment.
+    Raises EffectNotSeen if no leader has changed.
     """
     for partition in range(context.settings.append_partitions):
         key = (APPEND, partition)

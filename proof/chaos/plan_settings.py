@@ -12,7 +12,7 @@ from .load.settings import LoadSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """All settings of a run. The same settings and seed give the same schedule."""
+    """All settings of a run. The same settings and seed give the same schedule of faults."""
 
     seconds: float = 90.0
     seed: int = 1

@@ -103,10 +103,10 @@ def shared_epochs(entries: Iterable[ShardEntry]) -> set[tuple[int, int]]:
 
 
 def _dump_decisions(recorder: Recorder, data: Path, shard: int) -> None:
-    """Record the decisions that a majority has in the shard's journal.
+    """Record the decisions that a majority of nodes has in one shard's log of transactions.
 
-    If a snapshot replaces the beginning, decisions in epochs that several transactions may share
-    are recorded without their epoch, so that no marker is compared with them.
+    If a snapshot replaces the beginning of the log, decisions in epochs that several transactions
+    may share are recorded without their epoch, so that no marker is compared with them.
     """
     try:
         log = shard_log(data, shard, None)

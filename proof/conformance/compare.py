@@ -1,7 +1,7 @@
 """Compares two surveys, and finds features that this cluster lacks or answers differently.
 
 REASONS has the reasons why a cluster of ours differs from Apache Kafka 4.4, of which the first
-match counts. docs/protocol.md is generated from the reasons. A row without a reason fails
+match counts. docs/protocol.md is generated from the reasons. A difference without a reason fails
 `oncelog conformance`, so an unintended gap is noticed.
 """
 

@@ -1,8 +1,8 @@
 """Compares a topic's records with the expected records, by the key in each record.
 
-Pure, without history, cluster, clock and numpy. A record has a key, which is its row among the
-records of one producer, or the input from which it was made. Keys ascend within a partition.
-Records that were not acknowledged may be present or absent.
+The file does no I/O, and needs no history, cluster, clock or numpy. A record has a key, which is
+its row among the records of one producer, or the input from which it was made. Keys ascend within a
+partition. Records that were not acknowledged may be present or absent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,9 +74,10 @@ def look_at(
     name_of: Callable[[Key], str],
     found: Findings,
 ) -> tuple[int, dict[Key, Place]]:
-    """Find altered, doubled and misplaced records. Return the record count and each key's place.
+    """Find altered, doubled and wrongly ordered records, and add them to `found`.
 
-    `key_of` returns None for an altered record. The place is that of the key's first record.
+    Return the record count, and each key's place, which is that of its first record. `key_of`
+    returns None for an altered record.
     """
     places: dict[Key, Place] = {}
     highest: dict[int, Key] = {}

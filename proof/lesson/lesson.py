@@ -100,7 +100,7 @@ class Lesson:
         )
 
     def _do(self, step: Callable[[], None]) -> None:
-        """Run a step. Report a problem that ends the step, and let the reader repeat it."""
+        """Run a step. If a problem ends the step, report it, and let the reader repeat the step."""
         try:
             step()
         except (Failure, KafkaError) as problem:

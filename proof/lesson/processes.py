@@ -41,7 +41,7 @@ class LessonProcesses(Supervisor):
         return [sys.executable, "-P", "-m", "oncelog.proof.lesson.application", settings]
 
     def begin(self, process: str, *, pause_s: float, **fields: str) -> int:
-        """Start an application. Return its pid."""
+        """Start an application with this pause for each order, and return its pid."""
         self._settings[process] = LessonSettings(parent=os.getpid(), pause_s=pause_s, **fields)
         return self._begin(process)
 

@@ -153,7 +153,7 @@ class TimeAxis:
 
 
 def ticks(start_ms: int, end_ms: int) -> list[int]:
-    """Return times between the two with equal, round distances."""
+    """Return round times at equal distances between the two times, for the axis."""
     step_ms = next(
         (s * 1000 for s in TICK_S if (end_ms - start_ms) / (s * 1000) <= TICKS_MAX),
         max(TICK_S[-1] * 1000, (end_ms - start_ms) // TICKS_MAX),

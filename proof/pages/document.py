@@ -1,4 +1,7 @@
-"""The document around every page, with head, skip link, navigation and content, without I/O."""
+"""The HTML document that all pages share, with head, skip link, navigation and content.
+
+The file does no I/O.
+"""
 
 import base64
 import hashlib

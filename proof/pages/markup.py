@@ -25,7 +25,8 @@ NOTHING = Html("")
 def element(tag: str, *children: Child, **attributes: str | int | float | bool | None) -> Html:
     """Return an HTML element with these children and attributes.
 
-    `class_` stands for class, and `_` in names for `-`. An attribute of None or False is left out.
+    The attribute `class` is given as `class_`, and `-` in a name as `_`. An attribute that is None
+    or False is left out.
     """
     found = "".join(_attribute(name, value) for name, value in attributes.items())
     if tag in _VOID:

@@ -70,7 +70,7 @@ def clock(at_ms: float, *, with_date: bool = False) -> Html:
 
 
 def as_of(words: str, as_of_ms: int) -> Html:
-    """Return a sentence with the time of data that is older than its view."""
+    """Return a sentence with the time of data that is older than the rest of the page."""
     return element("p", words, " as of ", clock(as_of_ms), ".", class_="about")
 
 
@@ -87,7 +87,10 @@ def link(address: str, *words: Child) -> Html:
 
 
 def section(name: str, title: Child, *children: Child, about: str = "") -> Html:
-    """Return a section of a view. The page replaces the whole section when its text has changed."""
+    """Return a section of a view.
+
+    The page replaces the whole section in the browser when its text has changed.
+    """
     heading = element("h2", title, id=f"{name}-title")
     words = element("p", about, class_="about") if about else NOTHING
     return element(
@@ -181,5 +184,5 @@ def _sentence(text: str) -> Child:
 
 
 def advice(text: str) -> Child:
-    """Return a next step as HTML: a command as code, or a sentence as text."""
+    """Return advice about the next step as HTML. A command becomes code, and a sentence text."""
     return _sentence(text) if text else "-"

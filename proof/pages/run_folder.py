@@ -16,9 +16,9 @@ DATA, PAGE = "report.json", "report.html"
 
 
 def keep_report(report: RunReport, folder: Path, page: Path | None = None) -> Path:
-    """Write the data and its page, and return the path of the page.
+    """Write report.json and the page to the folder, and return the path of the page.
 
-    page: another path than the one in the folder.
+    Only the owner can read the folder. page: a path for the page outside of the folder.
     """
     make_private_directory(folder)
     report = replace(report, made_ms=time.time_ns() // 1_000_000)

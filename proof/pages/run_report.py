@@ -25,7 +25,7 @@ class StoryLine(NamedTuple):
 
 
 class FaultSpan(NamedTuple):
-    """The begin and end of a fault, and the target of the fault, which names the row."""
+    """The begin and end of a fault, and its target, which names its row in the timeline."""
 
     row: str
     start_s: float

@@ -45,7 +45,7 @@ class AbortedInputs(threading.Thread):
         self.failed: Exception | None = None
 
     def stop(self) -> bool:
-        """Begin no more transactions, and wait. Return whether the last one has ended."""
+        """Begin no more transactions, and wait. Return whether the last transaction has ended."""
         self.close()
         if self.is_alive():
             self.join(STOP_TIMEOUT_S)

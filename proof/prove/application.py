@@ -148,7 +148,7 @@ class Application(Supervisor):
         return self._known_as[name]
 
     def kill(self, name: str) -> int:
-        """Send SIGKILL to all processes of the instance."""
+        """Send SIGKILL to all processes of the instance, and return the pid of the first one."""
         child = self.unwanted(name)
         with suppress(ProcessLookupError):
             # first the whole group, then those outside the group
@@ -173,7 +173,10 @@ class Application(Supervisor):
             self._awake_since_s[name] = time.monotonic()
 
     def end(self, name: str) -> str:
-        """Send SIGTERM, and SIGKILL 10 s later. Return a sentence about the end."""
+        """Send SIGTERM, and SIGKILL 10 s later if a process is left.
+
+        Return a sentence about the end.
+        """
         child = self.unwanted(name)
         self.ask_to_end(child.process)
         try:
@@ -205,7 +208,7 @@ class Application(Supervisor):
         return self.end(name)
 
     def restart(self, name: str | None = None) -> None:
-        """Restart one instance, or all, by SIGTERM, as a liveness probe would."""
+        """Restart one instance, or all without a name, by SIGTERM, as a liveness probe would."""
         if name is not None:
             self.end(name)
             self.start(name)

@@ -18,9 +18,9 @@ def main() -> None:
 
 
 def module_of(name: str, file: str) -> ModuleType:
-    """Import a module by its name if that name leads to the same file, else by the file.
+    """Import a module by its name, or from its file if the name leads to no module or another file.
 
-    The names of pytest's test modules may not be importable.
+    pytest's test modules, for example, may not be importable by their names.
     """
     try:
         spec = importlib.util.find_spec(name)

@@ -23,8 +23,9 @@ ClientFiles = Callable[[Path, str, str], dict[str, Path]]
 class ClusterAccess(NamedTuple):
     """The settings with which clients connect to the cluster and to the proxy.
 
-    config: the settings of a client of the cluster. client_files: a function of folder, name and
-    address, which returns files by kind, with the settings for a client of the proxy.
+    config: the settings of a client of the cluster. client_files: a function that writes files with
+    the settings for a client of the proxy into a folder, given the client's name and the proxy's
+    address, and returns their paths by kind.
     """
 
     config: Mapping[str, Any]

@@ -28,7 +28,7 @@ Feed = Callable[[int, str], Any]
 class Feeder(threading.Thread):
     """The producer of the inputs, which runs until `stop`. `fed` counts the sent inputs.
 
-    aborts: some inputs are aborted.
+    aborts: further inputs are written in transactions that are aborted.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ Wanted = tuple[str | None, str]  # topic (None if any is right); id
 
 @dataclass(frozen=True, slots=True)
 class WrongFinal:
-    """A key with a wrong value in its last output. None means that there is no value."""
+    """A key whose last output has a wrong value. A value of None means that there is no value."""
 
     key: str
     expected: str | None
@@ -39,9 +39,9 @@ class WrongFinal:
 class Judgement:
     """The result of comparing outputs with inputs.
 
-    doubled, lost: ids, each with the number of surplus or missing outputs. stray: outputs of no
-    known input. aborted: ids of inputs in aborted transactions, each with the number of its
-    outputs.
+    doubled, lost: ids, each with the number of surplus or missing outputs. stray: outputs without a
+    known input. aborted: ids of inputs in aborted transactions that have outputs, each with the
+    number of its outputs.
     """
 
     inputs: int = 0

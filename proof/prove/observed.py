@@ -34,7 +34,7 @@ TRIES_MIN = 5  # without progress; a client retries by itself while a coordinato
 class Tries:
     """The failed attempts of an instance since its last commit, with the last `error`.
 
-    Attempts are refused requests, aborted transactions and new producers.
+    Failed attempts are refused requests, aborted transactions and new producers.
     """
 
     count: int = 0

@@ -83,7 +83,7 @@ class AimedFault:
 
     @property
     def where(self) -> str:
-        """Return as text at which request the fault is injected."""
+        """Return text that says at which request the fault is injected."""
         return IN_WORDS[self.point or Point.BEFORE]
 
     @property
@@ -198,10 +198,7 @@ class Timeouts:
 
     @property
     def pause_max_s(self) -> float:
-        """Return the longest pause of an instance.
-
-        It includes the start of a replacing instance.
-        """
+        """Return the longest pause of an instance, in which its replacement has time to start."""
         return 2 * self.session_s + 4 + self.start_s
 
     def least_s(self, fault: AimedFault) -> float:

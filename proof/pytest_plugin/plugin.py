@@ -8,10 +8,10 @@
 pytest imports this file in every project where oncelog is installed, so it imports nothing but
 pytest. The fixtures import the slow parts. Fixtures:
 
-oncelog_cluster a `Cluster` of three nodes for the whole session, one in each worker of xdist
-oncelog the shared cluster for one test, with fresh names; it is repaired before the test, and
-topics and open transactions of the test are removed afterwards oncelog_factory starts further
-clusters, with their own settings, that end with the test
+  oncelog_cluster  a `Cluster` of three nodes for the whole session, one in each worker of xdist
+  oncelog          the shared cluster for one test, with fresh names; it is repaired before the
+                   test, and topics and open transactions of the test are removed afterwards
+  oncelog_factory  starts further clusters, with their own settings, that end with the test
 
 docs/testing.md is the page for users.
 """

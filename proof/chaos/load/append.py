@@ -29,8 +29,9 @@ async def append(
 ) -> None:
     """Run clients of the workload one after another until `stop()`.
 
-    name: the transactional id. others: ids of other clients that may be used. unread: the
-    partitions with unread records, shared by clients that also read records which the others sent.
+    name: the transactional id. mode: plain, idempotent or transactional. others: ids of other
+    clients that may be used. unread: the partitions with unread records, shared by clients that
+    also read records which the others sent.
     """
     rng = context.rng
 

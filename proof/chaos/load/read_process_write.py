@@ -27,7 +27,7 @@ async def read_commit(context: LoadContext) -> None:
 class _Reader:
     """One incarnation of a member that reads the records of `append` and commits plain offsets.
 
-    The last acknowledged commit is the group's final offset (check A6).
+    Check A6 requires that the last acknowledged commit is the group's final offset.
     """
 
     is_over = False

@@ -172,10 +172,10 @@ class RecordedProducer:
     async def end(
         self, problem: KafkaError | None, *, is_aborted: bool, is_flushed: bool = False
     ) -> OpOutcome:
-        """Commit the transaction. Abort it if `is_aborted`, or if an operation raised `problem`.
+        """Commit the transaction, or abort it if `is_aborted` or if an operation raised `problem`.
 
-        With `is_flushed` an aborted transaction's records are flushed first. Only then are they
-        certainly in the log, hidden from readers.
+        Return the recorded outcome. With `is_flushed` an aborted transaction's records are flushed
+        first. Only flushed records are certainly in the log, hidden from readers.
         """
         if problem is None and is_aborted and is_flushed:
             try:
@@ -189,9 +189,9 @@ class RecordedProducer:
         return OpOutcome.FAIL
 
     async def abort(self, why: KafkaError | None = None) -> None:
-        """Abort the transaction.
+        """Abort the transaction, and record that it has failed.
 
-        It has certainly failed, because its commit was never requested.
+        The outcome is certain even if the abort fails, because no commit was requested.
         """
         await self._has_aborted()
         self._end(OpOutcome.FAIL, why)

@@ -35,7 +35,7 @@ class RecordedTenures:
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
         """Note a heartbeat's answer without an error.
 
-        The parameters are those of `HeartbeatWatcher`.
+        The parameters are those of `HeartbeatWatcher`, which says what they mean.
         """
         if is_given:
             self._given = self._said_ns, self._recorder.now_ns()

@@ -37,7 +37,7 @@ async def load(
     ids = tuple(f"append-{number}-{i}" for i in range(transactional_clients))
 
     def context(of: LoadSettings = settings) -> LoadContext:
-        """Return the context of one client, with its own random numbers."""
+        """Return the context of one client with the settings `of` and its own random numbers."""
         own_rng = random.Random(rng.getrandbits(64))
         return LoadContext(source, recorder, of, stop, own_rng, tally)
 

@@ -5,7 +5,7 @@ operations (`poll-skip`, `nonmonotonic-poll`) the earlier record is the last one
 successful operation, since the polls of a failed transaction are repeated. If no operation has
 succeeded yet, the session must begin at its assigned offset, unless that offset was deleted
 meanwhile. In a compacted partition, readers may skip values. Within an operation (a transaction or
-a poll call), the names begin with `int-`.
+a poll call), the names of the anomalies begin with `int-`.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Check J8: a transaction never reads its own writes, invisible until the commit."""
+"""Check J8: a transaction never reads its own records, which are invisible until its commit."""
 
 from collections.abc import Iterable
 

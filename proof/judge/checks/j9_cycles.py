@@ -99,7 +99,11 @@ def _on_cycle(writers: Array, readers: Array, suspect: Array) -> list[int]:
 def _write_cycles(
     view: View, evidence: Evidence, writers: Array, readers: Array
 ) -> Iterable[Finding]:
-    """Report pairs of transactions with edges in both directions, at least one of writes."""
+    """Report pairs of transactions of which each precedes the other.
+
+    A transaction precedes another if it wrote a value that the other read, or wrote the previous
+    value of a partition. Pairs that precede each other only by reads are cycles for `check`.
+    """
     held = np.flatnonzero(view.order.holder >= 0)
     owner = view.transaction[view.order.holder[held]]
     partition = view.places.group_of(held)

@@ -1,11 +1,11 @@
 """Check W2: replicas are equal where all of them must have the records.
 
 Partitions that are not compacted are compared batch for batch, from the highest log start to the
-high watermark. The high watermark is the leader's, if it reported all replicas in sync (an in-sync
-replica had all records below). Otherwise it is the lowest of the replicas' high watermarks, which
-may have been written late. Offsets, size, leader epoch and CRC-32C are compared, which together
-cover every byte. Replicas compact their logs separately, so for compacted partitions the newest
-record of each key must be the same.
+high watermark. This is the leader's high watermark, if the leader reported all replicas in sync,
+because an in-sync replica has all records below it. Otherwise it is the lowest of the replicas' own
+high watermarks, which may have been written late. Offsets, size, leader epoch and CRC-32C are
+compared, which together cover every byte. Replicas compact their logs separately, so for compacted
+partitions the newest record of each key must be the same.
 """
 
 from collections.abc import Iterable

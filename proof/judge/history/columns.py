@@ -1,9 +1,10 @@
 """Reads a history as columns, for the checks.
 
-Columns are numpy arrays, read at their first use and kept until `release`. Names are numbers into
-`names`, the same for all tables and recorders. Rows of one recorder keep their order, and recorders
-follow one another by number. Recordings are readable whether or not they were sealed as Parquet,
-also after the death of their writer. Incomplete rows are left out.
+Columns are numpy arrays, read at their first use and kept until `release`. A string is stored as a
+number, which is its position in `names`, the same for all tables and recorders. Rows of one
+recorder keep their order, and recorders follow one another by number. Recordings are readable
+whether or not they were sealed as Parquet, also after the death of their writer. Incomplete rows
+are left out.
 """
 
 import json

@@ -1,12 +1,12 @@
-"""The meaning of a client's error for its operation, which is certain failure or doubt.
+"""The outcome of an operation by its client's error, which is certain failure or doubt.
 
-The file does no I/O. This meaning decides what is a bug, so each row has its reason. Only
-EndTxn(commit) can commit, so an error before the commit call is definite. At the commit call an
-error leaves three cases. The following abort succeeded (definite). The abort was refused because
-there was no transaction to end (definite). Otherwise the outcome is unknown. There are two
-corrections to other testers. A fence as the answer to a *repeated* EndTxn(commit) is ambiguous,
-since the first attempt may have committed. Libraries repeat EndTxn silently, so without a count of
-attempts a fence at commit is ambiguous, too.
+The file does no I/O. A wrong rule here would hide bugs or report false ones, so each rule has its
+reason. Only EndTxn(commit) can commit, so an error before the commit call is definite. At the
+commit call an error leaves three cases. The following abort succeeded (definite). The abort was
+refused because there was no transaction to end (definite). Otherwise the outcome is unknown. There
+are two differences from the rules of other testers. A fence as the answer to a *repeated*
+EndTxn(commit) is ambiguous, since the first attempt may have committed. Libraries repeat EndTxn
+silently, so without a count of attempts a fence at commit is ambiguous, too.
 """
 
 from .schema import OpOutcome
@@ -41,11 +41,12 @@ ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
 def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
     """Return the outcome of a send outside of transactions, given its error.
 
-    NOT_LEADER_OR_FOLLOWER is ambiguous, because the write may still succeed (KAFKA-13574). Refusals
-    of repeated requests are ambiguous, too, except refusals of the record itself. A record that was
-    appended before is answered as a duplicate, whatever the clock and the limits are by then.
-    Apache Kafka checks the clock and the limits first, so while they change its refusals prove
-    less.
+    An error that certainly refuses the first request is FAIL, any other error is INFO.
+    NOT_LEADER_OR_FOLLOWER is INFO, because the write may still succeed (KAFKA-13574). After several
+    attempts an error is INFO, since an earlier attempt may have written the record, unless the
+    error refuses the record itself. A broker of ours answers a record that it has appended before
+    as a duplicate, without such an error. Apache Kafka checks timestamp and size limits first, so
+    while these limits are changed its refusals prove less.
     """
     if error is None:
         return OpOutcome.OK
@@ -58,8 +59,9 @@ def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
 def outcome_of_group_commit(error: int | None, attempts: int) -> OpOutcome:
     """Return the outcome of an OffsetCommit outside of transactions, given its error.
 
-    Only the end of the generation certainly refuses a commit, and only a commit that was requested
-    once. An earlier one of several requests may have been executed, or may still be.
+    FAIL is certain only if no request was sent, or if the only request was refused because its
+    generation or member is over. If there were several requests, an earlier one may have been
+    executed, or may still be. Any other error is INFO.
     """
     if error is None:
         return OpOutcome.OK

@@ -54,9 +54,9 @@ class CommitTicks:
         self._connections[instance] += 1
 
     def closed(self, instance: str, at_s: float) -> None:
-        """Record a closed connection.
+        """Record that an instance closed a connection.
 
-        After its last connection the instance has left its groups.
+        When it has closed its last connection, it counts as having left its groups.
         """
         self._connections[instance] = max(0, self._connections[instance] - 1)
         if not self._connections[instance]:

@@ -103,8 +103,8 @@ class GroupFencing(FindingRule):
 class RefusedOffsets(FindingRule):
     """The rule that a client must not commit a transaction after its offsets were refused.
 
-    The refusal must be visible to the client. A client that sends the offsets again, or aborts, has
-    handled the refusal.
+    It applies only if the client has received the error. A client that sends the offsets again, or
+    aborts, has handled the refusal.
     """
 
     def __init__(self) -> None:
@@ -130,8 +130,8 @@ class RefusedOffsets(FindingRule):
 class SharedIds(FindingRule):
     """The rule that two live instances must not use one transactional id by turns.
 
-    Two changes from one instance to the other are a finding. A zombie, which was silent meanwhile
-    or waited for a silent broker, is excluded.
+    It is a finding if the id changes twice from one instance to the other. An instance that was
+    silent meanwhile, or waited for a silent broker, is a zombie and no finding.
     """
 
     def __init__(self) -> None:

@@ -24,8 +24,8 @@ PASSED_MIN = 3
 class StateNotRebuilt(FindingRule):
     """The rule that a new owner of a partition restores the state of the former owner.
 
-    The rule is violated if final values are wrong, and a new owner of offsets read only records
-    from these offsets on.
+    The rule is violated if final values are wrong, and a new owner read nothing but input records
+    from the committed offsets on.
     """
 
     def __init__(self) -> None:

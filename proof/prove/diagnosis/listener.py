@@ -18,8 +18,8 @@ FENCE_KEY = "oncelog.transaction.connection.fence"
 class DiagnosisListener:
     """A listener for the proxy's events, which reports mistakes of the application.
 
-    The proxy's loop calls it, and other threads read its findings. on_finding: called with each new
-    finding. inputs, outputs: the topics, where they are known.
+    The proxy's loop calls the listener, and other threads read its findings. on_finding: called
+    with each new finding. inputs, outputs: the topics, where they are known.
     """
 
     def __init__(

@@ -94,8 +94,8 @@ class PlainProducer(FindingRule):
 class FreshProducer(FindingRule):
     """The rule that another producer of the same process must not send unanswered records again.
 
-    The process is the same if a connection that was open before is still open. Otherwise it was
-    restarted.
+    The process counts as the same if one of its earlier connections is still open. Otherwise the
+    instance was restarted.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,8 @@ class SeenRequest(Sighting):
 class SeenWait(Sighting):
     """A client waited for an answer, or until a fault released its request.
 
-    Waits of a moment, for records, or for other members are left out.
+    Short waits are left out, and so are waits of a Fetch for records and of a JoinGroup for
+    members.
     """
 
     api: str
@@ -86,10 +87,10 @@ class SeenProduce(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduced(Sighting):
-    """A broker answered a Produce request, or refused it.
+    """A Produce request was answered by a broker, or refused by a fault.
 
     is_known: the client knows that the batch was written. has_error: the batch was not written, or
-    not certainly. is_refused: no broker has seen the batch, and the client knows.
+    not certainly. is_refused: a fault answered with an error, so no broker has seen the batch.
     """
 
     number: int = 0

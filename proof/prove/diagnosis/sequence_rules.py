@@ -119,11 +119,11 @@ class OtherBytes(FindingRule):
 class FreshTransaction(FindingRule):
     """The rule retry-in-fresh-producer.
 
-    The rule is violated if records of a transaction with an unanswered commit are written again
-    under another transactional id. The same process must not have had that id before, because its
-    other producers may write equal records. A restarted process does not know of the commit. There
-    is no finding if offsets were fetched in between, as they show whether the transaction was
-    committed.
+    The rule is violated if a process has no answer to the commit of a transaction, and writes
+    records of this transaction again under another transactional id. Ids that the process used
+    before the commit are excluded, because its other producers may write equal records. A restarted
+    process is excluded, because it does not know of the commit. There is no finding if the process
+    fetched offsets in between, as they show whether the transaction was committed.
     """
 
     def __init__(self) -> None:

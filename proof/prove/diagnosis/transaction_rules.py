@@ -35,7 +35,7 @@ ABORTS_MAX = 20  # that are watched, of an instance
 
 @dataclass(slots=True)
 class _Open:
-    """An open transaction. With `is_excused` its duration or abort may have another cause."""
+    """An open transaction. With `is_excused` a fault may be the cause of its duration or abort."""
 
     since_s: float
     is_excused: bool = False
@@ -57,7 +57,7 @@ class _Open:
 class _Aborted:
     """An aborted transaction. `delivered_to` are the positions of the consumer at the abort.
 
-    lost_from: a commit of this offset, or a later one, passes over aborted inputs.
+    lost_from: offsets by partition; a commit of this offset or a higher one loses aborted inputs.
     """
 
     keys: set[int]
@@ -75,14 +75,12 @@ class _Instance:
 
 
 class TooLong(FindingRule):
-    """The rule that transactions must not be open for too long.
+    """The rule that transactions must not be open for too long, which two of them violate.
 
-    Two such transactions are a finding.
-
-    Too long means longer than its timeout, than its consumer may go without a poll, or than a
-    session without a heartbeat. Waits for a broker do not count. A transaction is excused if its
-    instance was silent or lost a connection meanwhile, since the instance may have been paused, or
-    have waited for another broker.
+    A transaction is too long if it exceeds its transaction timeout, its consumer's
+    max.poll.interval.ms, or the session timeout without a heartbeat. Waits for a broker do not
+    count. A transaction is excused if its instance was silent or lost a connection meanwhile, since
+    the instance may have been paused, or have waited for another broker.
     """
 
     def __init__(self) -> None:

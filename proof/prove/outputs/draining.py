@@ -36,10 +36,11 @@ Judge = Callable[[Inputs, list[LogRecord], Callable[[LogRecord], bool]], Judgeme
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the wait after the faults may take.
+    """The durations of the wait after the faults.
 
-    silence_s: an application without any change for this time counts as stalled. rest_s: an
-    instance that has neither ended by itself, nor tried without success, for this time is at rest.
+    timeout_s: the longest wait. silence_s: an application without any change for this time counts
+    as stalled. rest_s: an instance is at rest if for this time it has not ended by itself and has
+    had no failed attempts.
     """
 
     timeout_s: float
@@ -50,8 +51,8 @@ class Pace:
 class Drain:
     """The wait after the faults until the application has processed its inputs.
 
-    why: the reason that prevents the end, as text, or empty. unrest: the instance that had not come
-    to rest at the deadline.
+    why: why the application did not process all inputs, as text, or empty. unrest: the instance
+    that was not at rest at the deadline.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Drain:
             self.why = self._stands_still()
 
     def _restless(self, now: float) -> Unrest | None:
-        """Return an instance that has ended by itself lately or cannot commit, else None."""
+        """Return an instance that has lately ended by itself or only failed, else None."""
         application, since_s = self._application, now - self._pace.rest_s
         for name in application.instances:
             ended = [at for at, who, _ in application.exits if who == name and at > self._begun_s]
@@ -136,10 +137,10 @@ class Drain:
         return None
 
     def _end_restless(self, restless: Unrest | None, *, is_quiet: bool) -> None:
-        """Record at the deadline which part has not come to rest.
+        """Record at the deadline which part was not at rest.
 
-        If outputs still change, transactions are open at any moment. If a broker does not answer,
-        nothing is proved about its transactions.
+        While outputs still change, open transactions are normal and not reported. If a broker does
+        not answer, nothing is known about its transactions.
         """
         if restless is None and not is_quiet:
             restless = Unrest("the application", "outputs or offsets still moved")
@@ -182,15 +183,14 @@ class Drain:
 
     @property
     def restless(self) -> str:
-        """Return a sentence about the instance that never came to rest, or an empty text."""
+        """Return a sentence about the instance that was not at rest, or an empty text."""
         return "" if self.unrest is None else f"{self.unrest.who} never came to rest"
 
     def judged(self, is_last: bool = False) -> tuple[Judgement, Inputs, list[LogRecord]]:
         """Compare the outputs so far with the inputs.
 
-        Return the judgement, the inputs and the outputs.
-
-        is_last: the application has ended, and all of its last commits are known.
+        Return the judgement, the inputs and the outputs. is_last: the application has ended, and
+        all of its commits are known.
         """
         if is_last:
             self._read_to_the_end()

@@ -1,7 +1,7 @@
 """Check G2: the epochs of a consumer group (KIP-848) never decrease.
 
 A member never gets an epoch below its last epoch. A joining member gets the epoch of the newest
-target, which is at least any epoch that a member got before.
+target assignment, which is not below any epoch that a member got before.
 """
 
 from collections.abc import Iterable, Iterator

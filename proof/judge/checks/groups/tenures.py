@@ -1,4 +1,7 @@
-"""The tenures of a consumer group's members, partition by partition."""
+"""The tenures of a consumer group's members, partition by partition.
+
+A tenure is the time in which one member owns one partition, as its heartbeats show.
+"""
 
 from collections.abc import Iterator
 

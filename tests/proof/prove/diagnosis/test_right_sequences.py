@@ -186,7 +186,7 @@ def transactions_whose_waits_overlap() -> History:
 
 
 def id_that_is_taken_over_when_the_coordinator_stood_still() -> History:
-    """Each input partition has an id. A resumed coordinator removes waiting members."""
+    """Two instances initialize one id by turns, while the other waits for a slow coordinator."""
     one = yield from started(name="billing-0")
     two = replace(one, instance="instance-2", connections=(next(IDS), next(IDS)))
     yield from two.start()
