@@ -59,9 +59,9 @@ def tell(
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> list[Line]:
-    """Return the events that explain the fate of one input, in the order of time.
+    """Return the events that explain why an input has no output or several, in the order of time.
 
-    Events of records that were only read back have no time and come first.
+    Outputs that were found in the topic, and in no request, have no time and come first.
     """
     places = [record for each, record in inputs if each == which]
     made = [output for output in outputs if match(output) == which]

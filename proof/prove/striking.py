@@ -149,10 +149,10 @@ class Striker:
     # --- who is there
 
     def _restart_silent(self, paused: str = "") -> None:
-        """Restart silent instances, as a liveness probe would.
+        """Restart instances that send no requests, as a liveness probe would.
 
-        A client with a crashed consumer may leave its process idle. A fault needs a working target,
-        and a pause an instance that continues meanwhile.
+        A client whose consumer has crashed may leave its process idle. A fault needs a target that
+        works, and a pause also needs another instance that continues the work.
         """
         for name in self._application.instances:
             silent_since_s = self._observed.silent_since_s(name)
@@ -354,8 +354,9 @@ class Striker:
         """Kill an instance between two commits, while input has piled up.
 
         An application that mostly waits for input would be killed during a wait. Therefore input
-        piles up first, because of a kill shortly before, or by a pause of one instance. The time
-        between the next two commits is the time from the second one in which the kill is drawn.
+        piles up first, because of a kill shortly before, or by a pause of one instance. The kill
+        follows a commit after a random time, which is shorter than the time since the commit
+        before.
         """
         names, since_s = sorted(self._application.instances), self._killed_s
         if time.monotonic() - since_s > JUST_NOW_S:

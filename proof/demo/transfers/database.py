@@ -34,7 +34,7 @@ class TransferDatabase:
 
     @property
     def mark(self) -> str:
-        """Return the parameter mark of this database's module."""
+        """Return the placeholder of a statement's parameter, ? for sqlite and %s for PostgreSQL."""
         return "?" if self.is_sqlite else "%s"
 
     def connect(self) -> Any:

@@ -23,7 +23,7 @@ class BrokerStrikes:
     def kill(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         """Send SIGKILL to the broker to which the held request was sent.
 
-        Return that the request ends by a disconnect, and a sentence about the fault.
+        Return a disconnect as the end of the held request, and a sentence about the fault.
         """
         broker = broker_of(request)
         assert self._cluster is not None

@@ -60,9 +60,9 @@ class LateStrikes:
         self.until_s = float("-inf")  # until then an idle instance may be waiting
 
     def slow(self, fault: AimedFault, match: Match) -> Struck | None:
-        """Delay the next matching request.
+        """Delay the next matching request, and return the fault as soon as the delay has begun.
 
-        Return when it is being delayed, or None if none came.
+        Return None if no request matched in time.
         """
         seconds = fault.seconds or self._chance.uniform(*SLOW_S)
         side = fault.side or self._chance.choice(SIDES)
