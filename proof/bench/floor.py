@@ -46,7 +46,7 @@ class Floor:
 def measure_floor(batch_bytes: int) -> Floor:
     """Measure the elementary steps, which takes a second or two.
 
-    Raises OSError without a socket or file.
+    Raises OSError if a socket or file cannot be created.
     """
     piece = os.urandom(max(1, min(batch_bytes, PIECE_BYTES_MAX)))
     rounds = min(PIECES_MAX, STEP_BYTES // len(piece))

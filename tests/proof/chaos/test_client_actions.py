@@ -16,7 +16,10 @@ from oncelog.wire.errors import KafkaError, LeaderNotAvailable, PreferredLeaderN
 
 
 class ClusterDouble:
-    """A cluster of three nodes with two partitions. It is also its admin, view and connection."""
+    """A double of a cluster of three nodes with two partitions.
+
+    The same object stands in for the admin client, the view and the connection of the cluster.
+    """
 
     def __init__(self) -> None:
         self.replicas = [[1, 2, 3], [2, 3, 1]]
