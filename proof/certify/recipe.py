@@ -41,7 +41,7 @@ HOW = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A recipe, with its program, its environment and its promise.
+    """A recipe, which has a program, its environment, and the guarantee that the system promises.
 
     install: packages with their versions by installer, empty for this oncelog. uses: requests that
     an application in this mode sends.
@@ -91,9 +91,9 @@ class Recipe:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return the recipe in this folder, or of this name in our folder of recipes.
+    """Return the recipe in the folder `name`, or the one of this name that is part of oncelog.
 
-    Raises Failure if there is none.
+    Raises Failure if there is neither.
     """
     for folder in (Path(name), RECIPES / name):
         if (folder / RECIPE).is_file():

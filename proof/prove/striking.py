@@ -177,7 +177,10 @@ class Striker:
     def _held(
         self, fault: AimedFault, act: Callable[[AimedFault, Request], tuple[Ending, str]]
     ) -> Struck:
-        """Hold the next request that the fault is aimed at, and execute the fault meanwhile."""
+        """Hold the next request that the fault is aimed at, and call `act` while it is held.
+
+        Return the fault with its effect, or as missed if no such request came in time.
+        """
         if fault.needs_rebalance:
             self._provoke_rebalance()
         found: list[Struck] = []

@@ -3,9 +3,9 @@
 Only one node has a fault at a time, and the next fault waits until every replica is in sync again.
 Therefore the cluster can always continue, and acknowledged records must be there afterwards. A
 fault counts when it is proved. A kill is proved if the pid is gone and the port refuses, a pause if
-the process is in state T, and a link if the node has confirmed the fault. A fault that cannot be
-proved, or a cluster that does not become whole again, fails the test. The same seed and test draw
-the same faults, but their times depend on processes.
+the process is in state T, and a link if the node has confirmed the fault. The test fails if a fault
+cannot be proved, or if a replica does not get in sync again. The same seed and test draw the same
+faults, but their times depend on processes.
 """
 
 import time
@@ -109,7 +109,10 @@ class ScheduledFaults(FaultContext[Cluster]):
                 self.undo(fault)
 
     def _make(self, fault: Fault) -> bool:
-        """Inject the fault. Return False if the test changed a node since the cluster was whole."""
+        """Inject the fault.
+
+        Return False if the test has changed a node since all replicas were in sync.
+        """
         node_id = _node_of(self.cluster, fault)
         with self._lock:
             if not self.is_running():

@@ -1,8 +1,8 @@
 """The fixture `oncelog`, with which one test uses a cluster that other tests use, too.
 
-Before the test the cluster is made whole. Afterwards the cluster is made whole again, transactions
-that the test left open are found and ended, and its topics are removed. Names are fresh, so nothing
-else remains. Every action on a node is in a timeline, which a failure shows.
+Before and after the test the cluster is repaired, so that all nodes run and every replica is in
+sync. After the test its open transactions are found and ended, and its topics are removed. Names
+are fresh, so nothing else remains. Every action on a node is in a timeline, which a failure shows.
 """
 
 import shlex

@@ -38,7 +38,10 @@ LAST_OFFSET_DELTA_AT, COUNT_AT = 23, 57
 
 
 async def rough(context: LoadContext) -> None:
-    """Run clients that send such batches until `stop()`, one client after another."""
+    """Run clients that send batches with short timeouts or false headers until `stop()`.
+
+    Each client lives for a while and is then replaced by the next one.
+    """
     await one_after_another(partial(_Rough, context), context)
 
 

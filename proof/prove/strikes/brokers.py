@@ -51,7 +51,7 @@ class BrokerStrikes:
                     self._cluster.ask_node(broker, {"op": "heal"})
 
     def mend(self) -> None:
-        """Start the killed broker again. This precedes each fault."""
+        """Start the killed broker again, so that every later fault begins with all brokers."""
         if self._cluster is not None and self._down is not None:
             time.sleep(DOWN_S)
             self._cluster.start(self._down)

@@ -1,4 +1,4 @@
-"""Test that the survey of a cluster with SASL logs in first, or fails with a sentence."""
+"""Test that the survey of a cluster with SASL logs in first, or fails with an error message."""
 
 import asyncio
 from typing import Any

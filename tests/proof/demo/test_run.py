@@ -1,4 +1,4 @@
-"""Test the demo on real nodes with few faults, and as a whole with -m chaos."""
+"""Test the demo on real nodes, with few faults by default, and with ten seeds by -m chaos."""
 
 import pytest
 

@@ -259,7 +259,7 @@ def check_rows() -> Iterable[tuple[str, ...]]:
 
 
 def class_rows() -> Iterable[tuple[str, ...]]:
-    """Yield each class of bugs with its detectors and the seeds that find its switches."""
+    """Yield each class of bugs, the checks that detect it, and seeds with which chaos finds it."""
     rows = json.loads(SWITCHES.read_text(encoding="utf-8"))["table"]
     chance = {cells[0]: cells[-1] for cells in rows}
     for one in CLASSES:

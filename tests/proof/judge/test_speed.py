@@ -1,4 +1,4 @@
-"""Test that a history of some size is judged in bounded memory."""
+"""Test that a history of 200,000 operations is judged in bounded memory."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ PEAK_MIB_MAX = 300.0  # 10 million operations: 3 GB
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_judge_of_200_000_operations_ends_within_its_limit(tmp_path: Path) -> None:
+def test_judge_of_200_000_operations_stays_below_its_memory_limit(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.proof.judge.speed", str(SENDS), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = re.search(r"([\d,]+) operations.* peak ([\d,]+) MiB", done.stdout)

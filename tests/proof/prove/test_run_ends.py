@@ -76,7 +76,10 @@ class Clock:
     def run(
         self, seed: int, seconds: float, lasts_s: Callable[[AimedFault], float], is_made: bool
     ) -> None:
-        """Inject the faults of a run. Each takes `lasts_s` and is made or missed."""
+        """Inject the faults of a run, each of which takes `lasts_s`.
+
+        `is_made` says whether a fault has an effect. A fault without one is reported as missed.
+        """
 
         def strike(fault: AimedFault) -> Struck:
             self.made.append(fault)

@@ -1,4 +1,4 @@
-"""Test that invalid settings are refused with a sentence and exit code 2."""
+"""Test that invalid settings are refused with an error message and exit code 2."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test the transactions and numbers of the transfer demo's service processes."""
+"""Test that killed services of the transfers demo leave no transaction and repeat no number."""
 
 from itertools import pairwise
 from pathlib import Path

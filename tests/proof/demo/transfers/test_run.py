@@ -1,4 +1,4 @@
-"""Test the demo of transfers on real nodes with few faults, and as a whole."""
+"""Test the transfers demo on real nodes, with few faults, and with ten seeds by -m chaos."""
 
 import pytest
 

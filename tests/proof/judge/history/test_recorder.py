@@ -152,7 +152,7 @@ def test_history_file_of_a_foreign_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_history_recorder_row_takes_few_function_calls(tmp_path: Path) -> None:
-    """The test counts Python and C calls. The rows of a chunk share the calls of its write."""
+    """The test counts the Python and C calls for many rows, including those for new chunks."""
     recorder, rows = Recorder.open(tmp_path), 1_000
     process = recorder.new_process()
 

@@ -67,7 +67,7 @@ def transactional(name: str, **config: Any) -> Producer:
 
 
 def batches(reader: Consumer, size: int = 20) -> Iterator[list[Message]]:
-    """Yield batches of records until the process is asked to stop, and close the consumer."""
+    """Yield batches of records until the process is asked to stop. Then close the consumer."""
     while not is_asked_to_stop:
         taken = reader.consume(size, timeout=0.2)
         good = [message for message in taken if message.error() is None]
