@@ -55,13 +55,13 @@ IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFT
 
 @dataclass(frozen=True, slots=True)
 class AimedFault:
-    """A kind of fault and its aim.
+    """A kind of fault and its aim. The seed chooses values that are None.
 
     apis: the fault is injected at a request of one of these APIs, or without APIs whenever work is
     open. unless: the fault is not for an application that uses one of these APIs. needs: the fault
     is only for an application that uses all of these features. needs_brokers: the fault needs
-    brokers of our own cluster. seconds: its duration. side: the late message. refusal: the name of
-    an error code. Missing values are drawn. sure_tries: how often the fault is tried until a
+    brokers of our own cluster. seconds: its duration. side: the message that is delayed, request or
+    answer. refusal: the name of an error code. sure_tries: how often the fault is tried until a
     request matches, even after the time for faults.
     """
 

@@ -1,24 +1,24 @@
 """The faults of `--job transfers`, each aimed at open transactions.
 
-  kill         kill -9 of a partition's leader while a transaction is prepared
-  coordinator  kill -9 of the node that coordinates a service's transactions, while one is prepared
-  all-nodes    kill -9 of all three nodes at the same time
-  prepared     a service dies when its records are prepared and nothing is decided, and is
-               restarted
-  decided      a service dies when its database has committed and Kafka has not
-  sleeper      a service is paused before its commit, until the check-back has aborted the
-               transaction, and is then resumed (tests that the check-back's row `aborted` in the
-               table of decisions stops the service)
-  takeover     another process of the same name starts while the first process is paused before
-               its commit; then the first is resumed (tests the generation, by which a newer
-               process stops an older one)
-  late-start   another process of the same name is paused before its first request to Kafka;
-               when it is resumed, the restarted first process has decided (tests that each
-               session has its own transactional id)
-  check-back   a service dies prepared, the check-back is killed and restarted, and the service
-               is restarted when the check-back has ended the transaction
-  database     kill -9 of the database's server while a transaction is prepared (on a server
-               that is not the demo's own, its sessions are ended; not with sqlite)
+kill         kill -9 of a partition's leader while a transaction is prepared
+coordinator  kill -9 of the node that coordinates a service's transactions, while one is prepared
+all-nodes    kill -9 of all three nodes at the same time
+prepared     a service dies when its records are prepared and nothing is decided, and is
+             restarted
+decided      a service dies when its database has committed and Kafka has not
+sleeper      a service is paused before its commit, until the check-back has aborted the
+             transaction, and is then resumed (tests that the check-back's row `aborted` in the
+             table of decisions stops the service)
+takeover     another process of the same name starts while the first process is paused before
+             its commit; then the first is resumed (tests the generation, by which a newer
+             process stops an older one)
+late-start   another process of the same name is paused before its first request to Kafka;
+             when it is resumed, the restarted first process has decided (tests that each
+             session has its own transactional id)
+check-back   a service dies prepared, the check-back is killed and restarted, and the service
+             is restarted when the check-back has ended the transaction
+database     kill -9 of the database's server while a transaction is prepared (on a server
+             that is not the demo's own, its sessions are ended; not with sqlite)
 """
 
 import contextlib

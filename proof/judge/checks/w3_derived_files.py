@@ -13,7 +13,7 @@ ANOMALIES = (DERIVED_FILE,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Find differences between derived files and their logs, which were recorded before."""
+    """Report the differences between derived files and their logs that the scan has recorded."""
     rows = np.arange(view.history.count("file_findings"))
     sentence = "node {replica}: {file}: {problem}"
     return evidence.of_rows(DERIVED_FILE, "file_findings", rows, sentence)

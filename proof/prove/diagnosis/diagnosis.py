@@ -27,7 +27,7 @@ OUTSIDE = "offsets-outside-transaction"
 class Diagnosis:
     """Reports each kind of finding once for each subject, which is a topic, group or id.
 
-    is_aggregate: outputs are sums or similar, so state has to survive.
+    is_aggregate: outputs are sums or similar, so the application has to restore its state.
     """
 
     def __init__(self, *, is_aggregate: bool = False) -> None:
