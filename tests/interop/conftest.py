@@ -58,7 +58,7 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
-    """Run one node of Apache Kafka."""
+    """Run one node of Apache Kafka, and yield a connection to it."""
     folder = tmp_path_factory.mktemp("kafka")
     with KafkaPeer(folder, settings=TARGETS | {"min.insync.replicas": "1"}) as peer:
         host, port = peer.bootstrap.split(":")
@@ -69,7 +69,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
-    """Run one oncelog broker with Kafka's defaults, and as many coordinators as the Kafka node."""
+    """Run one oncelog broker with Kafka's defaults, and yield a connection to it."""
     data = tmp_path_factory.mktemp("oncelog")
     config = {
         "group.initial.rebalance.delay.ms": 0,

@@ -166,7 +166,7 @@ class FileDamage:
 
 
 def wrong_answers(log: PartitionLog) -> Iterator[str]:
-    """Look up each batch of a log by offset and by time, and yield a sentence for a wrong result.
+    """Look up each batch of a log by offset and by time, and yield each wrong result as text.
 
     The lookups use each entry of an index. If the log detects damage, its error is raised.
     """

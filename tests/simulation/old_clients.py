@@ -211,9 +211,10 @@ class _OldClient:
     async def _ask(
         self, api_key: int, version: int, fields: dict[str, Any], attempts: list[int] | None = None
     ) -> Any:
-        """Send a request to the coordinator until it has no retriable error, and return the answer.
+        """Send a request to the coordinator, and repeat it after retriable errors.
 
-        Raises KafkaError for other errors.
+        Return the answer. Raises KafkaError for other errors, and after the deadline. The number in
+        `attempts` is increased for each request.
         """
         end_s = time.monotonic() + GIVEN_UP_S
         while True:

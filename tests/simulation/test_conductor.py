@@ -36,7 +36,7 @@ def node(**ends: int) -> Any:
 def test_simulated_machine_is_wiped_only_if_all_others_have_its_records(
     monkeypatch: pytest.MonkeyPatch, others: list[dict[str, int]], has_everything: bool
 ) -> None:
-    """A record on the wiped machine alone may still be committed by a fetch request in flight."""
+    """A record that only the wiped machine has may still be committed by its fetch in flight."""
     lost = node(a=5, b=2)
     conductor = Conductor.__new__(Conductor)
     cluster: Any = SimpleNamespace(

@@ -279,14 +279,14 @@ class Threads(Executor):
 
 
 def pause_point(sync_s: float = 0.0) -> None:
-    """Let the current job pause here at random, or for `sync_s` on average at a sync."""
+    """Let the current job pause at random, or for `sync_s` on average if that is not 0."""
     if _current is not None:
         _current.at_point(sync_s)
 
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Run code as if outside of all jobs while the context is open, to kill a process."""
+    """Run code that kills a process as if it were outside of all jobs, inside the context."""
     global _current, _killer
     before = _current, _killer
     _current, _killer = None, _current

@@ -1,4 +1,4 @@
-"""Cases of ordinary load, with every append synced and a consumer at the end of the log."""
+"""Cases of ordinary load, one of synced appends and one of a consumer at the end of the log."""
 
 import os
 import threading

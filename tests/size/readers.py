@@ -1,6 +1,6 @@
 """Cases with large fetches.
 
-Some clients never read the answer, and one requests the same partition repeatedly.
+Some clients never read the answer. Another one names the same partition many times in a request.
 """
 
 import contextlib

@@ -159,7 +159,7 @@ class Stage:
     def produce_everywhere(
         self, topic: str, batch: bytes, *, times: int = 1, pipelined: int = 8
     ) -> None:
-        """Append the same batch to all partitions, `times` times, with acks=all.
+        """Append the same batch `times` times to each partition, with acks=all.
 
         Unacknowledged batches are sent again, as a client would do, and may be in the log twice.
         """

@@ -24,7 +24,7 @@ def transactions(target: Target) -> dict[str, Figures]:
 
 
 def committed_readers(target: Target) -> dict[str, Figures]:
-    """Measure consumers of transactions, each of 100 records of 1 kB, of which every tenth aborts.
+    """Measure consumers of transactions of 100 records of 1 kB. Every tenth transaction aborts.
 
     The throughput is measured for 1 and 3 consumers. The latency of a consumer at the end of the
     log is the time from the end of the commit call to the transaction's last record.

@@ -214,7 +214,7 @@ def mixed_instances(peer: RawPeer, version: int) -> Scenario:
 def later_targets(peer: RawPeer, version: int) -> Scenario:
     """Send heartbeats of a classic member before and after a new target assignment.
 
-    The member has to rejoin when the target assignment is new, not when the group epoch is.
+    The answers ask the member to rejoin only after the new target, not when the group epoch rises.
     """
     with MixedMembers(peer, f"mixed-targets-{version}", version) as group:
         group.alone("c1")

@@ -17,7 +17,7 @@ RETURN_S = 100.0  # a JVM starts on a busy machine, and reads its logs
 
 
 async def plain(bootstrap: str, topic: str, over: asyncio.Event) -> None:
-    """Produce until `over`, and assert that each record is in the log once, at its offset."""
+    """Produce until `over`, and assert that the log has each record once and in order."""
     async with Producer(bootstrap, **SETTINGS) as producer:
         sent = []
         while not over.is_set():
