@@ -249,9 +249,10 @@ class Admin:
         appended: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Set values, where None resets a value to its default (KIP-339).
+        """Set the configuration values of a topic or broker by key (KIP-339).
 
-        appended: elements to append to lists.
+        A value of None resets the key to its default. appended: for keys whose value is a list, the
+        elements to append.
         """
         configs = [
             {"name": k, "config_operation": DELETE if v is None else SET, "value": v}
@@ -405,11 +406,12 @@ class Admin:
         results: Callable[[Any], Iterable[Any]],
         operation: str,
     ) -> Any:
-        """Send a request until no part of the answer has a retriable error, and return the answer.
+        """Send a request to any broker until no result has a retriable error, and return the
+        answer.
 
-        An error that is not retriable is raised.
-
-        operation: the ACL operation that the named resource requires.
+        An error that is not retriable is raised. results: a function that returns those parts of
+        the answer that have an error code. operation: the ACL operation that the named resource
+        requires.
         """
 
         async def attempt() -> Any:

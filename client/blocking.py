@@ -153,7 +153,7 @@ def _in_a_thread(callback: Callback | None) -> Callable[[list[TopicPartition]], 
 
 
 class _BlockingCalls:
-    """A wrapper of an object. Each coroutine method becomes a method that waits for its result."""
+    """A wrapper whose methods call an object's coroutine methods and wait for the results."""
 
     def __init__(self, thing: Any, thread: LoopThread) -> None:
         self._thing, self._thread = thing, thread

@@ -60,14 +60,17 @@ class HandedDelivery:
         return self._delivery.done()
 
     def exception(self) -> Exception | None:
-        """Return why the record was not written, or None for a written or an undecided record."""
+        """Return why the record was not written.
+
+        Return None if the record was written or its outcome is still unknown.
+        """
         if self._delivery is None or not self._delivery.done():
             self.is_seen = self._problem is not None
             return self._problem
         return self._delivery.exception()
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait for the record's place in the log, and return it.
+        """Wait until the record is written, and return its partition and offset.
 
         Raises the record's error, or TimeoutError after `timeout_s`.
         """
@@ -83,7 +86,9 @@ class HandedDelivery:
         return self._delivery.result()
 
     def taken(self, delivery: Delivery) -> None:
-        """Keep the record's delivery after the event loop has put the record into a batch."""
+        """Keep the asynchronous producer's delivery, after that producer has put the record into a
+        batch.
+        """
         self._delivery, self.record = delivery, TAKEN
 
     def refused(self, problem: Exception) -> None:
@@ -189,7 +194,7 @@ class BlockingProducer(BlockingClient[Producer]):
             self._thread.loop.call_soon_threadsafe(self._work.set)
 
     def _refuse_rest(self) -> None:
-        """Fail the records that were sent while the producer was closed."""
+        """Fail the records that still wait for the event loop when the producer closes."""
         with contextlib.suppress(IndexError):
             while True:
                 item = self._handed.popleft()
@@ -242,7 +247,7 @@ class BlockingProducer(BlockingClient[Producer]):
     # --- calls that wait
 
     def wait_for(self, delivery: HandedDelivery, timeout_s: float | None) -> None:
-        """Return when this delivery is decided, or raise TimeoutError."""
+        """Wait until this delivery's record was written or has failed, or raise TimeoutError."""
 
         async def decided() -> None:
             await self._all_taken()
@@ -251,7 +256,10 @@ class BlockingProducer(BlockingClient[Producer]):
         self._thread.run(decided(), timeout_s)
 
     def run(self, work: Callable[[Producer], Awaitable[T]]) -> T:
-        """Run `work(producer)` after all records that were sent before, and return its result."""
+        """Run `work(producer)`, and return its result.
+
+        All records that were sent before the call are first put into batches.
+        """
         if self._is_closed:
             raise self._why_closed()
 

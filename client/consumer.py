@@ -77,7 +77,7 @@ class Consumer:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Make later calls fail in a forked child, if the parent may have read."""
+        """Make later calls fail in a forked child, if this consumer may have connections."""
         if self._view.has_connected:
             self._is_closed = True
             self._positions.close(FORKED)
@@ -238,7 +238,11 @@ class Consumer:
             raise ClientClosed(self._positions.why_closed or CLOSED)
 
     async def _prepare(self, deadline_ms: int) -> None:
-        """Rebalance, reset and find positions, and raise errors, before a poll takes records."""
+        """Do the work of a poll that comes before its records are returned.
+
+        The member rebalances, unknown positions are looked up, and the error of an earlier fetch is
+        raised.
+        """
         self._positions.settle()
         if self._member is not None and self._member.is_subscribed:
             await self._member.poll(deadline_ms)
@@ -340,9 +344,9 @@ class Consumer:
 
     @property
     def commits_sent(self) -> int:
-        """Return the number of OffsetCommit requests.
+        """Return how many OffsetCommit requests were sent so far, repeated ones included.
 
-        After several requests, an old commit may take effect late.
+        Of several requests, one without an answer may take effect after a newer one.
         """
         return 0 if self._member is None else self._member.requests.commits_sent
 
@@ -385,16 +389,19 @@ class Consumer:
             self._committing.begin(self._commit_settled)
 
     async def _commit_settled(self) -> None:
-        """Commit the positions after the records that the application has finished.
+        """Commit the positions up to which the application has finished its records.
 
-        Errors of automatic commits are not raised, because uncommitted records are read again.
+        Nothing is committed without enable.auto.commit. Errors are not raised, because uncommitted
+        records are read again.
         """
         if self.settings.enable_auto_commit and self._member is not None:
             with contextlib.suppress(KafkaError):
                 await self._commit(self._positions.settled(), by_itself=True)
 
     async def _before_revoking(self) -> None:
-        """Commit before partitions are revoked, while no other member has these partitions."""
+        """Commit (with enable.auto.commit) before partitions are revoked, while they have no new
+        owner.
+        """
         assert self._member is not None
         self._membership = self._member.requests.metadata
         await self._committing.stop()

@@ -149,9 +149,9 @@ class GroupAdmin:
 
 
 def _raise_first(topics: Iterable[Any], group_id: str, operation: str) -> None:
-    """Raise the first error of a partition.
+    """Raise the first error of a partition, or return if there is none.
 
-    operation: the operation needed on the group. Topics need Read.
+    operation: the ACL operation that the request needs on the group. On topics it needs Read.
     """
     for topic in topics:
         for each in topic.partitions:

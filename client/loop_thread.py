@@ -3,9 +3,10 @@
 Each synchronous client creates a loop for itself, after any fork of the program, and ends it. The
 loop is a uvloop if uvloop is installed.
 
-An unclosed loop is stopped when the program ends, before the interpreter shuts down. A uvloop that
-wakes later requests a lock that no longer exists, and the process ends by SIGSEGV. Calls of later
-exit handlers (a producer's close) run in their own thread.
+A loop that is still open when the program exits is stopped before the interpreter shuts down.
+Otherwise a uvloop that wakes afterwards requests a lock that no longer exists, and the process ends
+by SIGSEGV. If an exit handler closes a client after that stop, the work runs in the handler's
+thread.
 """
 
 import asyncio
@@ -210,7 +211,8 @@ class BlockingClient(Generic[C]):
     def close(self) -> None:
         """Close the client and its loop.
 
-        Other threads wait for the close, repeated calls do not.
+        A call in another thread returns only when the client is closed. A repeated call has no
+        effect.
         """
         self._thread.refuse_own_thread()
         if self._thread.is_forked:

@@ -328,7 +328,7 @@ class Producer:
 
     @property
     def transaction(self) -> object:
-        """A token of the open transaction, a new object for each one.
+        """A token of the open transaction, which is a new object for each transaction.
 
         The token is None without a transaction.
         """
@@ -349,9 +349,9 @@ class Producer:
 
     @property
     def ends_sent(self) -> int:
-        """Return the number of EndTxn requests.
+        """Return how many EndTxn requests were sent so far, repeated ones included.
 
-        A failed commit is in doubt after several of them.
+        If a failed commit has sent several, its outcome is in doubt.
         """
         return 0 if self._session is None else self._session.requests.ends_sent
 

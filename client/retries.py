@@ -52,8 +52,9 @@ async def until_decided(
 ) -> T:
     """Repeat an attempt, and return the first answer without an error.
 
-    `judge` is called with each error, returned or raised, and raises the error to end the
-    operation. At the deadline RequestTimedOut is raised. ClientClosed is raised at once.
+    `judge` is called with each error that an attempt returns or raises, and may raise it to end the
+    operation. RequestTimedOut, which names the operation `what`, is raised at the deadline.
+    ClientClosed is raised at once.
     """
     while True:
         try:

@@ -282,7 +282,10 @@ def read_settings(
 
 
 def imported(name: str, place: str) -> Any:
-    """Import and return the function of a setting that is the text `package.module:function`."""
+    """Import and return a function, for which `place` is the text `package.module:function`.
+
+    Raises ValueError with `name`, the name of the setting.
+    """
     module, separator, attribute = place.partition(":")
     if not separator or not module or not attribute:
         raise ValueError(f"{name} is a function, or as text package.module:function")

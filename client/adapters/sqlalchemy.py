@@ -47,7 +47,7 @@ def session(work: BlockingDatabaseWork, **options: Any) -> Generator[Any]:
 def connection(work: BlockingDatabaseWork) -> Generator[Any]:
     """Yield a `sqlalchemy.Connection` that uses the block's connection.
 
-    Only one may be open at a time.
+    Only one such connection or session of a block may be open at a time.
     """
     engine = work.kept("sqlalchemy", _engine)
     with work.alone(ALONE), engine.connect() as bound, bound.begin():
@@ -70,7 +70,7 @@ async def async_session(work: DatabaseWork, **options: Any) -> AsyncGenerator[An
 async def async_connection(work: DatabaseWork) -> AsyncGenerator[Any]:
     """Yield a `sqlalchemy.ext.asyncio.AsyncConnection` that uses the block's connection.
 
-    Only one may be open at a time.
+    Only one such connection or session of a block may be open at a time.
     """
     engine = work.kept("sqlalchemy", _async_engine)
     with work.alone(ALONE):
@@ -109,7 +109,7 @@ def _pool() -> dict[str, Any]:
 
 
 def _tamed(engine: Any) -> Any:
-    """Make the engine use savepoints instead of database transactions, and return the engine.
+    """Make the engine begin and end savepoints instead of database transactions, and return it.
 
     The writer begins and ends the database transaction.
     """
@@ -135,7 +135,7 @@ class _Inner:
         self._end(raw, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}", f"RELEASE SAVEPOINT {SAVEPOINT}")
 
     def close(self, raw: Any) -> None:
-        """Leave the connection open, because the writer closes it."""
+        """Leave the database connection open, because the writer closes it."""
 
     def _end(self, raw: Any, *statements: str) -> None:
         is_open, self._is_open = self._is_open, False

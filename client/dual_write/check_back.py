@@ -1,10 +1,10 @@
-"""The protocol of the check-back for one dual-write transaction that has been open for long.
+"""The protocol of a check-back, which ends a dual write's transaction that has been open for long.
 
-Pure, as protocol.py. Kafka alone does not show whether such a transaction is prepared. Nor does
-Kafka show whether the writer is dead, suspended, or about to decide. Therefore the check-back
-forces a decision. If the decision table has no row, the check-back inserts `aborted`, and a late
-decision of the writer fails at the key of that row. Then the transaction is ended under its own
-producer id and epoch, which no later transaction has.
+The file does no I/O. Kafka alone does not show whether such a transaction is prepared, nor whether
+its writer is dead, suspended, or about to commit in the database. Therefore the check-back forces
+an outcome. If the decision table has no row for the transaction, the check-back inserts `aborted`,
+and a late commit of the writer fails at the key of that row. Then the transaction is ended under
+its own producer id and epoch, which no later transaction has.
 """
 
 from collections.abc import Generator
@@ -15,10 +15,10 @@ from .steps import DecidedOutcome, TransactionKey
 
 
 def check_back(key: TransactionKey) -> Generator[steps.Effect, Any, None]:
-    """Yield the effects on one transaction, and receive their events.
+    """Yield the effects that end one transaction, and receive the event of each effect.
 
-    The last effect is CheckedBack, or WaitAndAsk, after which the check-back begins anew. Several
-    check-backs may work on the same transaction.
+    The last effect is CheckedBack, or WaitAndAsk if the transaction must be checked back once more
+    after a pause. Several check-backs may work on the same transaction.
     """
     read: steps.OutcomeRead = yield steps.ReadOrAbort(key)
     outcome = DecidedOutcome.ABORTED if read.is_session_over else read.outcome

@@ -63,7 +63,9 @@ class _Postponed:
 
 
 class CheckBack:
-    """A check-back of the cluster of `view`. The caller closes the view and the resolver."""
+    """A check-back of the dual writes in the cluster of `view`. The caller closes view and
+    resolver.
+    """
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ class CheckBackTask:
             self._task.add_done_callback(self._tell_of_end)
 
     def _tell_of_end(self, task: asyncio.Task[None]) -> None:
-        """Log the end of the task, because consumers may wait for ever without a check-back."""
+        """Log that the task has ended, because consumers may wait for ever without a check-back."""
         if self._task is task:  # not by close
             reason = "it was cancelled" if task.cancelled() else repr(task.exception())
             logger.error(

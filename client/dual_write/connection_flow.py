@@ -23,7 +23,7 @@ BUSY = (
 
 
 class ConnectionFlow:
-    """The name of a writer, and its current database connection."""
+    """The base class of writers with one database connection, and the flows of its transactions."""
 
     def __init__(self, name: str, connection: Any) -> None:
         """Take an open DB-API connection, or a function or coroutine function that opens one."""

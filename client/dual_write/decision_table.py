@@ -166,7 +166,8 @@ def raise_generation(name: str) -> Script[int]:
 def _raise_generation(name: str) -> Script[int]:
     """Increment and return the writer's generation, without a COMMIT.
 
-    The statement waits for a decision that is being committed.
+    The statement waits while another connection holds the lock of the writer's row to commit a
+    block.
     """
     for attempt in range(CLAIMS_MAX):
         answer = yield Statement(
@@ -206,9 +207,9 @@ def read_decisions(transactional_id: str) -> Script[tuple[TransactionKey, ...]]:
 
 
 def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
-    """Return the decision on a transaction. If there is none, insert `aborted` and return it.
+    """Return the outcome of a transaction. If the table has none, insert `aborted` and return it.
 
-    The script may be run again.
+    After an error the script may be run again.
     """
     own_id = yield from _find_database_id()
     found = yield from read_outcome(key)
@@ -238,7 +239,10 @@ def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
 
 
 def decide(asked: steps.Decide) -> Script[None]:
-    """Insert a decision without a COMMIT, or raise WriterSuperseded or CheckedBackError."""
+    """Insert the row of a committed transaction, without a COMMIT.
+
+    Raises WriterSuperseded or CheckedBackError.
+    """
     yield from check_generation(asked.name, asked.generation)
     for key in asked.finished:
         yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", _parameters(key))
@@ -251,7 +255,10 @@ def decide(asked: steps.Decide) -> Script[None]:
 
 
 def check_generation(name: str, generation: int) -> Script[None]:
-    """Lock the writer's row in the transaction that commits, or raise WriterSuperseded."""
+    """Lock the writer's row until the database transaction ends.
+
+    Raises WriterSuperseded if the row has another generation.
+    """
     answer = yield Statement(
         f"UPDATE {TABLE} SET decisions = decisions + 1 WHERE {KEY} AND generation = ?",
         (name, WRITER, 0, generation),
@@ -261,7 +268,10 @@ def check_generation(name: str, generation: int) -> Script[None]:
 
 
 def begin_block(before: Sequence[str]) -> Script[None]:
-    """Begin a block with a savepoint, which disappears if the block commits or rolls back."""
+    """Run the statements in `before`, and begin a block with a savepoint.
+
+    The savepoint disappears if the application itself commits or rolls back in the block.
+    """
     for text in before:
         yield Statement(text)
     yield Statement(f"SAVEPOINT {SAVEPOINT}")
@@ -299,7 +309,7 @@ def delete_session_row(transactional_id: str) -> Script[None]:
 
 
 def generation_of(name: str) -> Script[int]:
-    """Return the generation of a writer, within a transaction."""
+    """Return the generation of a writer, or 0 without a row. The transaction stays open."""
     answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
     return int(answer.rows[0][0]) if answer.rows else 0
 

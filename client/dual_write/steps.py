@@ -85,7 +85,7 @@ class ReadDecisions:
 
 @dataclass(frozen=True, slots=True)
 class ReadOrAbort:
-    """Read, in the database, the outcome, or insert `aborted` under the same unique key.
+    """Read, in the database, the outcome of a transaction, or insert `aborted` under the same key.
 
     The insert is omitted for a session that is over, and for a session of another database.
     """
@@ -124,7 +124,10 @@ class Initialize:
 
 @dataclass(frozen=True, slots=True)
 class StartSession:
-    """Draw a nonce for a new session, or again after an uncertain InitProducerId."""
+    """Draw a nonce for the id of a new session.
+
+    A writer does this at its start, and again after an InitProducerId whose answer was lost.
+    """
 
 
 @dataclass(frozen=True, slots=True)

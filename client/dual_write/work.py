@@ -65,9 +65,9 @@ class WorkOfWriter:
 
     @contextlib.contextmanager
     def alone(self, what: str) -> Generator[None]:
-        """Reserve `what` (a session, for example) for the context.
+        """Reserve `what` (a session, for example) until the context ends.
 
-        Raises IllegalProducerState if the block already has an open one.
+        Raises IllegalProducerState if the block already has an open `what`.
         """
         if what in self._open:
             raise IllegalProducerState(f"the block has a {what} open: one at a time, pass it on")
@@ -82,13 +82,13 @@ class BlockingDatabaseWork(WorkOfWriter):
     """The database side of one block, for programs without an event loop."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection. Return its cursor."""
+        """Run a statement on the connection, and return the statement's cursor."""
         cursor = self.connection.cursor()
         cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         return cursor
 
     def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Store the next offset of a partition in the database. It counts if the block commits."""
+        """Store the next offset of a partition in the database, as a part of the block."""
         self._used()
         drive(self._writer.write_position(topic, partition, next_offset))
 
@@ -97,7 +97,7 @@ class DatabaseWork(WorkOfWriter):
     """The database side of one block, for programs with an event loop."""
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection. Return its cursor."""
+        """Run a statement on the connection, and return the statement's cursor."""
         cursor = self.connection.cursor()
         result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         if isinstance(result, Awaitable):
@@ -105,6 +105,6 @@ class DatabaseWork(WorkOfWriter):
         return cursor
 
     async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Store the next offset of a partition in the database. It counts if the block commits."""
+        """Store the next offset of a partition in the database, as a part of the block."""
         flow = self._writer.write_position(topic, partition, next_offset)
         await drive_async(flow, self._used)

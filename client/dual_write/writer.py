@@ -101,11 +101,11 @@ class DualWriter(WriterFlow):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[DualWork]:
-        """Open an atomic block, whose end commits, or raises why the block does not count.
+        """Open an atomic block. Its end commits, or raises the reason why nothing was committed.
 
-        DecisionInDoubt means that the outcome is unknown, and that the next start or a check-back
-        resolves the outcome. A block that is cancelled at its end may count or not. It ends by
-        itself, and the next block waits for that end.
+        Only DecisionInDoubt means that the outcome is unknown, until the next start or a check-back
+        resolves it. If the task is cancelled at the end of the block, the block may commit or not.
+        The next block waits until the cancelled one has ended.
         """
         await self._shielded.ended()
         with self._taken():

@@ -182,8 +182,8 @@ class WriterFlow(ConnectionFlow):
     ) -> Flow[steps.Effect]:
         """Execute effects until the application has to act, then raise an interruption, if any.
 
-        A second interruption is raised immediately. undoes: the reason to undo a block if its
-        caller has ended.
+        A second interruption is raised immediately. undoes: the exception with which the caller has
+        left the block, which rolls the block back.
         """
         interruption: BaseException | None = None
         while True:

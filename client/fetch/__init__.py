@@ -1,1 +1,1 @@
-"""The reading side of a client, from a leader's answer to records. Begin with fetcher.py."""
+"""Fetches batches from leaders, and decodes their records for a consumer. Begin with fetcher.py."""

@@ -1,8 +1,9 @@
-"""The client's end of a fetch session with one broker (KIP-227), which names only changes.
+"""The client's state of a fetch session with one broker (KIP-227).
 
-The file does no I/O. The next fetch names all partitions and opens another session in three cases:
-after a refusal, after a request with an unknown outcome, and if the broker has opened no session.
-That fetch also names the old session, which the broker then closes.
+In a session, a fetch names only the partitions that have changed since the last fetch. The file
+does no I/O. The next fetch names all partitions and opens another session in three cases: after a
+refusal, after a request with an unknown outcome, and if the broker has opened no session. That
+fetch also names the old session, which the broker then closes.
 """
 
 from collections.abc import Iterable, Mapping

@@ -30,7 +30,7 @@ class EpochEnd(NamedTuple):
 async def epoch_ends(
     view: ClusterView, leader: int, asked: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, EpochEnd] | None:
-    """Return the ends of epochs on this leader, or None for a leader without KIP-320.
+    """Return where the asked epochs end in the log of this leader, or None if it lacks KIP-320.
 
     asked: (epoch of the last known record, known epoch of the leader) by partition.
     """

@@ -123,7 +123,7 @@ class Fetcher:
         task.add_done_callback(over)
 
     async def _look(self, topics: set[str]) -> None:
-        """Wait for a moment, then request the leaders of topics."""
+        """Wait before a retry, then request the current leaders of topics."""
         try:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
             await self._view.refresh(topics)

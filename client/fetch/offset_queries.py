@@ -22,7 +22,10 @@ async def list_offsets(
     read_committed: bool,
     timeout_ms: int,
 ) -> dict[TopicPartition, int]:
-    """Return offsets of EARLIEST, LATEST, MAX_TIMESTAMP or wall times in ms, with -1 for none."""
+    """Return the offset of EARLIEST, LATEST, MAX_TIMESTAMP or a wall time in ms, by partition.
+
+    A partition without a matching record has -1.
+    """
     found = await _ask(view, wanted, read_committed=read_committed, timeout_ms=timeout_ms)
     return {key: offset for key, (offset, _) in found.items()}
 
@@ -34,7 +37,10 @@ async def offsets_for_times(
     read_committed: bool,
     timeout_ms: int,
 ) -> dict[TopicPartition, tuple[int, int] | None]:
-    """Return (offset, timestamp) of the first record since each time, or None without one."""
+    """Return (offset, timestamp) of the first record at or after the given time, by partition.
+
+    A partition without such a record has None.
+    """
     if any(time_ms < 0 for time_ms in times_ms.values()):
         raise ValueError("times are wall-clock milliseconds, not below 0")
     found = await _ask(view, times_ms, read_committed=read_committed, timeout_ms=timeout_ms)

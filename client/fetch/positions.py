@@ -25,9 +25,9 @@ Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, Offs
 
 
 class Positions:
-    """The partitions that are read, by (topic, number).
+    """The positions of one consumer, in `states` by (topic, partition number).
 
-    `committed` returns the group's committed offsets. It is None without a group.
+    `committed` is a function that returns the group's committed offsets, or None without a group.
     """
 
     def __init__(self, view: ClusterView, settings: Settings, committed: Committed | None) -> None:
@@ -70,11 +70,11 @@ class Positions:
             state.settle()
 
     def before_taking(self) -> list[tuple[FetchState, Mark]]:
-        """Return the marks of the partitions with fetched data, before a poll, for `gives`."""
+        """Return the state of each partition with fetched data, before a poll takes records."""
         return [(state, state.mark()) for state in self.states.values() if state.has_data]
 
     def gives(self, before: list[tuple[FetchState, Mark]]) -> None:
-        """Save which records a poll returns. `before` are the marks from `before_taking`."""
+        """Save which records a poll returns. `before` is the earlier result of `before_taking`."""
         self._given = [(s, s.position, mark) for s, mark in before if s.position != mark.position]
 
     @property
@@ -90,7 +90,7 @@ class Positions:
                 state.back_to(mark)
 
     def settled(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions that may be committed automatically."""
+        """Return, by partition, the positions up to which the application has finished its records."""
         return {
             key: OffsetAndMetadata(s.settled[0], leader_epoch=s.settled[1])
             for key, s in self.states.items()

@@ -1,4 +1,5 @@
-"""Decodes the records of a batch into columns, in one loop, since it runs for every record.
+"""Decodes the records of a batch into columns, in one loop, because a call per record would be
+slow.
 
 The file does no I/O. The checksum was verified, so the bytes are those that a broker accepted.
 Their lengths are still checked against the batch. `wire.records.decode_batch` is the plain form of

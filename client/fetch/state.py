@@ -158,9 +158,10 @@ class FetchState:
         self._ready.clear()
 
     def needs_check(self, leader_epoch: int) -> bool:
-        """Return whether the next fetch is sent to a leader with a possibly different log.
+        """Return whether the leader's log must be compared with the position before the next fetch.
 
-        A lower epoch belongs to a topic that was created again.
+        A leader epoch that was not compared yet requires this, also a lower one, because the topic
+        may have been created again.
         """
         return self.fetch_epoch >= 0 and leader_epoch != self.checked_epoch
 
@@ -187,7 +188,7 @@ class FetchState:
     ) -> None:
         """Add the answer to a fetch from `fetch_offset`.
 
-        `leader_epoch` is the epoch of its sender.
+        `leader_epoch` is the epoch of the leader that sent the answer.
         """
         view = memoryview(data)
         last = None
@@ -266,9 +267,9 @@ class FetchState:
 
     @contextmanager
     def _or_again(self) -> Generator[None, None, None]:
-        """If the context cannot read the data, drop it.
+        """Drop the fetched data if the context raises an error of unreadable data.
 
-        It is then fetched again and not skipped.
+        The data is then fetched again, so no record is skipped.
         """
         try:
             yield

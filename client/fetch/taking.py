@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def _raised_by_the_next_poll(found: list[Any]) -> Generator[None, None, None]:
-    """Swallow an error after records were found, because the next poll raises the same error."""
+    """Suppress an error of one partition if `found` already has records of others.
+
+    The next poll raises the same error.
+    """
     try:
         yield
     except KafkaError:
@@ -42,7 +45,10 @@ class Taking:
     def batches(
         self, limit: int, take: Callable[[FetchState], T | None], count: Callable[[T], int]
     ) -> list[T]:
-        """Return batches of `take`, until `count` finds at least `limit` records in them."""
+        """Return the results of `take` for each partition in turn.
+
+        `count` returns the number of records in a result. The end is reached at `limit` records.
+        """
         found: list[T] = []
         left = limit
         with _raised_by_the_next_poll(found):

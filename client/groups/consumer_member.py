@@ -128,7 +128,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         return bool(self.holding.partitions) and self._membership.state is not _S.FENCED
 
     def refused(self, code: int) -> None:
-        """Send a heartbeat after a commit was refused, since its answer has the reason."""
+        """Send a heartbeat after a refused commit, because its answer has the reason."""
         self._due.set()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The partitions of a group member of either protocol, with calls when the partitions change."""
+"""The partitions that a group member of either protocol owns, and the calls when these change."""
 
 import itertools
 import logging
@@ -29,10 +29,10 @@ class RebalanceListener:
 
 
 class Holding:
-    """The partitions of a member.
+    """The partitions that a member owns.
 
-    changed(gone, added): called when partitions go or come. before_revoking: awaited before
-    partitions are revoked (the consumer commits). member: the name of the member in the log.
+    changed(gone, added): called after partitions were removed or added. before_revoking: awaited
+    before partitions are revoked (the consumer commits). member: the name of the member in the log.
     """
 
     def __init__(
@@ -51,7 +51,11 @@ class Holding:
         self._gone: Partitions = set()
 
     def tenures(self, partitions: Iterable[TopicPartition]) -> list[int | None]:
-        """Return the number of each partition's current assignment, or None if unassigned."""
+        """Return the number of each partition's current assignment, or None for an unassigned
+        partition.
+
+        A partition that is revoked and assigned again gets another number.
+        """
         return [self._taken.get(each) for each in partitions]
 
     async def take(self, added: Partitions) -> None:
@@ -95,7 +99,7 @@ class Holding:
             await self._lose(lost)
 
     async def forget(self, partitions: Partitions) -> None:
-        """Lose partitions of deleted topics without a commit.
+        """Remove partitions of deleted topics without a commit, and call `on_lost`.
 
         Committed offsets would count for the new topic of the same name.
         """
@@ -112,19 +116,19 @@ class Holding:
         await self.callbacks.call(self.listener.on_lost or self.listener.on_revoked, lost)
 
     def polled(self) -> None:
-        """Forget the partitions that were revoked since the last poll.
-
-        A poll is about to return records.
+        """Forget which partitions were revoked since the last poll, because a new poll returns
+        records.
         """
         self._gone = set()
 
     def refuse_others(
         self, partitions: Iterable[TopicPartition], *, is_another_generation: bool
     ) -> None:
-        """Raise CommitFailed for partitions that were revoked since the last poll.
+        """Raise CommitFailed if one of the partitions was revoked since the last poll.
 
-        The coordinator accepts offsets of any partition from a member. The late offsets would
-        overwrite offsets of the new owner.
+        The coordinator accepts offsets of any partition from a member, so they would overwrite the
+        offsets of the new owner. is_another_generation: the group has rebalanced since the last
+        poll, so the member must own all the partitions.
         """
         asked = set(partitions)
         gone = asked & self._gone

@@ -1,8 +1,8 @@
 """Describes many listed groups at once, by their coordinators.
 
 There is one request for each coordinator and type of group, and one for offsets, up to
-GROUPS_A_REQUEST groups each. A group that has moved or was deleted meanwhile is left out, because a
-survey repeats the request.
+GROUPS_A_REQUEST groups each. A group that has moved or was deleted meanwhile is left out, because
+callers list and describe the groups again and again.
 """
 
 from collections.abc import Iterable, Sequence

@@ -152,7 +152,11 @@ class GroupMember(PolledMember[GroupRequests]):
                 await backoff.pause()
 
     async def _give_up(self, *, everything: bool = False) -> None:
-        """Revoke or lose partitions before a join, or at the close."""
+        """Remove partitions before a join, or all of them at the close (`everything`).
+
+        Partitions are lost if the group has removed the member. Else they are revoked, with a
+        cooperative assignor only those of topics that the member has unsubscribed from.
+        """
         if self._is_lost:
             await self._lose()
         elif everything or not self._is_cooperative:

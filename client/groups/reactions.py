@@ -1,6 +1,6 @@
 """The reactions of a group member to error codes, by request (KIP-62, 345, 394, 848).
 
-Pure tables, as in `reactions`.
+The file has only tables, as `client/transactions/reactions.py` has for a producer.
 """
 
 from collections.abc import Mapping

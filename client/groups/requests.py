@@ -32,10 +32,10 @@ class GroupRequests(CoordinatorRequests):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The membership under which the last records were read, for fencing by KIP-447.
+        """Return the membership under which the last records were read, for fencing by KIP-447.
 
-        The current membership does not serve, because the broker does not check a generation of -1
-        without a member id.
+        After the group has removed the member, the current generation is -1 and the member id
+        empty, which the broker would not check.
         """
         member_id, generation = self._joined
         instance_id = self._settings.group_instance_id

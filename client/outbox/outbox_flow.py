@@ -1,7 +1,7 @@
 """The common part of the two outbox writers, as flows that run with or without an event loop.
 
-Its block is an ordinary transaction of the database, with the records as rows. A generation row
-fences older writers of the name, as with a dual write. When a suspended process resumes after a
+A writer's block is an ordinary transaction of the database, with the records as rows. A generation
+row fences older writers of the name, as with a dual write. When a suspended process resumes after a
 successor has continued from its positions, it cannot commit.
 """
 
@@ -21,7 +21,7 @@ from . import records, table
 
 
 class OutboxFlow(ConnectionFlow):
-    """An outbox writer with its name and connection, for one thread or task."""
+    """The base class of outbox writers with a name and a connection, for one thread or task."""
 
     def __init__(self, name: str, connection: Any, *, creates_tables: bool = True) -> None:
         super().__init__(name, connection)

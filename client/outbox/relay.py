@@ -90,11 +90,11 @@ class OutboxRelay(ConnectionFlow):
             await self.close()
 
     async def start(self) -> None:
-        """End transactions of older relays, and find the last sent batch.
+        """Abort open transactions of older relays, and find the last sent batch.
 
-        The claim of the generation comes before InitProducerId. If two relays start at once, the
-        relay with the epoch but without the generation then has no numbered rows. In the other
-        order that relay has some, and the other relay numbers more rows for the same batch.
+        The relay claims its generation before it calls InitProducerId. If two relays start at once,
+        only the one with the newest generation can give batch numbers to rows. Therefore a relay
+        that can send records, but has an old generation, has no rows to send.
         """
         await self._start(None)
 
@@ -163,10 +163,11 @@ class OutboxRelay(ConnectionFlow):
         await producer.commit_transaction()
 
     async def _raise_if_superseded(self, problem: KafkaError) -> None:
-        """Raise RelaySuperseded if the database's generation shows that another relay has started.
+        """Raise RelaySuperseded if the generation in the database shows that another relay has
+        started.
 
-        Kafka's error does not show the other relay. A timeout or an expired id fences, too, and a
-        batch with an old epoch is no fatal error. A new start would end the successor.
+        Kafka's error alone does not show that, because a timeout or an expired id fences a producer
+        too. If this relay started anew without the check, it would fence its successor.
         """
         if await drive_async(self._run(table.read_generation(self.name))) > self._generation:
             raise RelaySuperseded(

@@ -6,11 +6,12 @@
     batch           the number of the batch that sends the record, or NULL
 
     outbox, generation, batch        a relay's generation, and the last assigned batch
-    origin          drawn by the first relay; differs from an outbox of this name elsewhere
+    origin          a random id that the first relay draws; an outbox of the same name in
+                    another database has another id
 
 The next rows are not found by a position in the table, since a row of a late commit could come
 before that position. The next rows are the rows without a batch. Kafka has the number of the last
-sent batch. Pure, as dual_write/decision_table.py.
+sent batch. The file does no I/O, as dual_write/decision_table.py.
 """
 
 import itertools
@@ -75,7 +76,7 @@ def create_tables() -> Script[None]:
 def insert(outbox: str, row: Row) -> Script[None]:
     """Insert a record as a row in the block's transaction.
 
-    It is sent if the transaction commits.
+    The record is sent if the transaction commits.
     """
     yield Statement(
         f"INSERT INTO {TABLE} (outbox, writer_session, number, created_ms, topic, record) "
@@ -126,7 +127,7 @@ def read_generation(outbox: str) -> Script[int]:
 
 
 def _office(outbox: str) -> Script[tuple[int, str]]:
-    """Return the relay's generation and the outbox's origin, or NO_OFFICE if there is no row."""
+    """Return the generation and origin of an outbox's relays, or NO_OFFICE without a row."""
     answer = yield Statement(f"SELECT generation, origin FROM {RELAYS} WHERE outbox = ?", (outbox,))
     generation, origin = answer.rows[0] if answer.rows else NO_OFFICE
     return int(generation), str(origin)
@@ -135,7 +136,7 @@ def _office(outbox: str) -> Script[tuple[int, str]]:
 def delete_sent(outbox: str, batch: int) -> Script[None]:
     """Delete the rows of batches up to `batch`, because these batches were sent.
 
-    The script reads the whole outbox, at a start.
+    The script reads the whole outbox, so it is run only when a relay starts.
     """
     yield Statement(f"DELETE FROM {TABLE} WHERE outbox = ? AND batch <= ?", (outbox, batch))
     yield SqlEnding.COMMIT
@@ -154,8 +155,8 @@ def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
 def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
     """Clear the batch number of rows in batches after `batch`, because those were not sent.
 
-    Raises RelaySuperseded. Otherwise a relay that was suspended during its start could clear the
-    batch of its successor.
+    Raises RelaySuperseded if the relay has an old generation, so that a relay that was suspended
+    during its start cannot clear the batch of its successor.
     """
     yield from _hold_office(outbox, generation, batch)
     yield Statement(
@@ -165,7 +166,7 @@ def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
 
 
 def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
-    """Check that this relay has the current generation, and lock its row until the COMMIT.
+    """Check that this relay has the current generation, and lock the relays' row until the COMMIT.
 
     Raises RelaySuperseded.
     """

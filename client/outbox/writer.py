@@ -5,9 +5,9 @@
             work.execute("UPDATE accounts SET balance = balance - ? WHERE id = ?", (5, 1))
             work.send("transfers", b"...")
 
-The block counts when the database commits, and then `OutboxRelay` (relay.py) sends its records. The
-calls are the same as for `DualWriter`, but `send` returns no delivery, because the record is sent
-later.
+At the end of the block the database commits, and then `OutboxRelay` (relay.py) sends the records.
+The calls are the same as for `DualWriter`, but `send` returns no delivery, because the record is
+sent later.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ class OutboxWriter(OutboxFlow):
         await drive_async(self._start())
 
     async def close(self) -> None:
-        """End running work, then close the connection if the writer has opened it."""
+        """Wait for running work, then close the connection if the writer has opened it."""
         await self._shielded.stop(CLOSE_S)
         await drive_async(self._close())
 

@@ -107,9 +107,9 @@ class Accumulator:
         timestamp: int,
         size_bytes: int,
     ) -> Delivery | None:
-        """Add a record of at most this size to the open batch.
+        """Add a record to the open batch of the partition `where`, and return its delivery.
 
-        Return None if a new batch is needed.
+        Return None if a new batch is needed. size_bytes: the most that the record can take.
         """
         batch = self._open.get(where)
         if batch is None:
@@ -125,7 +125,8 @@ class Accumulator:
     def append_rows(
         self, topic: str, partition: int, rows: SizedRows, at: int, now_ms: int
     ) -> tuple[Outcome, int, int]:
-        """Add rows from `at` on to one batch, as many rows as fit, at least one.
+        """Add rows from index `at` on to the open batch of a partition, at least one, as many as
+        fit.
 
         Returns the outcome of the batch, the index of the first row in that outcome, and the number
         of rows.
@@ -141,7 +142,7 @@ class Accumulator:
         return batch.outcome, batch.builder.count - taken, taken
 
     def begin(self, where: TopicPartition, now_ms: int) -> ProducerBatch:
-        """Open and return a new batch, after the open batch is full."""
+        """Open and return a new batch of the partition `where`, after its last batch is full."""
         self._begun += 1
         batch = ProducerBatch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
         self._queues.setdefault(where, _PartitionQueue()).waiting.append(batch)
@@ -156,7 +157,11 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> int | None:
-        """Return the ms until a batch may be sent (0 for now), or None if no batch waits."""
+        """Return the ms until a batch may be sent (0 for now), or None if no batch waits.
+
+        is_flushing: send without linger. may_leave: returns whether batches of a partition may be
+        sent.
+        """
         times = [
             max(0, self._ready_at(where, queue, is_flushing) - now_ms)
             for where, queue in self._candidates(may_leave)
@@ -218,10 +223,9 @@ class Accumulator:
         self._put_back([batch])
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
-        """Replace a batch, which was too large, with its parts.
+        """Put the parts of a batch that was too large into the queue, in place of the batch.
 
-        Each part begins with one attempt, that of the whole batch, and goes before records that
-        were never sent.
+        The parts go before records that were never sent. Each part counts as sent once.
         """
         self.finish(batch)
         for number, part in enumerate(parts):

@@ -106,9 +106,9 @@ class KeyPartitions(dict[bytes, int]):
 
 
 class StickyPartitioner:
-    """Chooses partitions for one topic's records without keys.
+    """Chooses the partitions of one topic's records without keys.
 
-    It changes after `bytes_max` bytes.
+    The records stay with one partition for `bytes_max` bytes.
     """
 
     def __init__(self, start: int = 0, *, bytes_max: int = STICKY_BYTES) -> None:

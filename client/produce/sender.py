@@ -230,7 +230,9 @@ class Sender:
         task.add_done_callback(self._note_broken)
 
     def _note_broken(self, task: "asyncio.Task[None]") -> None:
-        """End the loop after an unexpected error of a task, as its batches stay undecided."""
+        """End the loop if a task has raised an unexpected error, because its batches stay
+        undecided.
+        """
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._broken = problem
             self.wake.set()

@@ -68,8 +68,9 @@ Exchange = Generator[Ask | Derive, Any, int]
 
 
 def sasl_exchange(mechanism: Mechanism, broker: str, who: str) -> Exchange:
-    """Yield `Ask` (send its answer) and `Derive` (send the bytes). Return the lifetime in ms.
+    """Run an authentication as a generator, and return the lifetime of the session in ms.
 
+    The caller sends the answer to each `Ask`, and the bytes of each `Derive`, into the generator.
     With a lifetime of 0 the session lasts as long as the connection. `broker` and `who` are for
     messages. Raises SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState, which are
     not retriable.

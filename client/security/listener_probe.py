@@ -2,8 +2,8 @@
 
 A broker that expects TLS or SASL does not report its expectation. The broker closes the connection,
 as a dying broker does, and a client that retries would fail after a minute without a reason.
-Therefore a client sends one other request to a cluster that has never answered. Only a certain
-result is raised, as an error that is not retriable.
+Therefore a client sends a first request of another security protocol once, to a cluster that has
+never answered. Only a certain result is raised, as an error that is not retriable.
 """
 
 import asyncio
@@ -72,7 +72,10 @@ def _client_hello() -> bytes:
 
 
 async def refuse_without_sasl(lost: BrokerConnection, security: "Security | None") -> None:
-    """Raise if a listener that closed the connection at the first request requires SASL."""
+    """Raise SecurityProtocolMismatch if a listener requires SASL, and the client does not use it.
+
+    lost: the connection that the listener closed at the first request.
+    """
     if security is not None and security.config.sasl is not None:
         return
     if SASL_HANDSHAKE not in lost.versions:

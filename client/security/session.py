@@ -54,7 +54,7 @@ class Security:
     def of(cls, settings: Any) -> "Security | None":
         """Return the `Security` of a client's settings, or None for PLAINTEXT.
 
-        Raises ValueError.
+        Raises ValueError for invalid security settings.
         """
         config = security_config(settings)
         return None if config is None else cls(config)
@@ -135,7 +135,8 @@ class Security:
 class SaslSession:
     """The authenticated session of one connection.
 
-    A writer holds `write_lock`, which is granted in order, and calls `renew_if_due` first.
+    To send a request, a task takes `write_lock`, and then calls `renew_if_due`. The lock is granted
+    in order.
     """
 
     def __init__(self, security: Security, connection: Asking) -> None:

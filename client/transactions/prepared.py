@@ -26,9 +26,9 @@ TOKEN = re.compile(rf"{FORM}:([^:]*):(-?[0-9]+):(-?[0-9]+):([12])(e?)")
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A token, whose text is `str()`. `is_empty` means that the transaction has no records.
+    """The token of a prepared transaction. Its text is `str()`.
 
-    A transaction without records needs no end.
+    `is_empty` means that the transaction has no records, so that it needs no end.
     """
 
     transactional_id: str

@@ -1,8 +1,9 @@
 """The reactions of a producer to error codes, by request (KIP-98, 360, 447, 588, 890).
 
-Pure tables. `fate_after` decides about a batch, `reaction_to` about everything else. Retriable
-codes in no table are retried. Other codes from the transaction coordinator end the producer,
-because the two states differ. Other codes from a partition's leader end one batch.
+The file has only tables. `fate_after` decides about a batch, `reaction_to` about everything else.
+Retriable codes in no table are retried. Other codes from the transaction coordinator end the
+producer, because its state and the coordinator's state differ. Other codes from a partition's
+leader end one batch.
 """
 
 from collections.abc import Mapping
@@ -116,10 +117,10 @@ def fate_after(
 
     is_oldest_in_flight: no batch of the partition with lower sequence numbers is undecided. A gap
     is expected while an earlier batch has yet to be sent again, and means a loss otherwise.
-    is_doubtful: an earlier answer was lost, so the batch may have been written. A broker that does
-    not find the batch among the last five may have forgotten it (after a restart Kafka's broker
-    knows one), and under new numbers the batch would be written twice. In a transaction FAIL and
-    NEW_ID mean that the transaction must be aborted.
+    is_doubtful: an earlier answer was lost, so the batch may have been written. A broker remembers
+    only the last five batches of a producer (Kafka's broker one after a restart), so an unknown
+    batch may have been written, and under new numbers it would be written twice. In a transaction
+    FAIL and NEW_ID mean that the transaction must be aborted.
     """
     if code in (_E.NONE, _E.DUPLICATE_SEQUENCE_NUMBER):
         return Fate.DONE  # an earlier attempt has written it

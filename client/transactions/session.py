@@ -103,7 +103,7 @@ class TransactionSession:
     def require_same(self, scope: object) -> None:
         """Raise IllegalProducerState if `scope` is no longer the open transaction.
 
-        The record that belongs to it has waited for too long.
+        A record of that transaction has then waited for too long, and is not sent.
         """
         if self.scope is not scope:
             raise IllegalProducerState(
@@ -125,9 +125,9 @@ class TransactionSession:
         return self.scope
 
     async def add_wanted(self) -> None:
-        """Send AddPartitionsToTxn for the partitions of `want` (V1).
+        """Send AddPartitionsToTxn for the partitions that were passed to `want` (V1).
 
-        A failure changes the state.
+        A failure changes the state of the producer.
         """
         scope = self.scope
         if scope is None or not scope.has_unadded:
@@ -146,7 +146,7 @@ class TransactionSession:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Add offsets to the transaction. They count when it commits."""
+        """Add offsets to the transaction, which are committed when the transaction commits."""
         self._open_scope(Call.SEND_OFFSETS)
         if not group.group_id:
             raise InvalidRequest("offsets in a transaction need a group id")

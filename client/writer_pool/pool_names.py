@@ -84,7 +84,10 @@ class PoolNames:
         return next(iter(self._waiting), None) is ticket
 
     def take(self, ticket: Ticket, now_s: float) -> Slot | None:
-        """Return a writer if the ticket is first and a writer is free. Raises WriterSuperseded."""
+        """Return a writer if the ticket is first and a writer is free, else None.
+
+        Raises WriterSuperseded if another process has taken over all names of the pool.
+        """
         if not self.is_next(ticket):
             return None
         slot = self._free.popleft() if self._free else self._orphan()
