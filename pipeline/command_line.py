@@ -44,7 +44,7 @@ def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = Tr
 def login_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return the client configuration of --command-config and --bootstrap, by dotted names.
 
-    Raises ValueError without an address.
+    Raises ValueError if neither option has the address of a broker.
     """
     config: dict[str, Any] = {}
     if options.command_config is not None:

@@ -1,4 +1,4 @@
-"""The refusal of Spark Connect, before the sink fails on it.
+"""The refusal of a DataFrame of Spark Connect, with which the exactly-once sink cannot work.
 
 Over Connect a DataFrame is a plan that is sent to a server. Sources, writers and listeners work
 over Connect. But a foreachBatch runs in another process of the server, without the query or its

@@ -1,4 +1,4 @@
-"""One sentence for an error from Spark, from a text with stack traces of Python and Java.
+"""Finds one sentence for an error from Spark, whose text has stack traces of Python and Java.
 
 py4j and Spark include the text of `traceback.format_exc()` in their own messages, so the first line
 says only that there was an error. The last Python error in the text is the most useful one, since a

@@ -150,7 +150,7 @@ def make_face(home: Path, cache: Path | None = None) -> Path:
 
 
 def _cache_folder(cache: Path | None) -> Path:
-    """Return a folder of the user, or a temporary folder for a user without a home."""
+    """Return `cache`, by default the user's cache folder, or a temporary folder if that fails."""
     try:
         if cache is None:
             base = os.environ.get("XDG_CACHE_HOME")

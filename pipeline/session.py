@@ -74,7 +74,9 @@ def spark_session(app_name: str, **confs: Any) -> "SparkSession":
 
 @contextmanager
 def said_meanwhile(words: str, every_s: float = 5.0) -> Iterator[None]:
-    """Print `words` and the seconds so far on stderr, every few seconds while the block runs."""
+    """Print `words` and the elapsed seconds on stderr, every `every_s` seconds while the block
+    runs.
+    """
     over, began_s = threading.Event(), time.monotonic()
 
     def tick() -> None:
@@ -90,7 +92,11 @@ def said_meanwhile(words: str, every_s: float = 5.0) -> Iterator[None]:
 
 
 def decide(given: Mapping[str, str], elsewhere: Mapping[str, str], cores: int) -> dict[str, str]:
-    """Return the confs to set: the given ones, and defaults for names that are set nowhere."""
+    """Return the confs to set, which are the given ones, and our defaults for all other names.
+
+    A default is left out if its name has a value `elsewhere`, such as in the options of
+    spark-submit.
+    """
     master = given.get("spark.master") or elsewhere.get("spark.master") or LOCAL_MASTER
     defaults = {"spark.master": LOCAL_MASTER, **DEFAULTS}
     if master.startswith("local"):

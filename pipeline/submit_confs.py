@@ -17,7 +17,10 @@ DEFAULTS_FILE = "spark-defaults.conf"
 
 
 def submit_confs(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Return the confs by Spark's own names, or none from a missing file."""
+    """Return the confs in PYSPARK_SUBMIT_ARGS and the defaults file, by Spark's own names.
+
+    A missing file has no confs.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--master", dest="spark.master")

@@ -13,8 +13,8 @@ not enabled; `--command-config` for TLS and SASL). With `--tell PID` it reports 
 a line of JSON each:
 
     ["ready"]                                                   the queries run
-    ["batch", QUERY, ID, BEGUN_MS, ROWS, {PARTITION: OFFSET}]   it is committed up to there
-    ["failed", QUERY, SENTENCE]                                 it stopped; the exit code is 3
+    ["batch", QUERY, ID, BEGUN_MS, ROWS, {PARTITION: OFFSET}]   a batch is committed, up to OFFSET
+    ["failed", QUERY, SENTENCE]                                 a query failed; the exit code is 3
 
 BEGUN_MS is the time when the trigger fired, since 1970. After SIGTERM, running micro-batches are
 abandoned, and the next run writes them. Threads that do not end within STOP_S_MAX are killed.
@@ -85,7 +85,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         help="Report progress on stdout, and end when this parent process ends.",
     )
     for what in ("source", "sink"):
-        add_pairs(parser, f"--{what}-option", f"An option of the {what}.")
+        add_pairs(parser, f"--{what}-option", f"An option of the {what}. It may be repeated.")
     chosen = parser.parse_args(given)
     try:
         chosen.login = login_of(chosen)
@@ -103,7 +103,7 @@ def airlines(file: Path | None) -> dict[str, str]:
 
 
 def source(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
-    """Read the topic of flights as a stream."""
+    """Return the topic of flights as a streaming DataFrame."""
     reader = spark.readStream.format("oncelog").options(
         **with_prefix(options.login),
         subscribe=options.source,
@@ -188,9 +188,9 @@ def offsets_of(text: str | None) -> dict[str, int]:
 
 
 def main() -> int:
-    """Run until SIGTERM, until the parent exits, or until all is read.
+    """Run until SIGTERM, until the parent process exits, or until all records are read.
 
-    --tell names the parent. --available-now ends after all is read.
+    --tell names the parent process. With --available-now the job ends after all records are read.
     """
     options = arguments()
 

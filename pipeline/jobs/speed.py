@@ -6,9 +6,9 @@
 All candidates read or write the same records alternately, for several rounds. The medians are
 printed, with the ratio to the connector. A first round does not count, since a JVM compiles
 frequent code. Writers are streaming queries of one micro-batch over the same Parquet files. The
-figure of the exactly-once sink includes its transactions, its decision and its markers, while the
-connector writes at least once. Readers are batches into Spark's `noop`. Without --connector, only
-oncelog is measured. --few also measures a query with almost nothing to write.
+figure of the exactly-once sink includes its transactions and their markers, while the connector
+writes at least once. Readers are batches into Spark's `noop`. Without --connector, only oncelog is
+measured. --few also measures a query with almost nothing to write.
 """
 
 import argparse
@@ -39,7 +39,9 @@ CONNECTOR = "connector"
 
 
 class Contest:
-    """A measurement of all candidates with one size of records and one login."""
+    """A measurement of all candidates (oncelog's and the connector's) with one record size and one
+    login.
+    """
 
     def __init__(
         self,
@@ -162,7 +164,7 @@ def main() -> None:
     )
     parser.add_argument("--connector", help="The folder with the jars of Spark's Kafka connector.")
     parser.add_argument("--records", type=int, default=500_000, help="The number of records.")
-    parser.add_argument("--value-bytes", default="100,1000", help="Sizes of values.")
+    parser.add_argument("--value-bytes", default="100,1000", help="Sizes of values in bytes.")
     parser.add_argument("--partitions", type=int, default=4, help="Partitions of each topic.")
     parser.add_argument("--rounds", type=int, default=3, help="Measurements of each candidate.")
     parser.add_argument("--modes", type=modes, default="prepared,transactional,driver")

@@ -31,7 +31,7 @@ class QueryFigures:
 
 
 class Exposition:
-    """The figures of all queries, by the query's name, or by its id if it has no name."""
+    """The totals and last figures of all queries, by the query's name, or its id without a name."""
 
     def __init__(self) -> None:
         self._queries: dict[str, QueryFigures] = {}

@@ -21,9 +21,9 @@ from ..source.options import OptionError
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The number of offsets behind the latest offset, for each partition of a query.
+    """The lag of a query by partition, with at least one partition.
 
-    There is at least one partition.
+    A partition's lag is the number of offsets between the last batch and the latest offset.
     """
 
     by_partition: Mapping[TopicPartition, int]

@@ -66,7 +66,7 @@ class BatchListener(StreamingQueryListener):
             self._write()
 
     def onQueryIdle(self, event: Any) -> None:
-        """Do nothing, because the last figures are still correct."""
+        """Do nothing when a query has no new data, because its last figures are still correct."""
 
     def onQueryTerminated(self, event: Any) -> None:
         with self._lock:

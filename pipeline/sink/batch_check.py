@@ -1,9 +1,10 @@
-"""The decision whether a batch of Spark must be written, was already written, or must be refused.
+"""Checks whether a batch of Spark must be written, was already written, or must be refused.
 
 The file does no I/O. Spark passes a batch again, with the same number, until its own log says that
-the batch is done. The sink's decision says whether the batch was written. If the two contradict
-each other, one of them was restored, deleted or exchanged. Continuing would lose or double rows, so
-the sink stops with a message.
+the batch is done. The sink's decision, a record in a topic of the cluster, says whether the batch
+was written (decision.py). If Spark and the decision contradict each other, the checkpoint or the
+topic was restored, deleted or exchanged. Continuing would lose or double rows, so the sink stops
+with a message.
 """
 
 from dataclasses import dataclass
@@ -36,7 +37,10 @@ class Terms:
 def check_batch(
     sink_id: str, decision: Decision | None, given: BatchGiven, terms: Terms
 ) -> BatchAction:
-    """Decide by the sink's last decision whether to write a batch, or raise SinkStopped."""
+    """Compare a batch with the sink's last decision, and return whether to write or to skip it.
+
+    Raises SinkStopped if the two contradict each other, and `terms` does not allow the batch.
+    """
     batch = given.batch_id
     if decision is not None and decision.lost and not _goes_on(decision, given, terms):
         raise rows_missing(sink_id, decision, "it was found at an earlier start")
@@ -84,10 +88,10 @@ def check_batch(
 
 
 def _goes_on(decision: Decision, given: BatchGiven, terms: Terms) -> bool:
-    """Return whether the user accepts lost rows, by the option first_batch that the alarm names.
+    """Return whether the user accepts the lost rows of `decision`, with the option first_batch.
 
-    A query that replaces the one with the alarm restarts its batch numbers, so replaces_query must
-    name the older query as well.
+    The option must be the batch after the one with lost rows. If another query continues, it
+    numbers its batches anew, so replaces_query must name the older query as well.
     """
     if terms.first_batch != decision.batch_id + 1:
         return False

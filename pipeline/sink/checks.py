@@ -62,8 +62,9 @@ APPEARS_S = 30.0
 class ChosenMode:
     """The mode that a sink uses, and its transaction timeouts.
 
-    control_timeout_ms: for the transactions of decisions. task_timeout_ms: for the transactions of
-    tasks, or None for prepared transactions, which have no timeout. in_words: text for the log.
+    control_timeout_ms: for the transactions in which the driver writes its decisions.
+    task_timeout_ms: for the transactions of tasks, or None for prepared transactions, which have no
+    timeout. in_words: text for the log.
     """
 
     mode: Mode
@@ -179,9 +180,9 @@ async def check_brokers(
 async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers) -> int:
     """Return the longest transaction timeout that every broker accepts.
 
-    If a broker's configuration may not be read, the limit is found by InitProducerId requests of an
-    id for this use only. The first request has Kafka's default as its timeout, and further requests
-    bisect.
+    If a broker's configuration may not be read, the limit is found by InitProducerId requests with
+    a transactional id that serves only this search. The first request has Kafka's default as its
+    timeout, and further requests bisect.
     """
     if not answers.unseen and answers.timeout_max_ms:
         return min(answers.timeout_max_ms.values())
@@ -202,7 +203,7 @@ async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers)
 
 
 async def ready_topic(admin: Admin) -> None:
-    """Create the topic of decisions, or check that the topic can hold decisions.
+    """Create the topic oncelog.spark.decisions, or check that it cannot lose records.
 
     Raises SinkStopped, and TimeoutError while the topic has no leader.
     """
@@ -243,7 +244,10 @@ async def _with_leaders(admin: Admin) -> list[PartitionInfo]:
 def flaws(
     configs: Mapping[str, str | None], partitions: int, replicas: int, brokers: int
 ) -> list[str]:
-    """List the problems of the topic of decisions. `brokers` is the number of live brokers."""
+    """List the problems of the topic oncelog.spark.decisions, with its configs and replicas.
+
+    `brokers` is the number of live brokers.
+    """
     found: list[str] = []
     if partitions != 1:
         found.append(f"it has {partitions} partitions instead of one")

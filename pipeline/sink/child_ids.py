@@ -152,7 +152,11 @@ class ChildIds:
     def take(
         self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
     ) -> str:
-        """Return an unused id for one attempt. The driver allows the reuse of `committed` ids."""
+        """Return a transactional id for one attempt, which no other attempt uses.
+
+        committed: ids whose last transaction was committed, as the driver reports, so they may be
+        reused.
+        """
         try:
             name = self._table.take_out(committed, sink_id, generation, batch_id)
         except Exception as problem:
@@ -164,7 +168,7 @@ class ChildIds:
         return name
 
     def put_back(self, name: str, sink_id: str, generation: int, batch_id: int) -> None:
-        """Return the id for reuse after a successful attempt."""
+        """Put the id of a successful attempt back into the table, for a later reuse."""
         try:
             self._table.put_back(name, sink_id, generation, batch_id)
         except Exception as problem:
@@ -178,7 +182,9 @@ class ChildIds:
 
     def _failed(self, problem: Exception) -> None:
         if getattr(problem, "sqlite_errorcode", 0) & 0xFF in BUSY:
-            log.info("a transactional id could not be returned for reuse: %s", problem)
+            log.info(
+                "the table of reusable transactional ids is locked and is skipped: %s", problem
+            )
             return
         log.warning(
             "this process no longer shares transactional ids with other processes: %s", problem

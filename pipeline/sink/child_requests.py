@@ -96,8 +96,8 @@ class ChildRequests:
     ) -> steps.Event:
         """Commit the transactions of all children, with retries until each has an outcome.
 
-        times_out: the transactions have a timeout, so an expired id may belong to an aborted one.
-        Otherwise an expired id belonged to a committed transaction.
+        times_out: the transactions have a timeout, so an expired id may belong to an aborted
+        transaction. Without a timeout an expired id belongs to a committed transaction.
         """
         refused = await self._end(children, commit=True)
         if not times_out:
@@ -122,14 +122,16 @@ class ChildRequests:
         return _outcome(refused) or steps.ChildrenAborted()
 
     async def abort(self, names: Iterable[str]) -> steps.Event:
-        """Abort the open transactions of these ids."""
+        """Abort the open transactions of these ids with InitProducerId."""
         await _for_each(names, self._admin.transactions.end)
         return steps.ChildrenAborted()
 
     async def _end(
         self, children: Iterable[PreparedTransaction], *, commit: bool
     ) -> dict[str, KafkaError]:
-        """Send EndTxn for each child. Return the error of each child that ended otherwise."""
+        """Commit or abort each child. Return, by id, the errors of children that had ended
+        otherwise.
+        """
         refused: dict[str, KafkaError] = {}
 
         async def end(child: PreparedTransaction) -> None:
@@ -175,9 +177,10 @@ def _in_words(problem: KafkaError) -> str:
 
 
 def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: int) -> str:
-    """Return whether a child is open, about to time out, aborted ("ended"), or otherwise ended.
+    """Return the state of a child's transaction, as its coordinator's description shows it.
 
-    The state is in its coordinator's description. now_ms: the wall-clock time.
+    The state is OPEN, EXPIRING (about to time out), ENDED (aborted), or OTHER (committed, or
+    unknown because the id has expired). now_ms: the wall-clock time.
     """
     if found.producer_id != child.producer_id:
         return OTHER  # its epochs were used up, by an end of either kind, or the id has expired
@@ -192,7 +195,7 @@ def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: in
 
 
 async def _for_each(items: Iterable[T], end: Callable[[T], Awaitable[object]]) -> None:
-    """Await `end` for all items, AT_ONCE at a time. Then raise the first error, if any."""
+    """Await `end(item)` for all items, AT_ONCE at a time. Then raise the first error, if any."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: T) -> None:

@@ -1,8 +1,9 @@
-"""The sink's requests to a cluster, for the control transaction and the decision.
+"""The requests of a sink's driver about its decisions and its control transaction.
 
-All requests use Kafka's protocol. This file only translates answers into events. A request is
-retried for as long as its outcome may still be decided. A refused request becomes an event. An
-error is raised only if the outcome is certain.
+A decision is a record that names the task transactions which count, and the control transaction
+writes it (protocol.py). All requests use Kafka's protocol. This file only translates answers into
+events. A request is retried for as long as its outcome may still be decided. A refused request
+becomes an event. An error is raised only if the outcome is certain.
 """
 
 import atexit
@@ -107,7 +108,8 @@ class SinkCluster:
                 raise AssertionError(effect)
 
     async def fence(self) -> steps.Event:
-        """Initialize the control id with InitProducerId, which fences older drivers.
+        """Call InitProducerId for the driver's transactional id, which fences older drivers of the
+        sink.
 
         Raises an error when no coordinator answers for a long time.
         """
@@ -149,7 +151,7 @@ class SinkCluster:
             except KafkaError as problem:
                 if control.state is ProducerState.FATAL_ERROR:
                     return steps.ControlInDoubt(str(problem))
-                log.warning("sink %s: a control transaction is aborted: %s", self.sink_id, problem)
+                log.warning("sink %s: its decision is not written yet: %s", self.sink_id, problem)
                 last = problem
                 try:
                     await control.abort_transaction()
@@ -225,7 +227,8 @@ class ClusterThread:
             self._thread.close()
 
     def let_go(self) -> None:
-        """Close the connections and the thread, from a separate thread, after LINGER_S of sweeps.
+        """Close the connections and the thread later, after LINGER_S of sweeps, from a separate
+        thread.
 
         The garbage collector calls this method, possibly in the thread that has to end.
         """
@@ -307,13 +310,15 @@ async def _held_up(admin: Admin, position: int, end: int) -> str:
 
 
 async def _commit(control: Producer) -> None:
-    """Send EndTxn(commit) again until the outcome of the transaction is known."""
+    """Commit the control transaction, and repeat EndTxn until the outcome is known."""
     while True:
         try:
             await control.commit_transaction()
         except KafkaError as problem:
             if control.state is not ProducerState.COMMITTING_TRANSACTION:
                 raise
-            log.warning("the outcome of a control transaction is not known yet: %s", problem)
+            log.warning(
+                "the commit of a sink's decision is not known yet, and is repeated: %s", problem
+            )
         else:
             return

@@ -1,10 +1,10 @@
-"""The end of a decision's children, which is a commit, an undone batch, or an alarm.
+"""The end of the transactions that a decision names: they are committed, undone, or raise an alarm.
 
-This file is a part of the generator in protocol.py, and does no I/O. Prepared transactions are
-always committed. The cluster aborts ordinary transactions (mode "transactional") when an outage was
-longer than their timeout. Some may time out earlier than others. Therefore ordinary transactions
-are described before their commit, at a start and after each decision, because the decision may have
-taken long.
+A child is the transaction of one task attempt. This file is a part of the generator in protocol.py,
+and does no I/O. Prepared transactions are always committed. The cluster aborts ordinary
+transactions (mode "transactional") when an outage was longer than their timeout. Some may time out
+earlier than others. Therefore ordinary transactions are described before their commit, at a start
+and after each decision, because the decision may have taken long.
 
 If one child has timed out and none is committed, the others are aborted, too. An abort fails if the
 child was committed meanwhile, by a superseded driver that does not know of its successor. If all
@@ -66,9 +66,10 @@ class DecidedChildren:
 
     @property
     def _may_be_undone(self) -> bool:
-        """Return whether Spark writes the batch again, with transactions that can time out.
+        """Return whether the decision can be undone without a loss of rows.
 
-        A decision with lost rows is never undone.
+        That is so if Spark passes the same batch now, the decision's transactions have timeouts,
+        and none of its rows are recorded as lost.
         """
         decision, given = self.decision, self._given
         return (
@@ -88,9 +89,10 @@ class DecidedChildren:
         return False
 
     def _refused(self, refused: steps.ChildrenRefused) -> Part[bool]:
-        """Undo the decision if all children were aborted, else raise the alarm.
+        """Undo the decision if all children were aborted, else record the lost children and raise
+        an alarm.
 
-        The alarm is recorded because an id that has expired no longer shows how its transaction
+        The lost children are recorded because an expired id would not show how its transaction
         ended.
         """
         assert self.decision is not None

@@ -1,10 +1,11 @@
-"""The decision of a sink, and its form in the topic of decisions.
+"""The decision of a sink, which names the task transactions of its last batch that are committed.
 
-The file does no I/O. The topic `oncelog.spark.decisions` has one partition and is compacted. The
-newest record of the key `sink_id` is the decision of that sink, as readable JSON. Children above
-CHUNK_BYTES_MAX are in further keys, `sink_id#1`, `sink_id#2`... Each of these records names its
-batch and generation. The rest of a larger, older decision is therefore not mistaken for a part of
-the newest one. All records of a decision are written in one transaction of the control id.
+The file does no I/O. A child is the transaction of one task attempt. The topic
+`oncelog.spark.decisions` has one partition and is compacted. The newest record of the key `sink_id`
+is the decision of that sink, as readable JSON. Children above CHUNK_BYTES_MAX are in further keys,
+`sink_id#1`, `sink_id#2`... Each of these records names its batch and generation. The rest of a
+larger, older decision is therefore not mistaken for a part of the newest one. All records of a
+decision are written in one transaction of the control id.
 
 Lost children are in the first record by name. If there are many, the record has a bit for each
 child (hexadecimal, the first child lowest), because an alarm must not be too large to be written.
@@ -37,7 +38,7 @@ class UnreadableDecision(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The state of a sink.
+    """The last decision of a sink.
 
     generation: the generation of the newest driver. decided_by: the generation of the driver that
     decided the batch. batch_id: NO_BATCH before the first batch. children: the child of each task
@@ -70,10 +71,11 @@ class Decision:
         return replace(self, generation=generation)
 
     def without(self, names: tuple[str, ...]) -> "Decision":
-        """Return the decision with these children as lost, which is an alarm that stays.
+        """Return the decision with these children recorded as lost, for an alarm at each later
+        start.
 
-        The other children are committed. For ordinary transactions this is recorded, because an id
-        that has expired would not show it.
+        The other children are committed by now. For ordinary transactions the decision is then
+        done, because an expired id would not show its commit later.
         """
         return replace(self, lost=(*self.lost, *names), is_done=self.is_done or self.times_out)
 
@@ -81,7 +83,7 @@ class Decision:
         return replace(self, is_done=True)
 
     def undone(self) -> "Decision":
-        """Return the decision before this batch.
+        """Return the decision as it was before this batch, so that the batch is written again.
 
         It is used when no child of this batch is committed or can be committed later.
         """

@@ -1,11 +1,12 @@
-"""The sweep of late attempts, which aborts their open transactions while no batch runs.
+"""The sweep, which aborts open transactions of late task attempts while no batch runs.
 
 An attempt that Spark did not keep may write long after its batch is committed, because its executor
 was paused or its answers were slow. Its open transaction blocks readers of its partitions, and the
-next batch may be hours away, or never come. Therefore open children are swept every SWEEP_S seconds
-between batches, for LINGER_S after the query has ended, and once more when the program ends.
+next batch may be hours away, or never come. Therefore open transactions are swept every SWEEP_S
+seconds between batches, for LINGER_S after the query has ended, and once more when the program
+ends.
 
-No sweep runs beside a batch, because the children of its attempts are open and not decided yet.
+No sweep runs beside a batch, because the transactions of its attempts are open and not decided yet.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ class IdleSweep:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> list[str]:
-        """Stop. Return the ids that were aborted, or may still be aborted by a running request."""
+        """Stop the task. Return the ids whose transactions were aborted, or may be by a running
+        request.
+        """
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

@@ -64,10 +64,11 @@ def generation_of(sink_id: str, transactional_id: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The rule that decides which open children may be aborted.
+    """The rule by which a driver aborts open transactions of task attempts.
 
     They are of the driver's own or an older generation, and no decision keeps them. Therefore a
-    superseded driver that does not know of its successor does not abort the successor's children.
+    superseded driver that does not know of its successor does not abort the successor's
+    transactions.
     """
 
     sink_id: str

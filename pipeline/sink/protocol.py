@@ -110,7 +110,7 @@ class SinkProtocol(DecidedChildren):
             self.reusable_ids.pop(name, None)
 
     def _failed(self) -> steps.Effect:
-        """End the batch after a failed effect, so that the next batch starts from the beginning.
+        """End the batch after a failed effect, so that the next batch reads the decision again.
 
         The effect may have been executed or not. Raises SinkStopped if the sink must stop.
         """

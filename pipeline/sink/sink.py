@@ -248,9 +248,9 @@ class ExactlyOnceSink:
             opened.close()
 
     def _let_go(self) -> None:
-        """Close the cluster's connections after a failed batch.
+        """Close the connections after a failed batch, but not immediately.
 
-        Sweeps continue, because attempts of the batch may still run.
+        Sweeps for late attempts continue for a while, because attempts of the batch may still run.
         """
         with contextlib.suppress(Exception):
             self._sweep_while_idle()

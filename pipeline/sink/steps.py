@@ -1,8 +1,9 @@
-"""The effects and events of the sink's protocol.
+"""The effects and events of the sink's protocol, as values.
 
-Values only. The protocol (protocol.py) returns one effect at a time. Its executor (sink.py with a
-cluster, a model in the tests) answers with one of the events in ANSWERS. The answer is Failed if
-the effect could not be executed and decided nothing.
+The protocol (protocol.py) returns one effect at a time. Its executor (sink.py with a cluster, a
+model in the tests) answers with one of the events in ANSWERS. The answer is Failed if the effect
+could not be executed and decided nothing. A child is the transaction of one task attempt. The
+control id is the transactional id with which a driver writes the sink's decision.
 """
 
 from collections.abc import Mapping
@@ -171,9 +172,9 @@ class WriteDecision:
 
 @dataclass(frozen=True, slots=True)
 class CommitChildren:
-    """Send EndTxn(commit) for each child, for as long as necessary.
+    """Send EndTxn(commit) for each child until its coordinator answers.
 
-    times_out: the children are ordinary transactions, so an expired id shows nothing.
+    times_out: the children are ordinary transactions, so an expired id does not show a commit.
     """
 
     children: tuple[PreparedTransaction, ...]
@@ -203,9 +204,9 @@ class AbortChildren:
 
 @dataclass(frozen=True, slots=True)
 class RunTasks:
-    """Write the rows, where each attempt leaves its transaction open.
+    """Write the rows of a batch. Each task attempt leaves its transaction open.
 
-    committed: ids that attempts may use again.
+    committed: ids that attempts may use again, because their last transaction was committed.
     """
 
     generation: int

@@ -1,6 +1,6 @@
-"""The sentences of SinkStopped, with the cause and the remedy.
+"""The error texts of SinkStopped, with the cause and the remedy.
 
-The file does no I/O. The sentences about a wrong checkpoint are in batch_check.py.
+The file does no I/O. The texts about a wrong checkpoint are in batch_check.py.
 """
 
 from .decision import Decision
@@ -46,9 +46,9 @@ def _how_to_go_on(decision: Decision) -> str:
 
 
 def took_too_long(sink_id: str, batch_id: int, late: int, whole: int) -> SinkStopped:
-    """Return the error of a batch with transactions that timed out before the decision.
+    """Return the error of a batch in which transactions timed out before they could be committed.
 
-    late: the number of these transactions, of `whole`.
+    late: the number of these transactions. whole: the number of all transactions of the batch.
     """
     return SinkStopped(
         f"Batch {batch_id} of sink {sink_id} was not decided: {late} of the {whole} transactions "

@@ -173,7 +173,9 @@ class Attempt:
         self.record_count += batch.num_rows
 
     def prepare(self) -> Any:
-        """Flush the rows, and prepare the transaction. Return its token, or None without rows."""
+        """Flush the rows, and prepare the transaction. Return the transaction's token, or None
+        without rows.
+        """
         child = self._worker.thread.run(self._prepare())
         if child is not None:
             spec, ids = self._spec, self._worker.ids
@@ -228,7 +230,7 @@ class Attempt:
                 if not producer.lost_answers:
                     await producer.begin_transaction()
                     return producer
-                log.info("an answer about %s was lost, so another transactional id is used", name)
+                log.info("the answer to InitProducerId of %s was lost, so another id is used", name)
                 problem = None
             except KafkaError as caught:
                 problem = caught

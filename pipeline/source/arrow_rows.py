@@ -45,7 +45,10 @@ class ArrowRows:
         self._count = self._bytes = 0
 
     def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """Add a batch's records, or its marker. Return whether there are enough rows to `take`."""
+        """Add a batch's records, or its marker. Return whether there are enough rows for `take`.
+
+        replica: the node in whose log the batch was read.
+        """
         if columns.values:
             self._added.append((columns, replica))
             self._count += len(columns.values)
@@ -165,7 +168,10 @@ def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Array:
-    """Return the timestamps. One out of Spark's range is null in raw rows, else InvalidRecord."""
+    """Return the timestamps of all records.
+
+    A timestamp out of Spark's range becomes null in raw rows, else InvalidRecord is raised.
+    """
     times_ms = _joined([c.timestamps for c in batches])
     beyond = (times_ms > TIME_MS_MAX) | (times_ms < -TIME_MS_MAX)
     if beyond.any() and not is_raw:

@@ -139,7 +139,7 @@ class _Reading:
         log.warning("data was lost: %s", loss)
 
     def _resolve(self, place: Place, known: Known, side: str) -> Position:
-        """Return the offset of each partition where a query begins or ends, by its option.
+        """Return the position where a query begins or ends, by its option.
 
         side: "starting" or "ending".
         """
@@ -194,9 +194,9 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class _Asked:
-    """The cluster's answer during the planning of a micro-batch, kept for the next request.
+    """The cluster's last answer, which the stream reader keeps for Spark's next question.
 
-    end: the end of the planned batch, or None at the start of the query.
+    end: the end of the micro-batch that was planned by it, or None at the start of the query.
     """
 
     def __init__(self, known: Known, end: dict[str, Any] | None = None) -> None:
@@ -269,7 +269,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return the cluster's state, once it includes all offsets that were already read.
 
         Offsets that stay missing for METADATA_TIMEOUT_S are reported once. If the query continues,
-        it does not wait for them again. asked: an earlier answer, which is used if it is recent.
+        later batches do not wait for them. asked: an earlier answer, which is used if it is recent.
         """
         deadline_s = time.monotonic() + METADATA_TIMEOUT_S
         recent = asked.known if asked is not None and asked.is_recent else None

@@ -77,7 +77,7 @@ class KeptViews:
         return self._make(settings)
 
     async def give_back(self, settings: Settings, view: ClusterView, *, is_sound: bool) -> None:
-        """Keep a view for the next reader, or close it if it failed (not `is_sound`).
+        """Keep a view for the next reader, or close it if its reader failed (not `is_sound`).
 
         Must be called on the event loop of `thread`.
         """

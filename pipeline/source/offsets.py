@@ -80,10 +80,11 @@ class Position:
         return cls(offsets, topic_ids, bool(value.get("initial")), since or None)
 
     def before(self, end: "Position") -> "Position":
-        """Return the begin of a batch that ends at `end`.
+        """Return the begin of a batch that ends at `end`, where `self` is the begin that Spark
+        passes.
 
-        It is `self`, except for the first batch, where Spark may ask for the query's begin again
-        and get another one.
+        Only for the first batch the two may differ, because Spark asks for the query's begin again
+        and may get a newer one. The begin that `end` contains then counts.
         """
         if not self.is_initial or end.since is None:
             return self
@@ -117,7 +118,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets start..end, end not included, of one partition."""
+    """The offsets of one partition from `start` up to, not including, `end`."""
 
     topic: str
     partition: int
@@ -232,7 +233,7 @@ def latest(
     not new when it returns. until: the end of AvailableNow. A partition that is missing in it is
     not read. offsets_max: the limit that the partitions share in proportion to their readable
     offsets. Offsets that retention has removed do not count, because a batch of removed offsets
-    would be empty, and retention would be faster.
+    would be empty, and the query would never catch up with retention.
     """
     ends: dict[TopicPartition, int] = {}
     for key, bounds in known.bounds.items():
@@ -277,7 +278,8 @@ def not_before(until: Position, begin: Position, known: Known) -> Position:
 
 
 def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
-    """Divide count_max (or all offsets, if fewer) among partitions in proportion.
+    """Divide count_max offsets (or all, if there are fewer) among partitions in proportion to
+    `backlog`.
 
     Each partition with a backlog gets at least one offset, even beyond count_max. Otherwise a quiet
     partition would wait for as long as a busy partition is behind.

@@ -65,7 +65,7 @@ class OptionError(ValueError):
 
 
 class Where(Enum):
-    """The begin or the end of every partition, as a word of the options."""
+    """The begin or the end of every partition, as an option names it ("earliest" or "latest")."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

@@ -202,9 +202,9 @@ class RangeReader:
         )
 
     async def _jump(self) -> None:
-        """Handle OFFSET_OUT_OF_RANGE. Removed offsets are reported and skipped.
+        """Skip to the start of the log after OFFSET_OUT_OF_RANGE, and report the removed offsets.
 
-        If the offset is not removed, a new leader may not know it yet, and the caller fetches it
+        If the offset was not removed, a new leader may not know it yet, and the caller fetches it
         again.
         """
         self._fetcher.out_of_range.clear()

@@ -1,10 +1,10 @@
 """The checks of the Spark version. Spark 4.0 and 4.1 cannot read a stream with this source.
 
-Spark 4.0 cannot write a stream with it either. In 4.0 and 4.1, a Python source does not know the
-current offsets of its query. If a broker has old metadata when the query starts again, a partition
-may be missing in the checkpoint from then on, and would later be read again from its beginning.
-Therefore reading streams is refused. A Python source of these versions can also not limit a batch.
-In 4.0, a stream is written as rows, and not as Arrow batches.
+Spark 4.0 cannot write a stream with the source either. In 4.0 and 4.1, a Python source does not
+know the current offsets of its query. If a broker has old metadata when the query starts again, a
+partition may be missing in the checkpoint from then on, and would later be read again from its
+beginning. Therefore reading streams is refused. A Python source of these versions can also not
+limit a batch. In 4.0, a stream is written as rows, and not as Arrow batches.
 """
 
 from typing import TYPE_CHECKING
