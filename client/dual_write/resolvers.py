@@ -124,7 +124,7 @@ class DatabaseResolver:
             try:
                 yield connection.close
             except Exception as problem:
-                logger.debug("closing a connection failed: %s", problem)
+                logger.debug("check-back: closing the database connection failed: %s", problem)
 
 
 def resolver_of(url: str) -> Resolver:

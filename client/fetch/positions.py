@@ -90,7 +90,9 @@ class Positions:
                 state.back_to(mark)
 
     def settled(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return, by partition, the positions up to which the application has finished its records."""
+        """Return the position after the last record that the application has finished, by
+        partition.
+        """
         return {
             key: OffsetAndMetadata(s.settled[0], leader_epoch=s.settled[1])
             for key, s in self.states.items()

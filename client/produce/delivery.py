@@ -120,7 +120,9 @@ class Outcome:
             try:
                 listener()
             except Exception:  # the application's error must not stop the others
-                logger.exception("a delivery callback raised an exception")
+                logger.exception(
+                    "a callback of add_done_callback raised an exception, which is ignored"
+                )
 
 
 class Delivery:

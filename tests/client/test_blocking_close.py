@@ -17,7 +17,7 @@ TIMEOUT_S = 10
 
 
 class Slow:
-    """A client that, like oncelog's, returns from a second close while the first is running."""
+    """A client whose second close returns while the first is still running, as oncelog's does."""
 
     def __init__(self) -> None:
         self.is_closing = self.has_flushed = False

@@ -66,7 +66,7 @@ async def test_poll_is_ended_by_a_close_of_another_task(group_id: str | None) ->
 
 
 async def test_consumer_callbacks_during_close_can_commit_and_are_refused_a_poll() -> None:
-    """Kafka's consumer also calls them before it leaves the group, and is closed after that."""
+    """Kafka's consumer also calls the callbacks before it leaves the group, and then closes."""
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     committed, said = [], []
 

@@ -16,7 +16,10 @@ from oncelog.wire.errors import (
 
 
 class LossyView:
-    """A view of one broker with scripted answers. A lost answer also means deleted topics."""
+    """A view of one broker with scripted answers, each of which may be lost.
+
+    A later answer shows whether a request with a lost answer has deleted its topics.
+    """
 
     def __init__(self, *answers: dict[str, ErrorCode] | None) -> None:
         self.answers = list(answers)  # None: the answer is lost

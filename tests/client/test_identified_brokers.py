@@ -18,7 +18,10 @@ NEWEST_METADATA = 12
 
 
 class Node:
-    """A broker that answers ApiVersions and Metadata. `asked` has each version and broker id."""
+    """A broker that answers ApiVersions and Metadata.
+
+    `asked` has the version, cluster id and broker id of each ApiVersions request.
+    """
 
     def __init__(self, node_id: int, cluster_id: str, newest: int) -> None:
         self.node_id, self.cluster_id, self.newest = node_id, cluster_id, newest

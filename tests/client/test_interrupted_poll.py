@@ -36,7 +36,10 @@ committed: list[int] = []
 def interrupted(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[BlockingConsumer, Callable[[BlockingConsumer], Any]]]:
-    """Yield a consumer with a last poll interrupted after it finished, and a poll method."""
+    """Yield a consumer and a poll method, after a call of that method was interrupted.
+
+    The interruption came after the poll had finished, and before it returned its records.
+    """
     with BlockingConsumer("127.0.0.1:1", group_id="g") as consumer:
 
         async def commit(listed: Any, **_: Any) -> None:

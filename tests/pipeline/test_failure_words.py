@@ -44,7 +44,7 @@ STOPPED = f'{TRACE}  File "a.py"\nx.SinkStopped: Say so.\n{TRACE}  File "b.py"\n
         ("x" * 2_000, "x" * LENGTH_MAX),
     ],
 )
-def test_spark_failure_of_each_kind_is_reduced_to_its_sentence(text: str, sentence: str) -> None:
+def test_spark_failure_of_each_kind_is_reduced_to_one_line(text: str, sentence: str) -> None:
     assert sentence_of(RuntimeError(text)) == sentence
 
 

@@ -99,7 +99,9 @@ def test_readme_spark_program_runs_unchanged_on_a_spark_cluster(
 
 
 def pack(folder: Path) -> None:
-    """Write a Python environment with all packages of a task, and an archive of it."""
+    """Write a Python environment with all packages that a task needs, and an archive of the
+    environment.
+    """
     hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
     shutil.copytree(ROOT, folder / "source", ignore=hidden)
     subprocess.run(

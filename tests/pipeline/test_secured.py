@@ -51,7 +51,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 async def prepare(kafka: SecuredKafka) -> None:
-    """Create the topics, and grant the users the ACLs that the page lists."""
+    """Create the topics, and grant the users the ACLs that docs/spark-reference.md lists."""
     async with Admin(kafka.bootstrap) as admin:
         for topic in (SOURCE, OUTPUT):
             await admin.create_topic(topic, partitions=2, replication_factor=1)
@@ -228,7 +228,7 @@ def test_secured_writers_without_exactly_once_write_rows(spark, kafka):
         pytest.param({"sasl.mechanism": "GSSAPI"}, "GSSAPI is not supported", marks=SLOW),
     ],
 )  # fmt: skip
-def test_secured_query_with_a_wrong_login_fails_soon_with_a_sentence(
+def test_secured_query_with_a_wrong_login_fails_soon_with_a_clear_error(
     spark, kafka, checkpoint, wrong, words
 ):
     from pyspark.errors import StreamingQueryException

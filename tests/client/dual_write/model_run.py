@@ -65,7 +65,7 @@ class Actor:
         return key if self.parts.has_epoch else replace(key, producer_id=0, producer_epoch=0)
 
     def lucky(self, request: Callable[[], object]) -> bool:
-        """Execute a request to Kafka, and return whether it was answered.
+        """Execute a request to Kafka, and return whether the actor received the answer.
 
         Without an answer the request has taken effect, takes effect later, or never does.
         """
@@ -119,7 +119,7 @@ class Writer(Actor):
         self.aborted: list[TransactionKey] = []
 
     def turn(self) -> None:
-        """Execute the current effect, and set the next one. Raise Gone if the actor dies."""
+        """Execute the current effect, and set the next effect. Raise Gone if the writer dies."""
         world = self.world
         if world.chance(world.luck.dies / 2):
             raise Gone
@@ -212,10 +212,10 @@ class Writer(Actor):
                 raise AssertionError(effect)
 
     def read_decisions(self, name: str) -> steps.Event:
-        """Return the decided transactions of the session, from the decision table.
+        """Return the session's transactions that the decision table has as committed.
 
-        Without `asks_table`, return those among the open transactions that Kafka lists. A deposed
-        leader may list none.
+        Without the safeguard `asks_table`, the writer first asks Kafka for the open transaction,
+        which a deposed leader may not know.
         """
         world = self.world
         if not self.parts.asks_table:

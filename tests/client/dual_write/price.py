@@ -3,7 +3,7 @@
     python -m tests.client.dual_write.price [--count 200]
 
 The cluster has three nodes, with SQLite and PostgreSQL on the same disk. One client makes one
-transfer at a time. The figures are the median and the 99th percentile.
+transfer at a time. The program prints the median and the 99th percentile.
 """
 
 import argparse

@@ -165,7 +165,10 @@ def _ended_by_endpoint(cluster: Cluster, topic: str, name: str) -> None:
 
 
 def _insert_aborted(ledger: Ledger, cluster: Cluster, name: str) -> None:
-    """Insert the outcome `aborted`, as an endpoint must do before it answers `abort`."""
+    """Insert the outcome `aborted` into the decision table.
+
+    An endpoint must do this in its database before it answers `abort`.
+    """
 
     async def insert() -> None:
         async with Admin(cluster.bootstrap) as admin:

@@ -27,7 +27,7 @@ class SoftLimit(Exception):
 
 
 class CancelledWriter(DualWriter):
-    """A writer that cancels the task that called it, at the chosen point."""
+    """A writer that cancels the task of its caller at the point that a test chooses."""
 
     point = ""
     caller: asyncio.Task[None]
@@ -108,7 +108,7 @@ async def test_dual_write_blocks_waiting_for_a_cancelled_block_do_not_run_concur
 
 
 class InterruptedWriter(BlockingDualWriter):
-    """A writer that raises the given exceptions, each when it reaches its point."""
+    """A writer that raises the given exceptions, each at the point given for it."""
 
     points: tuple[tuple[str, BaseException], ...] = ()
 

@@ -93,7 +93,7 @@ def test_check_back_ends_the_transaction_of_a_killed_service(
 
 
 def stopped(job: Job) -> subprocess.Popen[str]:
-    """Start a service, and return its process when it has stopped itself at its point."""
+    """Start a service that pauses itself at its point, and return its process once it is paused."""
     process = begin(job)
     until(lambda: job.mark.exists() or process.poll() is not None, timeout_s=RUN_S)
     assert process.poll() is None, end_of(process)

@@ -74,7 +74,7 @@ def test_writer_without_an_answer_to_its_commit_repeats_the_commit_before_the_ne
 def test_writer_with_its_last_block_completed_by_a_successor_is_superseded_at_the_next_block() -> (
     None
 ):
-    """A block run after that would use a connection that is never rolled back."""
+    """If the application's block ran anyway, its connection would never be rolled back."""
     writer = decided()
     writer.step(AWAY)
     writer.step(steps.BlockBegun())
@@ -107,9 +107,7 @@ def test_writer_with_an_aborted_decided_transaction_raises_decision_overruled_at
         writer.step(steps.BlockBegun())
 
 
-def test_writer_fenced_after_its_decision_commits_with_a_successor_and_is_overruled_without() -> (
-    None
-):
+def test_writer_fenced_after_its_decision_commits_only_if_a_successor_has_started() -> None:
     writer = decided()
     fenced = steps.EndRefused(ProducerFenced("fenced"))
     assert writer.step(fenced) == steps.ReadGeneration("w")
@@ -174,7 +172,7 @@ def test_writer_interrupted_in_a_block_before_its_decision_rolls_the_block_back(
     assert writer.step(steps.BlockBegun()) == steps.BeginBoth()
 
 
-def test_writer_interrupted_in_a_commit_is_in_doubt_and_repeats_the_next_steps() -> None:
+def test_writer_interrupted_in_its_database_commit_reads_the_outcome_and_ends_the_block() -> None:
     writer, reason = ready(), KeyboardInterrupt()
     at_decision(writer)
     asks, ends = steps.ReadOrAbort(KEY), steps.EndAsDecided(KEY, is_commit=True)

@@ -86,7 +86,7 @@ def test_dual_write_block_that_violates_a_deferred_constraint_raises_the_databas
 @pytest.mark.parametrize(
     ("state", "is_certain"), [("40001", True), ("40P01", True), ("40003", False), ("57014", False)]
 )
-def test_failed_commit_is_in_doubt_or_refused_by_its_sqlstate(
+def test_failed_database_commit_is_classified_as_in_doubt_or_refused_by_its_sqlstate(
     server: PostgresServer, topic: str, state: str, is_certain: bool
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()

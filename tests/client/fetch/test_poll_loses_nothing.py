@@ -136,7 +136,9 @@ def test_fetch_state_reset_to_a_mark_returns_the_same_records_again(
 
 
 def answer(first: int) -> list[bytearray]:
-    """Return batches of 3 records, of 2 aborted records with their marker, and of 2 records."""
+    """Return a fetched answer: a batch of 3 records, 2 aborted records with their marker, and 2
+    records.
+    """
     made: list[bytearray] = []
     for offset, producer_id, count in ((0, 1, 3), (3, 2, 2), (6, 3, 2)):
         builder = BatchBuilder()

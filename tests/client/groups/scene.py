@@ -1,4 +1,4 @@
-"""A member of the newer group protocol, and a coordinator that assigns what the test says."""
+"""A member of the newer group protocol, and a coordinator whose assignments the test chooses."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -74,7 +74,9 @@ def test_assignor_gives_each_subscribed_partition_exactly_one_subscribed_owner(w
 
 
 def carried(name: str, topics, owned, generation: int) -> Subscription:
-    """Return a subscription that carries the owned partitions as this assignor expects them."""
+    """Return a member's subscription, with the owned partitions in the form that the assignor
+    reads.
+    """
     if name == COOPERATIVE:
         return Subscription(topics, tuple(owned), generation)
     return Subscription(topics, user_data=encode_sticky(owned, generation))

@@ -1,6 +1,6 @@
 """Test rebalance callbacks that raise, wait or close the consumer.
 
-Each is called once, and the rebalance continues.
+Each callback is called once, and the rebalance continues.
 """
 
 import asyncio

@@ -18,7 +18,9 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 def member(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> list[Offsets]:
-    """Make the consumer own both partitions in generation 6, and return the list of its commits."""
+    """Make the consumer own the partitions KEPT and GONE in generation 6, and return a list of its
+    commits.
+    """
     assert consumer._member is not None
     committed: list[Offsets] = []
 

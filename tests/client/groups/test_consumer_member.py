@@ -13,7 +13,7 @@ from .scene import NEW, OF_P, OF_Q, OTHER, P, Q, Scene
 
 
 async def test_commit_for_a_topic_created_again_does_not_store_the_old_offset(scene: Scene) -> None:
-    """The request names the topic, so the broker would store the offset for the new topic."""
+    """The request has the topic's name, so the broker would store the offset for the new topic."""
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P, OF_Q)

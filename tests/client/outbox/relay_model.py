@@ -185,12 +185,14 @@ class World:
                 self.under_way.pop(at)()
 
     def known_to_leader(self, topic: str) -> int:
-        """Return the end offset that the asked broker reports, too low if it was deposed."""
+        """Return the end offset that a broker reports, which is too low if the broker was deposed
+        as leader.
+        """
         end = self.kafka.end[topic]
         return self.random.randrange(end + 1) if self.chance(self.luck.is_deposed) else end
 
     def write_row(self) -> None:
-        """Commit one row as an outbox writer does. The clocks of the sessions may differ."""
+        """Commit one row as an outbox writer does. Each writer session has a clock of its own."""
         session = self.random.randrange(SESSIONS)
         created_ms = self.created_ms[session] + self.random.randrange(3)
         text = records.to_text(b"%d.%d" % (session, self.numbers[session]), None, None, None, ())

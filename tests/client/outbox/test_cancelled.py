@@ -15,7 +15,9 @@ pytestmark = pytest.mark.xdist_group("dual_write")
 
 
 class Words:
-    """The first words of the statement after which the task is cancelled, and that task."""
+    """The first words of the SQL statement that cancels a task, and the task (the current one if
+    None).
+    """
 
     cut = ""
     caller: "asyncio.Task[None] | None" = None

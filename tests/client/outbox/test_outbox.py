@@ -54,7 +54,7 @@ def test_outbox_record_written_to_a_row_is_read_back_equal() -> None:
     }  # fmt: skip
 
 
-async def test_outbox_sends_records_of_committed_blocks_once_and_of_aborted_blocks_never(
+async def test_outbox_sends_each_record_of_a_committed_block_once_and_none_of_an_aborted_block(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
@@ -139,7 +139,7 @@ class Mortal(OutboxRelay):
 
 
 @pytest.mark.parametrize("point", ["given", "sent"])
-async def test_relay_killed_at_a_point_loses_and_repeats_no_row(
+async def test_relay_killed_at_any_point_loses_and_repeats_no_row(
     bootstrap: str, ledger: Ledger, topic: str, point: str
 ) -> None:
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
@@ -185,7 +185,7 @@ async def test_outbox_relay_stops_when_a_newer_relay_starts(
 async def test_relay_fenced_without_a_successor_continues(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Causes are a transaction timeout, an expired transactional id, or an operator's abort."""
+    """A transaction timeout, an expired id, or an operator's abort fences a relay in this way."""
     ledger = Ledger(server.connect, "%s").create()
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
@@ -220,7 +220,9 @@ async def test_relay_fenced_without_a_successor_continues(
 async def test_relay_fenced_by_a_newer_relay_stops(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The relay does not rely on the kind of error, since an old epoch of a batch is not fatal."""
+    """The error alone does not show the newer relay, since a batch with an old epoch is no fatal
+    error.
+    """
     ledger = Ledger(server.connect, "%s").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)

@@ -69,7 +69,7 @@ class ReadsBeforeItInitializes(ModelRelay):
 
 
 class AsksForTheEnd(ModelRelay):
-    """A relay that reads up to the end offset of ListOffsets, which a deposed leader may answer."""
+    """A relay that reads up to the end offset of ListOffsets, even from a deposed leader."""
 
     async def _mark_start(self) -> int:
         async with relay.Admin(self._source) as admin:

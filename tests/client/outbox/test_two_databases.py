@@ -1,4 +1,4 @@
-"""Test that outboxes of two databases with one name by mistake lose no row silently."""
+"""Test two databases whose outboxes have the same name by mistake. No row is lost silently."""
 
 import contextlib
 from pathlib import Path

@@ -71,7 +71,9 @@ async def test_relay_superseded_before_numbering_rows_sends_no_row_twice(
 async def test_relay_superseded_during_its_start_numbers_no_row_of_its_successor(
     bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row numbered as part of a batch that the successor sends would be lost."""
+    """A row of a batch that the successor is sending would be lost if the older relay renumbered
+    it.
+    """
     ledger = sqlite_ledger(tmp_path / "bank").create()
     initialize = Producer.init_transactions
     with BlockingOutboxWriter(topic, ledger.connect) as writer:

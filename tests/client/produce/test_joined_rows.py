@@ -64,7 +64,7 @@ def batches(
 ) -> list[tuple[int | None, bytearray]]:
     """Encode the rows of each partition, and return all batches with their partitions.
 
-    The first batch of a partition begins with another record.
+    A record that is not among the rows begins the first batch of each partition.
     """
     found: list[tuple[int | None, bytearray]] = []
     for partition, rows in groups:

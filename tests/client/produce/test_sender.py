@@ -44,7 +44,7 @@ Script = Callable[[ProducerBatch], "int | Exception | None"]
 
 @dataclass
 class Leader:
-    """The log of one partition and the producer state of its leader."""
+    """The log of one partition, and the producer state that its leader keeps."""
 
     values: list[bytes] = field(default_factory=list)
     windows: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Leader:
 
 
 class SenderContext:
-    """A sender with its accumulator and producer state, and scripted leaders instead of brokers."""
+    """A sender with its accumulator, its producer state, and scripted leaders as brokers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, partitions: int = 1, **settings) -> None:
         self.settings = producer_settings(
@@ -143,7 +143,7 @@ class SenderContext:
 
 
 def once(code: "int | Exception", at: int = 0) -> Script:
-    """Return a script that gives `code` as the outcome of one batch, the n-th (`at`, from 0)."""
+    """Return a script that answers one batch, the one with index `at`, with `code`."""
     left = [at]
 
     def script(batch: ProducerBatch) -> "int | Exception | None":

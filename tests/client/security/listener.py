@@ -80,7 +80,7 @@ class TlsFront:
 
 
 class Listener:
-    """A listener with SASL/PLAIN. `asked` has the API keys of the requests of each connection."""
+    """A listener with SASL/PLAIN. `asked` has the API keys of the requests, by connection."""
 
     def __init__(self, *, lifetime_ms: int = 0, has_sasl: bool = True) -> None:
         self.users = {"alice": "geheim"}

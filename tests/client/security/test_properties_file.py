@@ -39,7 +39,7 @@ def test_properties_file_with_every_form_is_parsed():
     }
 
 
-def test_parsed_properties_are_known_settings():
+def test_properties_file_settings_of_other_clients_are_returned_as_unused():
     names = [name for row in ADMIN for name in (row.name, *row.aliases)]
     known, unused = known_settings(parse_properties(FILE), names)
     assert unused == ("empty", "indented", "a b=", "acks")

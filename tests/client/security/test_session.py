@@ -126,7 +126,7 @@ async def test_session_renewal_that_fails_in_any_way_closes_the_connection(probl
         assert not connection.is_open
 
 
-def test_password_is_derived_once_for_all_connections_in_a_thread(monkeypatch):
+def test_scram_password_is_derived_in_a_thread_and_once_for_all_connections(monkeypatch):
     calls: list[threading.Thread] = []
     compute = Derive.compute
 

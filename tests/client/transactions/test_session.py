@@ -32,7 +32,10 @@ LOST = "lost"  # the first answer is lost; the repeated request succeeds
 
 
 class Coordinator:
-    """A replacement for `TransactionRequests`. `script` has the next outcomes of each request."""
+    """A replacement for `TransactionRequests`.
+
+    `script` has the results of each request, in the order in which they are returned.
+    """
 
     transactional_id = "id"
 

@@ -129,7 +129,7 @@ async def test_pool_close_fails_waiting_transactions_and_rolls_back_the_open_tra
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reclaim the writers of ended tasks and threads immediately."""
+    """Let the pool reclaim the writers of ended tasks and threads without the usual delay."""
     monkeypatch.setattr("oncelog.client.writer_pool.pool_names.SILENT_S", 0.0)
 
 

@@ -106,7 +106,7 @@ def test_flight_job_sink_options_are_read_from_the_command_line():
 
 
 class Stuck:
-    """A query, and a session, with a `stop` that does not return in time."""
+    """A stand-in for a query and for a Spark session, whose `stop` does not return in time."""
 
     def __init__(self) -> None:
         self.sparkContext = self
@@ -142,7 +142,7 @@ def test_flight_job_arguments_have_defaults_and_refuse_wrong_ones():
             arguments(wrong)
 
 
-def test_flight_airlines_are_read_from_a_file_or_unknown(tmp_path):
+def test_flight_airlines_are_read_from_a_file_or_stay_unknown_without_one(tmp_path):
     assert airlines(None) == {}
     file = tmp_path / "airlines.csv"
     file.write_text("carrier,name\nUA,United Air Lines Inc.\n")

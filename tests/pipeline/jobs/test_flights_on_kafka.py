@@ -96,7 +96,7 @@ class Job:
 
 
 def struck(admin: BlockingAdmin, kill: int) -> int:
-    """Return the node to kill, in turn the leader of the output, of the input, or a coordinator."""
+    """Return the node to kill next, in turn the output's leader, the input's, and a coordinator."""
     role = kill % 3
     if role == 2:
         return admin.run(

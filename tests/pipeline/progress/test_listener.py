@@ -109,7 +109,9 @@ def event(run: str, **more: Any) -> Any:
     return SimpleNamespace(runId=run, id="1-2-3", name="bills", exception=None, **more)
 
 
-def test_query_started_before_its_listener_ends_under_its_name(tmp_path: Path) -> None:
+def test_query_older_than_its_listener_has_its_name_in_the_metrics(
+    tmp_path: Path,
+) -> None:
     listener = BatchListener(tmp_path / "q.prom")
     listener.onQueryProgress(event("run-1", progress=Told(progress())))
     listener.onQueryTerminated(event("run-1"))

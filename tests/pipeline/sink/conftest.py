@@ -1,4 +1,4 @@
-"""A fixture with three nodes for queries that are killed, of oncelog or of Apache Kafka."""
+"""A fixture of three nodes, of oncelog or Apache Kafka, for the queries that tests kill."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -46,7 +46,7 @@ def all_rows(batches: int) -> list[str]:
 
 
 class ManualDriver:
-    """A driver of a sink, executed step by step.
+    """The driver of a sink, whose steps a test executes one by one.
 
     `close` ends its connections without a request, as the death of a process does.
     """
@@ -175,7 +175,10 @@ Scene = Callable[[ManualDriver], Awaitable[list[str]]]
 
 
 async def play(bootstrap: str, *scenes: Scene, **options: Any) -> None:
-    """Play scenes concurrently, each with its own driver, and check that its topic has its rows."""
+    """Run the scenes of a test concurrently, each with its own driver and topic.
+
+    Each scene returns the rows that must be in its topic at the end.
+    """
 
     async def run(scene: Scene) -> tuple[str, list[str]]:
         async with driving(bootstrap, **options) as driver:

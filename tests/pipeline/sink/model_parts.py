@@ -50,9 +50,9 @@ class Size:
 
 
 class Verdict(NamedTuple):
-    """The doubled and missing rows and the open transactions after a run.
+    """The doubled rows, the missing rows and the open transactions after a run of the model.
 
-    `is_told`: the decision topic has an alarm.
+    `is_told`: the decision topic has an alarm about the missing rows.
     """
 
     doubled: int

@@ -71,7 +71,7 @@ class SinkModel:
         return self.size.rows
 
     def executor(self) -> ChildIds:
-        """Return the ids of a running executor, or sometimes of a new one."""
+        """Return the transactional ids of a running executor, or sometimes of a new executor."""
         if not self.executors or self.random.random() < 0.1:
             word = f"{len(self.executors):08x}"
             self.executors.append(ChildIds(word=word))
@@ -147,7 +147,9 @@ class SinkModel:
             batch += 1
 
     def sweep(self, protocol: SinkProtocol) -> Process:
-        """Abort leftover transactions between batches. The next batch may begin meanwhile."""
+        """Abort open transactions of late attempts between batches. The next batch may begin
+        meanwhile.
+        """
         while self.random.random() < (0 if self.is_calm else 0.3):
             assert protocol.leftovers is not None
             names = protocol.leftovers.among(self.cluster.listed())

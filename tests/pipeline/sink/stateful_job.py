@@ -132,9 +132,10 @@ def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any]
     write = sink_module.write_attempt
 
     def meet(what: str, name: str, wanted: int) -> bool:
-        """Wait until this number of processes has arrived at the same point.
+        """Wait until `wanted` processes have created a mark for the point `what`, each with another
+        `name`.
 
-        Return False at once if this process's query has arrived earlier.
+        Return False at once if a process has created the mark of this `name` before.
         """
         import glob
 

@@ -23,7 +23,7 @@ CONFS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 
 
 def seconds_of(batch: int) -> list[int]:
-    """Return the lines of a batch, twelve new seconds and some seconds again.
+    """Return the lines of a batch, which are twelve new seconds and some repeated ones.
 
     In some batches the seconds of one key are missing. The last two seconds of the previous batch
     come again, which the state must detect. Every batch has second 1, which is late in all but the
@@ -74,7 +74,8 @@ def joined(seconds: Seconds) -> Any:
 
 
 def counted(seconds: Seconds) -> Any:
-    """Return the running count of lines for each key, and its total after 10 s without a line.
+    """Return the running count of lines for each key. After 10 s without a line, return the key's
+    total.
 
     The state is handled in Python, by applyInPandasWithState.
     """

@@ -1,7 +1,8 @@
 """Test the sink on real clusters without Spark.
 
-The tests have second attempts, zombies, deaths and expired ids. Every test ends with a read of
-committed records. Each row is present once, and no transaction is open.
+The tests have second attempts, attempts that resume after their batch, deaths and expired ids.
+Every test ends with a read of committed records. Each row is present once, and no transaction is
+open.
 """
 
 import asyncio
@@ -327,7 +328,7 @@ async def test_sink_with_a_node_killed_at_any_step_loses_no_row(ours: Cluster, v
         await driver.assert_once(all_rows(3))
 
 
-async def test_decision_topic_is_created_with_a_config_that_lets_compaction_reach_it(
+async def test_decision_topic_is_created_with_a_config_for_early_compaction(
     bootstrap: str,
 ) -> None:
     async with Admin(bootstrap) as admin:

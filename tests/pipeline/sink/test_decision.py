@@ -95,7 +95,7 @@ def test_decision_of_a_sink_without_records_is_none() -> None:
     assert decode("s", {b"s": None, b"t": b"x"}) is None
 
 
-def test_decision_with_too_many_children_is_refused_with_advice(
+def test_decision_with_too_many_children_is_refused_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 1)

@@ -50,7 +50,9 @@ async def until_nothing_is_open(bootstrap: str) -> None:
 
 
 async def come_late(driver: ManualDriver, effect: RunTasks) -> str:
-    """Run an attempt of this batch after the others, and return its transactional id."""
+    """Run an attempt of this batch after the batch's other attempts, and return its transactional
+    id.
+    """
     spec, worker = driver.task_spec(effect), driver.worker()
     found = await asyncio.to_thread(write_rows, spec, worker, rows(9, 9))
     return found.transactional_id

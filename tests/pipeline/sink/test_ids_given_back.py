@@ -1,4 +1,4 @@
-"""Test the transactional ids that a driver returns to tasks, so that few ids suffice."""
+"""Test that a driver returns transactional ids to tasks for reuse, so that few ids suffice."""
 
 import pytest
 

@@ -106,7 +106,7 @@ def test_sink_model_in_transactional_mode_with_long_outages_loses_rows_only_with
     assert found.keys() == {"torn"}
 
 
-def test_sink_model_that_does_not_describe_children_first_tears_more_batches() -> None:
+def test_sink_model_that_commits_children_without_describing_them_loses_rows_more_often() -> None:
     seeds = range(SEEDS // 20)
     rash = outcomes(seeds, replace(TRANSACTIONAL, asks=False))
     once = outcomes(seeds, replace(TRANSACTIONAL, asks_again=False))

@@ -82,7 +82,7 @@ def start(
 
 
 def running(found: Decision | None = None, batch: int = 0, mode: Mode = Mode.PREPARED):
-    """Return a protocol that has given its first batch to the tasks, and the effect that did so."""
+    """Return a protocol that writes its first batch, and the effect that started the tasks."""
     protocol = SinkProtocol("s", mode=mode)
     start(protocol, found, given(batch))
     return protocol, feed(protocol, ChildrenCommitted(), ChildrenAborted())
@@ -113,7 +113,7 @@ def test_sink_protocol_of_a_new_sink_runs_all_its_steps(protocol: SinkProtocol) 
     assert protocol.phase is Phase.READY
 
 
-def test_sink_batch_without_rows_is_decided_without_a_last_record() -> None:
+def test_sink_batch_without_rows_writes_its_decision_only_once() -> None:
     protocol, _ = running()
     nothing = TaskReport(partition_id=0, record_count=0, child=None)
     effect = feed(protocol, TasksDone((nothing,)), ControlCommitted())
@@ -137,7 +137,7 @@ def test_sink_decision_already_completed_is_not_completed_again(protocol: SinkPr
     assert effect == CommitChildren(())
 
 
-def test_sink_child_left_open_by_a_newer_driver_is_left_alone() -> None:
+def test_sink_child_left_open_by_a_newer_driver_is_not_aborted() -> None:
     protocol, _ = running()
     younger, older = child(1, generation=2).transactional_id, child(7).transactional_id
     other = "oncelog.spark.other.g1.0000abcd.1"

@@ -1,4 +1,4 @@
-"""Test how soon a starting sink knows the last decision, which it reads twice."""
+"""Test how fast a starting sink reads its last decision, which it does twice."""
 
 import asyncio
 import dataclasses
@@ -18,7 +18,9 @@ READINGS, SOON_S = (
 )  # a fetch at the end of a topic waits for 0.5 s by default
 
 
-def test_decision_read_does_not_wait_behind_an_abandoned_fetch(cluster: Cluster) -> None:
+def test_decision_read_again_does_not_wait_for_an_abandoned_fetch(
+    cluster: Cluster,
+) -> None:
     async def seconds() -> list[float]:
         view = ClusterView(cluster.bootstrap)
         sink = SinkCluster(view, "read-twice")
@@ -39,7 +41,7 @@ def test_decision_read_does_not_wait_behind_an_abandoned_fetch(cluster: Cluster)
     assert sorted(found[1:])[1] < SOON_S, found  # a busy machine may be late now and then
 
 
-def test_decision_read_again_continues_from_the_first_reading(cluster: Cluster) -> None:
+def test_decision_read_again_continues_at_the_end_of_the_first_read(cluster: Cluster) -> None:
     async def readings() -> None:
         view = ClusterView(cluster.bootstrap)
         sink = SinkCluster(view, "goes-on")

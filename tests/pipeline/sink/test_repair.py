@@ -43,7 +43,7 @@ class TornSink(ExactlyOnceSink):
 
 
 def recipe() -> str:
-    """Return the first Python block of the page's section about a torn batch."""
+    """Return the first Python block in the section about a torn batch of Spark's page in docs/."""
     section = PAGE.read_text(encoding="utf-8").split("## A torn batch", 1)[1]
     return textwrap.dedent(section.split("```python\n", 1)[1].split("```", 1)[0])
 

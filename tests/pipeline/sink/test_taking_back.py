@@ -66,7 +66,7 @@ def at_start(
 
 
 def reported() -> tuple[SinkProtocol, Any]:
-    """Return a protocol after all tasks have reported, and its next effect."""
+    """Return a protocol after all tasks of a batch have reported, and its next effect."""
     protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
     start(protocol, None, given(0))
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(1, 0, ())
@@ -185,7 +185,7 @@ def test_transactional_sink_with_a_child_committed_meanwhile_keeps_its_own_decis
         protocol.step(ControlCommitted())
 
 
-def test_transactional_sink_with_all_children_refused_revokes_the_decision_in_any_run() -> None:
+def test_transactional_sink_with_all_children_refused_revokes_the_decision_of_its_own_run() -> None:
     protocol, _ = reported()
     feed(protocol, *DECIDED, ChildrenDescribed(NAMES))
     effect = protocol.step(ChildrenRefused(NAMES, "PRODUCER_FENCED"))
@@ -194,7 +194,7 @@ def test_transactional_sink_with_all_children_refused_revokes_the_decision_in_an
     assert protocol.step(ChildrenAborted()) == RunTasks(1, 0, ())
 
 
-def test_transactional_sink_with_a_restored_checkpoint_behind_a_revoked_decision_stops() -> None:
+def test_transactional_sink_with_a_checkpoint_older_than_a_revoked_decision_stops() -> None:
     protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
     before = decided(2, digest="planned")
     start(protocol, before, replace(given(3), digest="next"))

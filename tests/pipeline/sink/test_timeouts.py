@@ -232,7 +232,7 @@ def test_sink_timeout_that_is_invalid_is_refused(name: str, value: Any) -> None:
 
 
 def test_sink_shared_by_two_queries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One query would abort the open children of the other before they are decided."""
+    """One query would abort the task transactions of the other before they are decided."""
     sink = ExactlyOnceSink("s", "127.0.0.1:1", "t")
     frame: Any = object()
     monkeypatch.setattr(sink, "_given", lambda _, batch_id: sink(frame, batch_id + 1))

@@ -140,7 +140,9 @@ async def test_transactional_sink_writes_new_batches_and_skips_written_batches(
 
 
 @pytest.mark.in_turn
-async def test_transactional_sink_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> None:
+async def test_transactional_sink_driver_that_dies_at_any_step_has_a_successor(
+    bootstrap: str,
+) -> None:
     async def dies_at(point: type[Effect] | str, driver: ManualDriver) -> list[str]:
         await driver.write(0)
         effect = await driver.until(CommitChildren if isinstance(point, str) else point, 1)
@@ -160,7 +162,7 @@ async def test_transactional_sink_driver_that_dies_anywhere_has_a_successor(boot
 
 
 @pytest.mark.in_turn
-async def test_transactional_sink_timeout_after_a_committed_child_tears_the_batch(
+async def test_transactional_sink_timeout_raises_an_alarm_only_after_a_committed_child(
     bootstrap: str,
 ) -> None:
     async def before_the_decision(driver: ManualDriver) -> list[str]:

@@ -3,7 +3,8 @@
     python connector_program.py BOOTSTRAP JARS FOLDER TOPIC OUT
 
 TOPIC has transactions, some of them aborted. The connector copies the records that it reads to OUT,
-once as a batch and once as a stream. Both oncelog's source and the connector read both topics.
+once as a batch and once as a stream. Both oncelog's source and the connector then read TOPIC and
+OUT.
 """
 
 import json

@@ -107,7 +107,9 @@ def test_arrow_row_without_headers_has_null_headers() -> None:
 
 
 def test_arrow_row_with_a_header_name_outside_utf8_is_readable() -> None:
-    """Any bytes may be a name in librdkafka. Java's clients show invalid bytes in this way."""
+    """Any bytes may be a header name in librdkafka. Java's clients also show invalid bytes as
+    U+FFFD.
+    """
     batch = encode_batch([Record(5, TIME_MS, None, b"v", (("ab", b"1"),))])
     batch = batch.replace(b"\x04ab", b"\x04\xff\xfe")
     rows = ArrowRows(schema(), is_raw=False)

@@ -45,7 +45,7 @@ def test_deleted_topic_of_a_pattern_does_not_delay_the_other_topics(
     assert time.monotonic() - begun_s < 20, "and not LOOKUP_MS_MAX"
 
 
-def test_source_without_a_reachable_broker_fails_soon_with_one_sentence(
+def test_source_without_a_reachable_broker_fails_soon_with_a_one_line_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cluster_lookup, "REACH_S", 0.4)

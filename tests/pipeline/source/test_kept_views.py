@@ -1,4 +1,7 @@
-"""Test the clients that a Python worker keeps from task to task, their cost and separation."""
+"""Test the clients that a Python worker keeps from task to task.
+
+They save requests, and clients with different settings are kept apart.
+"""
 
 import asyncio
 import sys
@@ -88,7 +91,7 @@ def counted(proxy: CountingProxy) -> tuple[int, dict[str, int]]:
     return connections, {api: n for api, n in requests.items() if api != "Produce"}
 
 
-def test_stream_trigger_repeats_no_request_and_a_warm_range_only_fetches(
+def test_stream_trigger_repeats_no_request_and_a_range_with_a_kept_client_only_fetches(
     proxy: CountingProxy, kept: KeptViews
 ) -> None:
     options = {"kafka.bootstrap.servers": proxy.bootstrap, "subscribe": "counted"}

@@ -153,7 +153,9 @@ def test_available_now_run_ends_at_the_first_log_end_without_new_partitions() ->
 
 
 def test_available_now_run_with_outdated_ends_reaches_the_offsets_already_read() -> None:
-    """A broker with old metadata, or a new leader, reported too low end offsets at the start."""
+    """A broker with old metadata, or a new leader, reported end offsets that were too low at the
+    start.
+    """
     begin = position({("t", 0): 20, ("t", 1): 5})
     known = known_of({("t", 0): (0, 40), ("t", 1): (0, 9)})
     late = not_before(position({("t", 0): 10}), begin, known)

@@ -176,7 +176,7 @@ def test_source_batch_that_could_only_be_empty_is_refused(
         read(is_streaming=False, **options)
 
 
-def test_source_option_of_each_name_is_documented_with_its_sentence() -> None:
+def test_source_option_of_each_name_is_documented_with_its_description() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
     for name, text in DOCS.items():
         assert f"| `{name}` | {text} |" in page, name

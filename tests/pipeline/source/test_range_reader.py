@@ -153,7 +153,9 @@ def test_range_reader_stops_when_its_topic_is_recreated_midway(
 def test_range_reader_of_a_log_truncated_by_a_new_leader_fails_without_waiting(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an unclean election the task must not continue in the other log, so it is repeated."""
+    """After an unclean election the task must not read on in the new leader's log, so Spark repeats
+    it.
+    """
 
     async def ends_before(_: Any, __: int, asked: Mapping[Any, Any]) -> dict[Any, EpochEnd]:
         return dict.fromkeys(asked, EpochEnd(0, 0, 5))
@@ -180,9 +182,9 @@ def test_range_reader_with_an_end_offset_never_reached_times_out_with_a_reason(
 
 @pytest.fixture
 def empty_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Container[int]], None]:
-    """Return a function that removes the records from Fetch answers, given by their numbers.
+    """Return a function that removes all records from the Fetch answers with the given numbers.
 
-    Slow remote storage also causes such answers.
+    Slow remote storage also causes answers without records.
     """
     decode, numbers = fetcher.fetch.decode_response, itertools.count()
 
