@@ -1,4 +1,4 @@
-"""Finds one sentence for an error from Spark, whose text has stack traces of Python and Java.
+"""Reduces an error from Spark, with stack traces of Python and Java in its text, to one sentence.
 
 py4j and Spark include the text of `traceback.format_exc()` in their own messages, so the first line
 says only that there was an error. The last Python error in the text is the most useful one, since a

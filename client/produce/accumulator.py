@@ -242,7 +242,7 @@ class Accumulator:
         queue.waiting = deque([*tried, *fresh])
 
     def too_late(self, batches: Iterable[ProducerBatch]) -> KafkaError:
-        """Return the error of expired batches, whose message names the last attempt's error."""
+        """Return the error of expired batches. Its message names the error of their last attempt."""
         known = next((batch.problem for batch in batches if batch.problem is not None), None)
         words = f"not acknowledged within {self._delivery_timeout_ms} ms"
         return RequestTimedOut(words if known is None else f"{words}; the last answer: {known}")

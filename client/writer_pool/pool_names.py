@@ -120,7 +120,7 @@ class PoolNames:
     def give_back(self, slot: Slot, holder: WriterHolder) -> None:
         """Return a writer to the pool.
 
-        A dead holder whose writer was lent again returns nothing.
+        Do nothing if `holder` was taken for dead and its writer was lent again.
         """
         if slot.holder is not holder:
             return

@@ -154,8 +154,8 @@ class ChildIds:
     ) -> str:
         """Return a transactional id for one attempt, which no other attempt uses.
 
-        committed: ids whose last transaction was committed, as the driver reports, so they may be
-        reused.
+        The driver has reported that the last transactions of the ids in `committed` were committed,
+        so these ids may be reused.
         """
         try:
             name = self._table.take_out(committed, sink_id, generation, batch_id)

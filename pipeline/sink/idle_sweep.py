@@ -33,8 +33,8 @@ class IdleSweep:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> list[str]:
-        """Stop the task. Return the ids whose transactions were aborted, or may be by a running
-        request.
+        """Stop the task. Return the ids that it has aborted, or that a running request may still
+        abort.
         """
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -47,7 +47,7 @@ class ArrowRows:
     def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
         """Add a batch's records, or its marker. Return whether there are enough rows for `take`.
 
-        replica: the node in whose log the batch was read.
+        replica: the node that has the log.
         """
         if columns.values:
             self._added.append((columns, replica))

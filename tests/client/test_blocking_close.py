@@ -17,7 +17,9 @@ TIMEOUT_S = 10
 
 
 class Slow:
-    """A client whose second close returns while the first is still running, as oncelog's does."""
+    """A client that returns from a second close while the first is still running, as oncelog's
+    does.
+    """
 
     def __init__(self) -> None:
         self.is_closing = self.has_flushed = False

@@ -1,4 +1,4 @@
-"""A member of the newer group protocol, and a coordinator whose assignments the test chooses."""
+"""A member of the newer group protocol, and a coordinator that a test gives its assignments."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Test two databases whose outboxes have the same name by mistake. No row is lost silently."""
+"""Test that two databases lose no row silently if their outboxes have one name by mistake."""
 
 import contextlib
 from pathlib import Path

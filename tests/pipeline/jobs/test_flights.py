@@ -106,7 +106,7 @@ def test_flight_job_sink_options_are_read_from_the_command_line():
 
 
 class Stuck:
-    """A stand-in for a query and for a Spark session, whose `stop` does not return in time."""
+    """A query, or a Spark session, with a `stop` that does not return in time."""
 
     def __init__(self) -> None:
         self.sparkContext = self

@@ -46,7 +46,7 @@ def all_rows(batches: int) -> list[str]:
 
 
 class ManualDriver:
-    """The driver of a sink, whose steps a test executes one by one.
+    """The driver of a sink, which a test executes step by step.
 
     `close` ends its connections without a request, as the death of a process does.
     """
