@@ -149,10 +149,10 @@ class BlockingProducer(BlockingClient[Producer]):
         headers: Headers = (),
         within: object = None,
     ) -> HandedDelivery:
-        """Hand a record over and return its delivery.
+        """Hand a record over to the event loop, and return its delivery.
 
-        within: the `transaction` of the record, by default the open one. If another thread has
-        ended that transaction before the record is taken, the record is refused, and the next
+        within: the `transaction` of the record, by default the open one. If another thread ends
+        that transaction before the event loop takes the record, the record is refused, and the next
         transaction is not affected.
         """
         if within is None:

@@ -79,7 +79,7 @@ class ClusterSnapshot:
     def keep_newer(self, known: "ClusterSnapshot") -> None:
         """Replace leaders by those of `known` that have a higher leader epoch (KIP-320).
 
-        The broker that sent this snapshot may be behind.
+        The broker that sent this snapshot may have older metadata than the sender of `known`.
         """
         for key, old in known.partitions.items():
             new = self.partitions.get(key)
@@ -92,8 +92,8 @@ class ClusterSnapshot:
     def partitions_of(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic in order.
 
-        The partition numbers of all topics are sorted at once, and sorted again after the number of
-        known partitions has changed, because callers ask for many topics.
+        The first call sorts the partitions of all topics and keeps the result, because callers ask
+        for many topics. They are sorted again after the number of known partitions has changed.
         """
         if self._numbered != len(self.partitions):
             self._numbers, self._numbered = {}, len(self.partitions)

@@ -281,7 +281,8 @@ class BrokerConnection:
     def fail(self, reason: str, problem: KafkaError | None = None) -> None:
         """Close the connection, and fail all waiting requests.
 
-        problem: an error that a retry would not change.
+        They raise `problem`, which a retry would not change, or else NetworkException with
+        `reason`.
         """
         self._problem = self._problem or problem
         for future, _ in self._waiting.values():

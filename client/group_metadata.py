@@ -17,7 +17,8 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A member as its group knows it. Default values are not checked (KIP-447).
+    """A member as its group knows it. The broker does not check fields with default values
+    (KIP-447).
 
     topic_ids: the topic ids of the partitions of a member of a consumer group (KIP-848). Offsets in
     transactions name topics by id if the broker supports TxnOffsetCommit 6.

@@ -8,7 +8,7 @@ from .retries import now_ms
 
 
 class LongWork:
-    """Runs one coroutine at a time. Several calls in turn may wait for it."""
+    """Runs one coroutine at a time. Several calls may wait for it, one after the other."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -33,9 +33,7 @@ class LongWork:
     async def until(self, deadline_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Continue the running work, or begin `work`.
 
-        Return False if it has not ended at the deadline.
-
-        Raises the error of the work.
+        Return False if the work has not ended at the deadline. Raises the error of the work.
         """
         if self._task is None:
             self._task = asyncio.create_task(work())

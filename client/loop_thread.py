@@ -139,7 +139,7 @@ class LoopThread:
     def close(self) -> None:
         """Cancel all work on the loop, and end the loop and its thread.
 
-        Later calls have no effect.
+        A repeated close has no effect.
         """
         self.refuse_own_thread()
         if self.is_forked:

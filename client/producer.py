@@ -303,7 +303,8 @@ class Producer:
     async def close(self) -> None:
         """Flush and close the producer. An open transaction is aborted unless it is prepared.
 
-        Without transactions the close raises as `flush` does. With transactions the commit raises.
+        Without transactions the close raises the first unread error of a record. With transactions
+        only the commit raises it.
         """
         if self._is_closed:
             return
@@ -368,9 +369,9 @@ class Producer:
     ) -> PreparedTransaction | None:
         """Take the transactional id over, fence its older producer, and abort its transaction.
 
-        With `keep_prepared_transaction` a prepared transaction is kept and its token is returned
-        (KIP-939). Apache Kafka 4.3 does not support that and raises UnsupportedVersion. This
-        producer is then IN_TRANSACTION, so commit, abort, or `complete` the kept transaction.
+        With `keep_prepared_transaction` a prepared transaction is kept, and its token is returned
+        (KIP-939). The producer is then IN_TRANSACTION, so commit, abort, or `complete` the kept
+        transaction. Apache Kafka 4.3 does not support this and raises UnsupportedVersion.
         """
         return await self._transactional.init(keep_prepared=keep_prepared_transaction)
 

@@ -12,7 +12,7 @@ EMPTY = -1  # in place of a producer id: the transaction has no records in Kafka
 
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionKey:
-    """The key of exactly one transaction, which a decision names.
+    """The key of one transaction, under which the decision table stores the outcome.
 
     A transactional id belongs to one session of a writer for ever, because the id ends with a
     nonce. Each transaction of the id has an epoch of its own (KIP-890). For a transaction without
@@ -166,7 +166,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class ReadGeneration:
-    """Read the current generation in the database."""
+    """Read the writer's current generation in the database."""
 
     name: str
 
@@ -218,7 +218,10 @@ class SessionStarted:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The generation was claimed. `older_sessions` are ids with lower generations."""
+    """The writer's generation was incremented in the database.
+
+    `older_sessions` are the transactional ids of sessions with lower generations.
+    """
 
     generation: int
     older_sessions: tuple[str, ...] = ()
@@ -226,9 +229,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class DecisionsRead:
-    """The decisions were read. `keys` are transactions with records.
+    """The transactions that an older session has committed were read from the decision table.
 
-    Kafka may have completed some of these transactions.
+    `keys` are those with records. Kafka may have completed some of these transactions.
     """
 
     keys: tuple[TransactionKey, ...] = ()

@@ -17,7 +17,7 @@ class WriterSuperseded(DualWriteError):
 
 
 class CheckedBackError(DualWriteError):
-    """A check-back aborted the transaction before the writer decided it."""
+    """A check-back aborted the transaction before the writer committed it in the database."""
 
 
 class BlockNotWhole(DualWriteError):
@@ -27,7 +27,7 @@ class BlockNotWhole(DualWriteError):
 
 
 class UnsafeDatabase(KafkaError):
-    """The database or connection has a setting that could lose a decision."""
+    """The database or connection has a setting with which a committed transaction could be lost."""
 
     code = ErrorCode.INVALID_CONFIG
 

@@ -70,9 +70,9 @@ class DualWriter(WriterFlow):
         await self.close()
 
     async def start(self) -> None:
-        """Fence older writers of this name, and end their transactions.
+        """Fence older writers of this name, and end their transactions in Kafka.
 
-        Decided transactions are committed, the others aborted.
+        Those that are committed in the database are committed, and all others are aborted.
         """
         try:
             await drive_async(self._start())

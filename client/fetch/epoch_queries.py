@@ -20,7 +20,11 @@ CONSUMER = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch up to the requested epoch, and its end (exclusive), or -1 if unknown."""
+    """The largest epoch in a leader's log up to the requested epoch, and its end offset
+    (exclusive).
+
+    Both are -1 if unknown.
+    """
 
     error_code: int
     leader_epoch: int

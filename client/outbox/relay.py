@@ -206,10 +206,10 @@ class OutboxRelay(ConnectionFlow):
         return offset + 1
 
     async def _last_sent(self) -> int:
-        """Return the number of the last sent batch, or 0. Transactions of older relays have ended.
+        """Return the number of the last sent batch, or 0 without one.
 
-        The search begins near the end, because the newest segment, of up to a gigabyte or a week,
-        is not compacted.
+        The caller has ended the transactions of older relays. The search begins near the end,
+        because the newest segment, of up to a gigabyte or a week, is not compacted.
         """
         key = (self.topic, 0)
         async with asyncio.timeout(READ_TIMEOUT_S):

@@ -63,7 +63,7 @@ def superseded(outbox: str) -> RelaySuperseded:
 
 
 class OtherDatabase(KafkaError):
-    """The last batch of this name was sent from another database's outbox."""
+    """Another database's outbox of the same name has sent the last batch."""
 
     code = ErrorCode.INVALID_CONFIG
 

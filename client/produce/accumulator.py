@@ -175,7 +175,10 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> list[ProducerBatch]:
-        """Return the batches to send now, at most one per partition, and mark them as in flight."""
+        """Return the batches to send now, at most one per partition, and mark them as in flight.
+
+        The arguments are those of `next_ready_ms`.
+        """
         taken: list[ProducerBatch] = []
         for where, queue in self._candidates(may_leave):
             if self._ready_at(where, queue, is_flushing) > now_ms:
@@ -207,7 +210,10 @@ class Accumulator:
         return queue is not None and queue.known_id == batch.producer_id
 
     def finish(self, batch: ProducerBatch, *, is_written: bool = False) -> None:
-        """Remove a decided batch, or an abandoned batch after its answer."""
+        """Remove a batch that was written or has failed, or an abandoned batch after its answer.
+
+        is_written: the leader has acknowledged the batch, so it knows the producer id.
+        """
         queue = self._queues.get((batch.topic, batch.partition))
         if queue is not None and batch in queue.in_flight:
             queue.in_flight.remove(batch)
@@ -242,7 +248,7 @@ class Accumulator:
         queue.waiting = deque([*tried, *fresh])
 
     def too_late(self, batches: Iterable[ProducerBatch]) -> KafkaError:
-        """Return the error of expired batches. Its message names the error of their last attempt."""
+        """Return the error of expired batches, which names the error of their last attempt."""
         known = next((batch.problem for batch in batches if batch.problem is not None), None)
         words = f"not acknowledged within {self._delivery_timeout_ms} ms"
         return RequestTimedOut(words if known is None else f"{words}; the last answer: {known}")

@@ -24,9 +24,9 @@ SIZE_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)  # sizes from which a varint ta
 
 
 def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
-    """Return whether `JoinedRows` can encode these columns, and is worth it.
+    """Return whether `JoinedRows` can encode these columns, and is faster than `Rows`.
 
-    Both columns must be arrays, and a batch must hold enough rows.
+    The columns must be Arrow arrays (`keys` may be None), and a batch must hold enough rows.
     """
     arrow = sys.modules.get("pyarrow")
     if arrow is None or "pyarrow.compute" not in sys.modules or vector_library() is None:

@@ -61,7 +61,9 @@ async def produce_batches(
 
 
 def halves(batch: ProducerBatch) -> list[ProducerBatch]:
-    """Split a batch that was refused as too large into two batches. Sequence numbers are kept."""
+    """Split a batch that was refused as too large into two batches, which keep its sequence
+    numbers.
+    """
     assert batch.encoded is not None
     records = decode_batch(batch.encoded)
     middle = len(records) // 2

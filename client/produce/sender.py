@@ -47,7 +47,10 @@ TAKES_PARTITIONS = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANS
 
 
 class Sender:
-    """The loop that sends the batches of the accumulator. `session` is for transactions."""
+    """The loop that sends the batches of the accumulator.
+
+    `session` is the producer's transaction session, or None without a transactional.id.
+    """
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ UNKNOWN = int(UnknownTopicOrPartition.code)
 
 
 class KnownTopic:
-    """The data of one topic that the choice of a partition needs, from one snapshot of the view."""
+    """A topic in one snapshot of the view, with the data that the choice of a partition needs."""
 
     __slots__ = ("by_key", "count", "led", "snapshot", "sticky")
 

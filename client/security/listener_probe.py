@@ -26,7 +26,7 @@ NO_MECHANISM = "-"  # no mechanism has this name: the answer lists the existing 
 async def refuse_other_protocol(host: str, port: int, security: "Security | None") -> None:
     """Raise SecurityProtocolMismatch if exactly one of listener and client uses TLS.
 
-    The listener did not answer before.
+    Call this function only for a listener that did not answer.
     """
     if security is None or security.config.tls is None:
         await _refuse_with_tls(host, port)
