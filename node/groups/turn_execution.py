@@ -201,7 +201,7 @@ def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
     try:
         waiting(outcome)
     except Exception:
-        logger.exception("a waiting request could not be answered")
+        logger.exception("a request that waited in a group could not be answered")
 
 
 def _give(ticket: object, answer: Answer) -> None:

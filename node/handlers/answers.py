@@ -78,7 +78,7 @@ def completing(
         try:
             body = encode(answer)
         except Exception:
-            logger.exception("an answer cannot be encoded")
+            logger.exception("an answer cannot be encoded, so an error is sent instead")
             try:
                 body = encode(broken)
             except Exception as error:

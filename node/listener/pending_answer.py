@@ -97,7 +97,7 @@ class PendingAnswer:
         try:
             body = refuse(error)
         except Exception:
-            logger.exception("a waiting request could not be refused")
+            logger.exception("a failed request gets no error answer, so its connection is closed")
             self.abort(f"a request failed: {error}")
             return
         if not isinstance(body, PendingAnswer):

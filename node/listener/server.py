@@ -186,13 +186,19 @@ class KafkaServer:
         host, listener = connection.peer_host, connection.listener
         of_host = self._limits.of_address(host)
         if of_host is not None and self._per_host[host] >= of_host:
-            self._log_limited("too many of one", "closed a connection: too many from %s", host)
+            self._log_limited(
+                "too many of one",
+                "closed a connection from %s: max.connections.per.ip is reached",
+                host,
+            )
             return None
         rates, now_ms = self._rates[listener.name], self.loop.time() * 1000
         rates = [*rates, *self._address_rates.of(host)]
         pause_ms = wait_ms(rates, now_ms)
         if pause_ms is None:
-            self._log_limited("too fast", "closed a connection from %s: too many come", host)
+            self._log_limited(
+                "too fast", "closed a connection from %s: the creation rate is exceeded", host
+            )
             return None
         if self._is_full():
             self._displace_silent()
@@ -208,7 +214,11 @@ class KafkaServer:
             if not is_full:
                 self._displace_idlest()
         if self.is_stopping or is_full:
-            self._log_limited("too many", "closed a connection from %s: all places taken", host)
+            self._log_limited(
+                "too many",
+                "closed a connection from %s: max.connections is reached, or the broker stops",
+                host,
+            )
             return None
         self._connections[connection] = self._silent[connection] = None
         self._per_host[host] += 1

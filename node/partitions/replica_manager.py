@@ -418,4 +418,4 @@ class ReplicaManager:
         try:
             context(operation)
         except Exception:  # an error of one answer must not affect the others
-            logger.exception("a waiting request could not be answered")
+            logger.exception("a waiting produce or fetch could not be answered")

@@ -283,7 +283,7 @@ class ShardLeaders:
                 still = [name for name in some if self._holds(name, self._is_expired, leader, name)]
                 await leader.remove_expired(still)
             except Exception:
-                self._log.exception("%d expired ids could not be removed", len(some))
+                self._log.exception("%d expired transactional ids could not be removed", len(some))
 
     def _is_expired(self, leader: ShardLeader, name: str) -> bool:
         record = leader.shard.get(name)

@@ -37,7 +37,7 @@ async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
 async def test_broker_stop_with_a_failing_disk_reports_the_disk_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: type, step: str
 ) -> None:
-    """Otherwise the node would seem to stop cleanly, but recover its logs at the next start."""
+    """Without a report the stop would seem clean, but the next start recovers the logs."""
     broker, log = await with_a_batch(tmp_path)
     works = getattr(part, step)
 
@@ -63,7 +63,7 @@ async def test_broker_stop_does_not_report_a_log_that_failed_long_before(tmp_pat
 async def test_broker_stop_during_a_checkpoint_write_keeps_the_newer_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise records deleted by DeleteRecords were back after a clean stop."""
+    """The older checkpoint would restore records that DeleteRecords has deleted."""
     mark = tmp_path / "data" / CLEAN_SHUTDOWN
     is_entered = threading.Event()
     write = OffsetCheckpoint.write

@@ -6,7 +6,7 @@ from oncelog.node import environment, linux
 
 
 def test_boot_id_that_is_unknown_never_equals_another(monkeypatch):
-    """Otherwise a power cut would look like a kill, and lost pages would not be searched for."""
+    """With equal ids, lost pages would not be searched for after a power cut."""
     assert environment.machine_boot_id() == environment.machine_boot_id()
     monkeypatch.setattr(linux, "PROC", Path("/nowhere"))
     assert environment.machine_boot_id() != environment.machine_boot_id()

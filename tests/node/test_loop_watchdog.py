@@ -64,7 +64,7 @@ print(code, *signal.getitimer(signal.ITIMER_REAL))
 
 
 def test_loop_watchdog_alarm_does_not_outlive_a_failed_node(tmp_path: Path) -> None:
-    """A leftover alarm killed the failing process, with exit code -14 instead of 1."""
+    """A leftover alarm would kill the failing process, with exit code -14 instead of 1."""
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in REQUIRED.items()))
     command = [sys.executable, "-c", FAILING_NODE, "--config", file]

@@ -407,7 +407,7 @@ async def test_quorum_description_requested_from_any_node_comes_from_the_leader(
 async def test_heartbeat_unanswered_by_a_paused_controller_is_sent_to_the_next_controller(
     cluster: SmallCluster,
 ) -> None:
-    """The broker waited a second for the first controller, while its session lasts 1.5 s."""
+    """A broker that waits a second for the first controller may lose its session of 1.5 s."""
     await bring_up(cluster, 2)
     heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
     cluster.silent.add(1)
@@ -419,7 +419,7 @@ async def test_heartbeat_unanswered_by_a_paused_controller_is_sent_to_the_next_c
 
 
 async def test_heartbeat_over_a_slow_link_is_answered_in_time(cluster: SmallCluster) -> None:
-    """With attempts of 300 ms, a controller 400 ms away fenced the broker."""
+    """Attempts that end after 300 ms never succeed with a controller 400 ms away."""
     await bring_up(cluster, 2)
     heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
     cluster.delay_ms = 400

@@ -50,7 +50,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 async def test_target_assignment_ready_after_a_member_change_covers_the_present_members(
     broker: Broker,
 ) -> None:
-    """Meanwhile a static member was replaced by another member in the same epoch."""
+    """During the job a static member is replaced by another member in the same epoch."""
     await broker.ask(BEAT, 1, joining("a", instance_id="i"))
     await turns_until(lambda: broker.group.target.epoch == broker.group.epoch)
     await broker.ask(BEAT, 1, going_on(-2, "a", instance_id="i"))

@@ -216,7 +216,7 @@ async def test_group_shard_that_is_lost_is_freed_despite_commits_in_flight(tmp_p
 async def test_isolated_group_coordinator_resigns_until_the_controller_answers(
     broker: CoordinatingBroker,
 ) -> None:
-    """Without the controller another broker may already coordinate the group."""
+    """A broker that cannot reach the controller may no longer be the coordinator."""
     joined = await stable(broker)
     beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE

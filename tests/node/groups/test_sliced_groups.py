@@ -116,7 +116,7 @@ async def test_offset_commit_that_is_small_is_replayed_immediately(broker: Broke
 async def test_group_too_large_for_a_batch_is_not_encoded(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch of 1,000 members may have 18 MB, and took 80 ms to encode."""
+    """A batch of 1,000 members may have 18 MB, and takes 80 ms to encode."""
     member = MemberValue("m", None, "c", "h", 1, 1, bytes(2 << 20), b"")
     value = GroupValue("consumer", 1, "range", "m", 1, (member,))
     errors: list[int] = []
@@ -396,7 +396,7 @@ async def test_leave_group_of_a_few_members_is_answered_immediately(
 async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
     broker: Broker,
 ) -> None:
-    """Otherwise the members would repeat the request, and get an error for unknown members."""
+    """Members without an answer would repeat the request, and get an error for unknown members."""
     broker.services.work = broker.replicas.work
     leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
     leave = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})

@@ -93,7 +93,7 @@ async def test_waiting_produces_of_a_closed_connection_are_executed_and_fetches_
 
 
 async def test_end_txn_age_is_measured_before_its_client_can_close() -> None:
-    """After the close, a late EndTxn would seem to have just arrived (KAFKA-17754)."""
+    """A closed socket reports an age of 0, even for a late EndTxn (KAFKA-17754)."""
     broker, node = FakeBroker(), OneNode(hold_ms=20)
     broker.services.transactions = node.coordinators
     producer = await node.init(connection_id=1)

@@ -118,7 +118,7 @@ async def test_large_request_cancelled_at_its_turn_frees_its_place() -> None:
 
 
 async def test_large_request_waiting_for_the_controller_frees_its_place() -> None:
-    """A request with a long timeout waited for a controller, and delayed all others."""
+    """A request with a long timeout may wait for a controller, and would delay all others."""
     line = LargeRequests(100)
     decisions: list[asyncio.Future[str]] = []
 
@@ -220,7 +220,7 @@ async def test_large_requests_without_a_controller_do_not_delay_other_answers() 
 
 
 async def test_large_requests_of_clients_that_close_leave_little_work() -> None:
-    """The requests no longer counted as memory, but all their 100,000 entries were handled."""
+    """In an earlier version all 100,000 entries of each dropped request were handled."""
     broker = FakeBroker(1)
     topics = [{"name": f"{n:09}"} for n in range(20_000)]
     values = {"topics": topics, "allow_auto_topic_creation": False}

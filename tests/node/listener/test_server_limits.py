@@ -113,7 +113,7 @@ async def test_connections_beyond_the_maximum_are_closed() -> None:
 
 
 async def test_connections_that_arrive_together_are_accepted_in_one_loop_turn() -> None:
-    """Otherwise 200 clients that connect at once would wait for many turns of 5 ms."""
+    """With one accepted connection a turn, 200 clients would wait for 200 turns of 5 ms."""
     async with toy_server() as bench:
         sockets = [socket.socket() for _ in range(200)]
         for each in sockets:
@@ -220,7 +220,7 @@ async def test_client_that_reads_no_answers_is_paused_and_takes_bounded_memory(
 
 
 async def test_answer_partly_sent_is_counted_with_its_full_size(bench: Bench) -> None:
-    """The transport keeps the whole answer until it is sent, so 40 answers took 150 MB."""
+    """The transport keeps an answer until all of it is sent, so 40 answers may take 150 MB."""
     deaf = await bench.connect()
     deaf.transport.pause_reading()
     answer_bytes = 16 * MIB

@@ -222,7 +222,7 @@ async def test_handler_that_fails_late_without_an_answer_closes_the_connection(
 async def test_requests_of_many_clients_closing_together_are_abandoned_in_many_turns(
     bench: Bench,
 ) -> None:
-    """Each request may wait for hundreds of partitions, and 1,000 requests blocked the loop."""
+    """To abandon 1,000 requests that wait for hundreds of partitions takes many turns."""
     toys = bench.toys
     names = [b"%d" % number for number in range(20)]
     for name in names:

@@ -89,7 +89,7 @@ async def test_isolated_leader_alone_in_the_isr_continues(tmp_path: Path) -> Non
 async def test_isolated_leader_checks_thousands_of_partitions_in_slices(
     tmp_path: Path,
 ) -> None:
-    """With 10,000 partitions a check took 40 ms, four times in each session timeout."""
+    """A check of 10,000 partitions takes 40 ms, four times in each session timeout."""
     count = 4 * PARTITIONS_A_STEP
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2), partitions=count)
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn

@@ -102,7 +102,7 @@ async def test_broker_heartbeat_answer_takes_effect_after_its_metadata_is_applie
 async def test_broker_heartbeat_unanswered_for_a_session_timeout_waits_for_the_next_answer(
     term: int, delay_s: float, pause_s: float, expected_index: int
 ) -> None:
-    """Meanwhile the controller may have fenced the broker and elected other leaders."""
+    """During the timeout the controller may have fenced the broker and elected other leaders."""
     group, counted, replies = SimpleNamespace(applied_index=6), list[int](), list[int]()
     liveness = _liveness(group=group)
     liveness._config = cast(

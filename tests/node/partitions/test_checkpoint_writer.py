@@ -59,7 +59,7 @@ def _writer(directory: Any, executor: Executor) -> CheckpointWriter:
 async def test_checkpoint_offset_counts_as_lowered_when_finished_and_running_writes_have_it(
     directory: _Directory, executor: Executor
 ) -> None:
-    """Otherwise truncations of many partitions would wait for one another on a slow disk."""
+    """With a wait for all writes, truncations would wait for one another on a slow disk."""
     checkpoint = _writer(directory, executor)
     first = asyncio.create_task(checkpoint.lower(KEY, 5))
     await until(lambda: directory.writes == 1)

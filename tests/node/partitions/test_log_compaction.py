@@ -77,7 +77,7 @@ class Log:
 
 
 async def test_compaction_of_a_deleted_log_ends_at_the_deletion() -> None:
-    """Otherwise thousands of deleted logs would be closed together at the end of a pass."""
+    """References to thousands of deleted logs would close them together at the end of a pass."""
     looks: list[int] = []
 
     def beginning(logs: list[Log], _: int) -> Any:
@@ -111,7 +111,7 @@ def fill(log: PartitionLog) -> None:
 async def test_compaction_on_a_full_disk_is_tried_once_per_check_until_space_is_free(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, refuses: str
 ) -> None:
-    """A refused write ended the broker (simulation seed 178 at that time)."""
+    """In an earlier version a refused write ended the broker (simulation seed 178)."""
     cleaner, logs = disk.cleaner, disk.logs
     owner: Any = cleaner if refuses == "swap" else disk.directory.offsets
     works = getattr(owner, refuses)
@@ -197,7 +197,7 @@ async def test_compaction_with_an_unreadable_index_stops_only_that_compaction(
 async def test_compaction_of_a_log_that_cannot_be_planned_skips_only_that_log(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A damaged byte in an old segment ended the broker 2 s after each start."""
+    """In an earlier version one damaged byte in an old segment ended the broker."""
     broken, sound = disk.logs
     for log in disk.logs:
         log.config = replace(SMALL, max_compaction_lag_ms=1)

@@ -140,7 +140,7 @@ TROUBLES = [
 async def test_log_maintenance_continues_after_one_damaged_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Exception
 ) -> None:
-    """A damaged byte ended the broker, or the maintenance of all later logs."""
+    """In an earlier version one damaged byte ended the broker, or all later maintenance."""
     caplog.set_level(logging.ERROR)
     config = {"segment_bytes": 200, "retention_ms": 1}
     broker = LeadingBroker(tmp_path, log_config=config, partitions=3)

@@ -116,7 +116,7 @@ async def test_batch_refused_again_is_remembered_for_the_full_time_again(broker:
 async def test_batch_with_a_new_epoch_is_refused_like_its_refused_predecessor(
     broker: Broker, known: bool
 ) -> None:
-    """Otherwise the batch with the new epoch was appended, and the refused batch was lost."""
+    """If the batch with the new epoch were appended, the refused batch would be lost."""
     connection, hosted = broker.connect(), broker.partition()
     if known:
         assert await broker.error_of(connection, 0) == -1
@@ -166,7 +166,7 @@ async def test_refused_batches_are_remembered_in_bounded_number_and_time(
 
 
 def test_refused_batches_of_invalid_topic_names_are_not_remembered() -> None:
-    """Such names may have 32,767 bytes each."""
+    """An invalid topic name may have 32,767 bytes."""
     refused = RefusedBatches()
     header = decode_header(plain(0))
     for length in (NAME_CHARS_MAX + 1, NAME_CHARS_MAX):

@@ -139,7 +139,7 @@ async def test_deleted_topic_immediately_stops_being_served(tmp_path: Path, coun
 async def test_waiting_produce_of_a_removed_replica_gets_the_error_of_kafka(
     tmp_path: Path, is_deleted: bool, error: ErrorCode
 ) -> None:
-    """Only after the deletion of the topic the error is UNKNOWN_TOPIC_OR_PARTITION."""
+    """The error is UNKNOWN_TOPIC_OR_PARTITION only if the topic was deleted."""
     async with running(tmp_path) as broker:
         submit = broker.metadata_group.submit
         await submit(encode_command(RegisterBroker(2, bytes(16), "boot", "127.0.0.1", 1)))
@@ -263,7 +263,7 @@ async def test_deleted_logs_are_removed_before_the_broker_has_stopped(tmp_path: 
 async def test_leader_without_a_free_descriptor_leads_when_one_is_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it leads, the replica has to sync its truncation, for which it opens files."""
+    """An elected replica first syncs its truncation, for which it opens files."""
     lead, failures = HostedPartition.lead, [OSError(errno.EMFILE, "Too many open files")]
 
     def lacking(hosted: HostedPartition, *args: Any, **keywords: Any) -> None:
@@ -621,7 +621,7 @@ async def test_log_of_a_partition_that_moves_away_and_back_keeps_its_directory(
 async def test_log_that_cannot_be_opened_now_has_only_one_next_attempt_scheduled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each change of the metadata also tries to open the log, and scheduled one more attempt."""
+    """Each change of the metadata also tries to open the log, but schedules no attempt."""
     failed = Counter[str]()
 
     def without_files(_self: LogDirectory, opening: LogOpening) -> Any:

@@ -135,7 +135,7 @@ async def test_markers_of_possibly_deleted_topics_share_one_metadata_catch_up(mo
 
 
 async def test_marker_for_a_topic_not_yet_in_the_metadata_is_sent(monkeypatch) -> None:
-    """A node with outdated metadata took new topics for deleted ones (found by the simulation)."""
+    """In an earlier version a node with outdated metadata took new topics for deleted ones."""
     monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 10)
     node = OneNode()
     knows, leadership_of = False, node.partitions.leadership_of
@@ -256,7 +256,7 @@ async def test_markers_of_many_transactions_that_cannot_complete_leave_the_loop_
 async def test_marker_to_a_silent_leader_is_sent_to_its_successor_after_a_short_timeout(
     node: OneNode,
 ) -> None:
-    """The link stays open, but the leader is silent. Records were unreadable for ten seconds."""
+    """The link to the leader stays open. A long timeout would block read_committed consumers."""
     node.partitions.leaders = {T0: 2}
     asked: list[tuple[int, int]] = []
     answer = node.links.request

@@ -66,7 +66,7 @@ async def test_marker_is_answered_after_its_replication(replicated: LeadingBroke
 async def test_marker_resent_before_its_commit_is_written_once(
     replicated: LeadingBroker, version: int
 ) -> None:
-    """Otherwise a coordinator with a short timeout would write many markers (KAFKA-19999)."""
+    """A coordinator with a short timeout repeats an uncommitted marker often (KAFKA-19999)."""
     await open_transaction(replicated, version=12 if version else 9)
     epoch = 1 if version else 0
     first = replicated.mark(7, epoch, transaction_version=version, wait_ms=20)
@@ -221,7 +221,7 @@ async def test_markers_without_partitions_are_handled_in_steps(tmp_path: Path) -
 async def test_markers_committed_while_many_are_handled_are_answered_immediately(
     tmp_path: Path, turns: int
 ) -> None:
-    """If the high watermark advances no more, they were answered only after COMMIT_WAIT_MS."""
+    """The high watermark may not advance again, so a later advance must not be waited for."""
     broker = LeadingBroker(tmp_path, partitions=3, **REPLICATED)
     broker.replicas.work = SlicedWork(count(0, 0.003).__next__)  # a step a turn
     partitions = tuple(("t", index) for index in range(3))

@@ -305,7 +305,7 @@ async def test_clock_advance_times_out_transactions_opened_before_it() -> None:
 
 
 async def test_wall_clock_set_back_does_not_prolong_open_transactions() -> None:
-    """The transaction stayed open for an hour longer (simulation shape `dense`, seed 47)."""
+    """In an earlier version the transaction stayed open for an hour longer (simulation seed 47)."""
     node = OneNode(timeout_scan_interval_ms=5)
     who = await node.init(timeout_ms=60)
     await node.add(who)
@@ -407,7 +407,7 @@ async def test_transactions_of_all_shards_that_time_out_together_share_the_loop_
 async def test_list_transactions_does_not_read_the_partitions_of_transactions(
     node: OneNode,
 ) -> None:
-    """For 200 transactions of 3,000 partitions that blocked the loop for 0.4 s."""
+    """Reading 3,000 partitions of each of 200 transactions would block the loop for 0.4 s."""
     partitions = [("t", index) for index in range(3)]
     await node.add(await node.init(), *partitions)
     (listed,) = node.coordinators.descriptions()

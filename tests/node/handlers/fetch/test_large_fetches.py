@@ -58,7 +58,7 @@ async def test_fetch_of_many_partitions_reads_in_slices(tmp_path: Path) -> None:
 async def test_fetch_of_small_batches_leaves_other_partitions_to_the_next_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_session: bool
 ) -> None:
-    """The check of many small batches blocked the loop, with 100 partitions for half a second."""
+    """The check of many small batches in 100 partitions would block the loop for half a second."""
     monkeypatch.setattr(partition_reader, "LOOK_BATCHES_MAX", 3)
     broker = LeadingBroker(tmp_path, partitions=4)
     for partition in range(4):
@@ -87,7 +87,7 @@ async def test_fetch_of_many_partitions_completes_at_an_append_during_its_read(
 async def test_fetch_of_many_partitions_ends_when_its_client_closes(
     tmp_path: Path, turns: int
 ) -> None:
-    """Otherwise the fetch would wait for its max_wait_ms, which may be 24 days."""
+    """A fetch that continues would wait for its max_wait_ms, which may be 24 days."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
     answer = broker.fetch(indexes=range(MANY), max_wait_ms=2**31 - 1)
     await settle(turns)
@@ -197,7 +197,7 @@ async def test_fetch_repeated_after_its_session_was_evicted_is_answered(tmp_path
 async def test_fetch_repeated_with_its_session_lost_during_a_read_completes_at_an_append(
     tmp_path: Path, turns: int
 ) -> None:
-    """The fetch did not complete, and some partitions kept it as waiting forever."""
+    """In an earlier version the fetch did not complete, and was kept by some partitions."""
     clock = StoppedClock()
     broker = LeadingBroker(tmp_path, partitions=MANY, replicas_clock=clock)
     connection = broker.connect()

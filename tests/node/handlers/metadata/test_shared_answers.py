@@ -237,7 +237,7 @@ async def test_shared_metadata_by_id_requested_after_a_change_shows_the_change(
 async def test_shared_metadata_for_closed_clients_is_not_computed(
     broker: FakeBroker, computed: list[int]
 ) -> None:
-    """Otherwise clients that close immediately would delay all others."""
+    """Answers for clients that close immediately would delay the requests of all others."""
     create(broker, "wide", MANY)
     contexts = [RequestContext(broker.services, number, "127.0.0.1") for number in range(20)]
     more = {"allow_auto_topic_creation": False}

@@ -54,7 +54,7 @@ async def test_produce_that_names_a_partition_twice_answers_each_batch(
 async def test_produce_waiting_for_replicas_keeps_no_request_memory(
     tmp_path: Path,
 ) -> None:
-    """Otherwise the frames of waiting requests would take 60 MB in a broker under load."""
+    """In a broker under load the frames of waiting requests would take 60 MB."""
     broker = LeadingBroker(tmp_path, partitions=2, replicas=(1, 2), min_insync_replicas=2)
     wanted = [ProducePartition(0, plain()), ProducePartition(1, plain()[:-1])]
     request = ProduceRequest(None, -1, 60_000, [ProduceTopic("t", None, wanted)])
@@ -177,7 +177,7 @@ async def test_transactional_produce_of_many_records_is_validated_before_its_ver
 async def test_produce_of_few_records_with_many_headers_is_validated_in_slices(
     compacted: LeadingBroker, batches: int, headers: int
 ) -> None:
-    """Each batch decompresses to 32 kB of headers, which blocked the loop for seconds."""
+    """Each batch decompresses to 32 kB of headers, which would block the loop for seconds."""
     one = encode_batch([Record(0, 0, b"k", None, (("", None),) * headers)], compression=ZSTD)
     wanted = [(0, bytearray(one)) for _ in range(batches)]
     answer = compacted.put(wanted)
@@ -240,7 +240,7 @@ async def test_produce_with_full_validation_refuses_undecodable_records(
 async def test_produce_of_an_appended_batch_after_any_config_change_is_a_duplicate(
     tmp_path: Path, acks: int, change: dict[str, object]
 ) -> None:
-    """The answer was lost. Apache Kafka refuses the retry, although the batch is in the log."""
+    """A client that got no answer repeats the batch. Apache Kafka refuses it."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
 
     def batches(sequence: int) -> list[tuple[int, bytearray]]:

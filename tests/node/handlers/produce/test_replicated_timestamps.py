@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 
 
 async def test_replicas_store_the_corrected_maximum_timestamp_of_a_batch(tmp_path: Path) -> None:
-    """With a wrong maximum timestamp retention deleted new records."""
+    """With a wrong maximum timestamp, retention would delete new records."""
     now_ms = SystemClock.wall_ms()
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()

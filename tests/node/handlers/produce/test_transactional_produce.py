@@ -225,7 +225,7 @@ async def test_transactional_produce_of_a_fenced_producer_is_refused_without_ver
 async def test_transactional_produce_overtaken_by_an_abort_is_refused(
     broker: LeadingBroker, version: int, code: int
 ) -> None:
-    """The client did not wait for the answer, and aborted (KAFKA-14053)."""
+    """The client aborts without waiting for the answer to its produce (KAFKA-14053)."""
     connection = broker.connect()
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.mark(commits=False) == [E.NONE]
@@ -368,7 +368,7 @@ async def test_transactional_producers_on_one_connection_are_verified_sequential
 async def test_transactional_produces_sent_after_a_refused_produce_are_refused(
     broker: LeadingBroker,
 ) -> None:
-    """Otherwise a later batch would be appended before the refused one is retried."""
+    """A later batch that is accepted would be appended before the refused one is retried."""
     broker.verifier.answers = {0: E.NOT_COORDINATOR}
     connection = broker.connect()
     answers = [broker.produce(connection, {0: batch(n)}) for n in range(3)]
@@ -472,7 +472,7 @@ async def test_transactional_produce_of_a_closed_connection_is_not_appended(
 async def test_transactional_produce_with_a_marker_before_one_part_is_verified_again(
     tmp_path: Path,
 ) -> None:
-    """A repeated marker invalidated the verification, and one part got INVALID_TXN_STATE."""
+    """A repeated marker invalidates the verification, for which one part must not fail."""
     partitions = 2 * PARTITIONS_MAX + 50
     last = partitions - 1
     marking: list[asyncio.Task[list[int]]] = []
@@ -497,7 +497,7 @@ async def test_transactional_produce_with_a_marker_before_one_part_is_verified_a
 async def test_transactional_produce_queued_after_a_large_one_is_verified_again_after_a_marker(
     tmp_path: Path,
 ) -> None:
-    """Both produces were verified together, but the marker arrived before the second append."""
+    """Both produces are verified together, and the marker arrives before the second append."""
     last = PARTITIONS_MAX + 50
     marking: list[asyncio.Task[list[int]]] = []
     broker = LeadingBroker(tmp_path, partitions=last + 1)
