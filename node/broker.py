@@ -1,14 +1,16 @@
 """The composition root builds all parts of one broker, starts them, and stops them in reverse.
 
-he steps of a start, in order:
+The steps of a start, in order:
+
   directory      The data directory is locked, after a check that it belongs to this node.
   Raft           The metadata is loaded, and this node votes before it accepts clients.
-  registration   This process replaces the node's previous process at the controller, once this
-                 node has applied all metadata changes about that process.
+  registration   The controller registers this process in place of the node's previous process.
+                 The step ends when this node has applied the registration, and with it all
+                 earlier metadata changes about the previous process.
   logs           The logs that are assigned to this broker are opened in a thread.
-  roles          Each replica becomes a leader or a follower as the metadata says.
-  votes          This node votes in all other Raft groups. From now on the cluster tolerates the
-                 loss of another node.
+  roles          Each replica leads, follows, or waits for a leader, as the metadata says.
+  votes          This node votes in all Raft groups. From now on the cluster tolerates the loss of
+                 another node.
   listener       The listeners accept clients.
   heartbeats     Heartbeats unfence the broker. Only now may the controller elect it as a leader.
 """

@@ -1,7 +1,8 @@
 """The static configuration of one broker under Kafka's names, as one validated, immutable value.
 
-A key that is unknown or has no effect here is refused, and the error says why. The same table of
-keys parses server.properties, answers DescribeConfigs and generates the documentation.
+An unknown key is refused, and so is a value that this broker cannot apply. The error says why. Keys
+that only tune Kafka are accepted (`tuning_keys`). The same table of keys parses server.properties,
+answers DescribeConfigs and generates the documentation.
 """
 
 import difflib

@@ -1,8 +1,8 @@
 """The execution of a `Turn`, which is the outcome of one request or deadline of a group.
 
 The answers of the turn are sent, and its records are appended. An exception in an answer, a record
-or a rule fails only its own group, because a request that waits in another group would never be
-answered. The other groups continue, and each client gets an answer.
+or a rule fails only its own group. If it ended the execution, the requests that wait in other
+groups would never be answered.
 """
 
 import asyncio

@@ -33,7 +33,7 @@ def code_and_message(error: KafkaError) -> CodeAndMessage:
 
 
 def outcome_of(item: Item) -> CodeAndMessage:
-    """Return the error code and message of the controller's decision on a topic or partition."""
+    """Return the error code and message of the controller's result for a topic or partition."""
     return code_and_message(error_for(item.error, item.message)) if item.error else NO_ERROR
 
 

@@ -106,7 +106,10 @@ def _voter_change(what: str) -> Callable[[RequestContext, RequestHeader, Any], A
 async def unregister_controller(
     context: RequestContext, header: RequestHeader, request: "requests.UnregisterControllerRequest"
 ) -> "responses.UnregisterController.Response":
-    """Refuse an unknown or active controller, and a live voter, which would register again."""
+    """Refuse an unknown controller, and the active one. Answer any other voter without an error.
+
+    A voter has no registration, so nothing is removed.
+    """
     broker, number = context.broker, request.controller_id
     timeout_ms = broker.config.request_timeout_ms
     quorum = await broker.controller.describe_quorum(timeout_ms=timeout_ms)

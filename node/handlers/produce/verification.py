@@ -51,7 +51,7 @@ class TransactionalProducer(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """The coordinator's answer for a partition, with the guard that was created before."""
+    """The coordinator's answer for a partition, and the guard created before it was asked."""
 
     guard: int
     error: int

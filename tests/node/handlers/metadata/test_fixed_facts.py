@@ -83,7 +83,7 @@ def test_raft_voter_changes_are_refused(
         (-1, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "ID -1 is not currently registered."),
     ],
 )
-def test_unregister_controller_removes_only_a_voter_that_is_not_active(
+def test_unregister_controller_of_an_unknown_or_the_active_voter_is_refused(
     broker: FakeBroker, number: int, error: int, message: str
 ) -> None:
     answer = broker.ask(UNREGISTER_CONTROLLER, 0, {"controller_id": number})
