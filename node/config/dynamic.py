@@ -46,7 +46,7 @@ def value_in_force(
 
 
 def judge_dynamic_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig for an unknown key, or InvalidRequest for an invalid value."""
+    """Raise InvalidConfig for a key that is not dynamic, or InvalidRequest for an invalid value."""
     for name, value in configs.items():
         key = BROKER_KEYS.get(name)
         if key is None:

@@ -74,8 +74,9 @@ class BrokerKey:
 
     `default` is text. A key with the default None must be set, and "" means unset. `kafka_default`
     is given only where Kafka's default differs. A key with `not_served` accepts only its default,
-    for the reason in `not_served`. A dynamic key can be changed for the whole cluster while it runs
-    (KIP-226). `topic_config` is the topic config that takes its default from the key.
+    for the reason in `not_served`. A dynamic key can be changed while brokers run, for one broker
+    or for the whole cluster (KIP-226). `topic_config` is the topic config that takes its default
+    from the key.
 
     `shown_unset` says how DescribeConfigs shows a key that is not set: as null, as empty text, or
     not at all. A key that is not `is_shown` is also left out when it is set.

@@ -84,7 +84,7 @@ class ControllerService:
             links.on_request(kind, self._handler(kind))
 
     def start(self) -> None:
-        """Become active if this node already leads."""
+        """Become active if this node already leads. The Raft group reports later elections."""
         if self._raft_group.is_leader and self._timer is None:
             self._elected(self._raft_group.term)
 

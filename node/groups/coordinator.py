@@ -178,7 +178,7 @@ class GroupCoordinator:
         return offset
 
     async def until_settled(self, shard: GroupShard) -> None:
-        """Wait until all batches appended before are committed and replayed.
+        """Wait until all batches that the shard's log has now are committed and replayed.
 
         A require_stable fetch must see a transactional offset commit that is still being replicated
         (KIP-447). Raises the errors of `append`.

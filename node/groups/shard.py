@@ -263,9 +263,10 @@ class GroupShard:
         replayed: Replayed,
         is_group_record: bool = False,
     ) -> None:
-        """Call `replayed` when the shard has replayed all records before an offset.
+        """Call `replayed` with None when the shard has replayed all records before an offset.
 
-        A future would wake its waiter one turn of the event loop later. The callback may answer a
+        `fail_waiters` calls it with an error after `deadline_ms`, or when the shard is unloaded. A
+        future would wake its waiter one turn of the event loop later. The callback may answer a
         request, but must not change the shard.
         """
         if self.replayed >= next_offset:

@@ -117,6 +117,7 @@ def of_each(
 
     asked: the name of the array of items in the request.
     answers: the name of the array in the answer.
+    refuse: returns the answer to one item.
     """
 
     def refuse_all(request: Any, error: KafkaError) -> Any:

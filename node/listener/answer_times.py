@@ -60,7 +60,7 @@ class AnswerTimes:
         times.recent[min(at, RANGES - 1)] += 1
 
     def read(self) -> list[tuple[int, ApiTimes]]:
-        """Return the durations by API key. Begin a new minute if the last one has ended."""
+        """Return the durations by API key, and begin a new minute if the current one has ended."""
         now_s, found = self._clock(), sorted(self._by_api.items())
         if now_s - self._turned_s < MINUTE_S:
             return found

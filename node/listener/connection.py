@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self.partial_since_s > receive_timeout_s
 
     def is_silent(self, now_s: float, first_request_timeout_s: float) -> bool:
-        """Return whether the client has sent no valid request, or has not logged in, in time."""
+        """Return whether the client did not send a valid request, or log in, within the timeout."""
         # The broker itself does not read.
         is_kept_waiting = self._is_reading_paused and not self._is_writing_paused
         if self.silent_since_s is None or is_kept_waiting:

@@ -152,7 +152,7 @@ def control_api(
     async def build(
         context: RequestContext, request: Request, values: Any, version: int
     ) -> list[Buffer]:
-        """Run the remaining steps of a decision, and return its encoded answer.
+        """Run the steps that `decide` has returned, if any, and return the encoded answer.
 
         The caller has waited for memory if the answer is large.
         """

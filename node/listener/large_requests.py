@@ -48,7 +48,7 @@ class Place:
         self._line, self.size_bytes, self.is_aside = line, size_bytes, False
 
     async def decided(self, decision: Awaitable[Any]) -> Any:
-        """Wait for the handler's decision on the request, and return its result.
+        """Await `decision`, the coroutine of the request's handler, and return its result.
 
         After ASIDE_AFTER_S the request steps aside, so that the next ones begin.
         """
@@ -92,7 +92,7 @@ class LargeRequests:
                 self._let_in()
 
     def step_aside(self, place: Place) -> None:
-        """Free the place of a request with a long decision, so that the next requests begin.
+        """Free the place of a request whose handler takes long, so that the next requests begin.
 
         The place is kept if the requests that have stepped aside would exceed ASIDE_BYTES_MAX.
         """

@@ -101,7 +101,10 @@ class CheckpointWriter:
                 del self._lowering[key]
 
     async def reach(self, key: TopicPartition, offset: int) -> bool:
-        """Write the checkpoint if needed. Return whether the log's offset is at least `offset`."""
+        """Return whether the log's offset in the file is at least `offset`.
+
+        If it is below, the checkpoint is written first with the current offsets.
+        """
         if self._on_disk(key) < offset:
             await self.write()
         return self._on_disk(key) >= offset

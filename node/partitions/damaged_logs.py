@@ -90,16 +90,16 @@ class DamagedLogs:
         self._unopened.pop(key, None)
 
     def in_sync(self, key: TopicPartition, log: PartitionLog) -> None:
-        """If the log was repaired, delete the old directory, since the replica is in sync."""
+        """Delete the directory of the damaged log if the replica was copied again and is in sync."""
         if key in self.words and not log.damage.words:
             del self.words[key]
             self._directory.release_set_aside(*key)
             logger.warning("%s-%d is repaired and in sync", *key)
 
     def leads_alone(self, key: TopicPartition) -> None:
-        """Keep the old directory for the operator if the new log was elected before it was in sync.
+        """Keep the directory of the damaged log for the operator if the new log leads out of sync.
 
-        After an unclean election only the old directory may have some of the records. Replicas that
+        After an unclean election only that directory may have some of the records. Replicas that
         are in sync with the new log do not have them either.
         """
         if key in self.words and key in self._directory.set_aside_partitions:

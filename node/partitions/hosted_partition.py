@@ -85,7 +85,7 @@ class HostedPartition:
     ) -> None:
         """Start to lead the partition, or raise KafkaStorageError.
 
-        The caller must wait until a truncation of the log is synced
+        If the log was truncated, the caller must first wait until the truncation is synced
         (`log.flushing.is_cut_unsynced`). now_ms: monotonic time.
         """
         self.log.assign_leader_epoch(record.leader_epoch)
@@ -144,9 +144,10 @@ class HostedPartition:
     # -- for clients
 
     def leading(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLeader:
-        """Return this replica's leadership.
+        """Return this replica's leadership, or raise Kafka's error if the replica does not lead.
 
-        Raises an error for another leader epoch (KIP-320).
+        Raises FencedLeaderEpoch or UnknownLeaderEpoch for another leader epoch than the current one
+        (KIP-320), and KafkaStorageError if the log has failed.
         """
         if self.log.is_failed:
             raise KafkaStorageError(f"the log of {self} failed on this broker's disk")
@@ -171,7 +172,7 @@ class HostedPartition:
         """Return the bytes of the batches that a new high watermark has passed.
 
         Returns BYTES_UNKNOWN if the high watermark is not at the end of a recorded batch. Waiting
-        fetches then read the log to find out. Each batch is returned once.
+        fetches then read the log to find out. Each batch is counted once.
         """
         unseen = self.unseen
         count = seen_bytes = 0

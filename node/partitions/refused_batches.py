@@ -78,7 +78,10 @@ class RefusedBatches:
         producers: ProducerStateTable,
         now_ms: int,
     ) -> None:
-        """Raise the error of a refused batch that was sent before this batch."""
+        """Raise the error of an earlier refused batch of the connection that the log still lacks.
+
+        If the log has that batch by now, it is forgotten.
+        """
         self._expire(now_ms)
         key = connection_id, topic, index, batch.producer_id
         refused = self._refused.get(key)

@@ -47,7 +47,7 @@ class ReplicationThrottle(SendingThrottle):
         state.on_change(self._look)
 
     def holds(self, key: TopicIdPartition, replica: int) -> bool:
-        """Return whether a replica must wait now because of the rate, and then add it to `held`."""
+        """Return whether a replica must wait now because of the rate, and record it in `held`."""
         is_held = self.pause_ms() > 0 and self.may_hold(key, replica)
         if is_held:
             self.held[key] = None
@@ -100,7 +100,7 @@ class ReplicationThrottle(SendingThrottle):
         return listed is None or index in listed
 
     def _parsed(self, text: str) -> frozenset[int] | None:
-        """Parse the partitions that have a listed replica on this broker, or None for all."""
+        """Return the partitions that a list of throttled replicas names here, or None for all."""
         if text.strip() == EVERY_PARTITION:
             return None
         pairs = (LISTED.fullmatch(each.strip()) for each in text.split(","))

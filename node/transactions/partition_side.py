@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class PartitionTransactions:
-    """The marker writer of a broker and, after `start`, the reaper and the producer expiry."""
+    """The marker writer of a broker, and after `start` the checks that run periodically.
+
+    They end hanging transactions, and expire silent producers.
+    """
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ class ShardLeaders:
         await self._tasks.stop()
 
     def find(self, number: int) -> ShardLeader | ErrorCode:
-        """Return the leader of a shard if this node leads the ready shard, or else an error."""
+        """Return the leader of a shard, or an error unless this node leads it and it is ready."""
         leader = self._leaders.get(number)
         if leader is not None:
             return leader

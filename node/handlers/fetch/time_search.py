@@ -30,9 +30,10 @@ class TimestampedOffset(NamedTuple):
 async def find_by_time(
     broker: BrokerServices, partition: HostedPartition, timestamp_ms: int, offset: int
 ) -> TimestampedOffset | None:
-    """Return the first matching record at or after `offset`, which must not be below the log start.
+    """Return the first record at or after `offset` with at least this timestamp, or None.
 
-    Raises NotLeaderOrFollower, KafkaStorageError, and InvalidRecord for a corrupt batch.
+    `offset` must not be below the log start offset. Raises NotLeaderOrFollower, KafkaStorageError,
+    and InvalidRecord for a corrupt batch.
     """
     name = f"a search by time in {partition}"
     while True:

@@ -314,7 +314,8 @@ def _delete_all(
 ) -> "Steps[list[responses.OffsetDelete.OffsetDeleteResponseTopic]]":
     """Append the tombstones of all requested offsets together, and return the answers.
 
-    If the subscriptions change while the tombstones are encoded, they are encoded again.
+    The futures of the tombstones are added to `removed`. If the subscriptions change while the
+    tombstones are encoded, they are encoded again.
     """
     subscribed, now_subscribed = None, shard.check_offset_delete(request.group_id)
     topics: list[responses.OffsetDelete.OffsetDeleteResponseTopic] = []

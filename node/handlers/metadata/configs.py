@@ -88,7 +88,7 @@ Altered = TypeVar("Altered", bound="_Altered")
 def describe_configs(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeConfigsRequest"
 ) -> "responses.DescribeConfigs.Response":
-    """Return all configs of each resource, or the requested ones."""
+    """Return the requested configs of each resource, or all if the request names none."""
     with_docs = getattr(request, "include_documentation", False)
 
     def describe(resource: "_Described") -> "responses.DescribeConfigs.DescribeConfigsResult":

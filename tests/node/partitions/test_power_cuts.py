@@ -172,7 +172,10 @@ FOLLOWED = LogConfig(segment_bytes=1000)
 
 
 class Leader:
-    """Node 1, which leads the partition with another log end, and answers without a network."""
+    """Node 1, which leads the partition with a log that differs from the follower's.
+
+    It answers fetches without a network.
+    """
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         self.broker = LeadingBroker(directory)

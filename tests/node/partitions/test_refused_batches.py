@@ -93,7 +93,7 @@ async def test_refused_batch_appended_by_another_leader_delays_no_other_batch(
 
 
 async def test_producer_that_abandons_a_refused_batch_continues(broker: Broker) -> None:
-    """A batch with a new epoch is accepted at once, and one of the old epoch after HELD_MS."""
+    """After HELD_MS a gap is OUT_OF_ORDER_SEQUENCE_NUMBER again, and a new epoch is accepted."""
     connection = await broker.connect_with_a_batch()
     await broker.refuse(connection, 1)
     broker.go_on_ms(HELD_MS + 1)

@@ -591,7 +591,7 @@ async def test_directory_of_a_damaged_log_is_removed_when_the_replica_is_in_sync
 async def test_log_of_a_partition_that_moves_away_and_back_keeps_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The directory of the first assignment is removed before the log of the second is opened."""
+    """The job that removes the first log's directory runs before the second log is opened."""
     open_log, failed = LogDirectory.open, Counter[str]()
     monkeypatch.setattr(roles, "REOPEN_S", 0.01)
 
