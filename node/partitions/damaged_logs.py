@@ -90,7 +90,7 @@ class DamagedLogs:
         self._unopened.pop(key, None)
 
     def in_sync(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Delete the directory of the damaged log if the replica was copied again and is in sync."""
+        """Note that a log is in sync. If it was repaired, delete the damaged log's directory."""
         if key in self.words and not log.damage.words:
             del self.words[key]
             self._directory.release_set_aside(*key)

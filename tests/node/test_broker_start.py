@@ -111,7 +111,7 @@ async def test_cluster_id_is_created_once_by_the_first_leader(tmp_path: Path) ->
 async def test_largest_replica_fetch_answer_fits_into_a_peer_message(
     roots: tuple[Path, Path],
 ) -> None:
-    """The records of an answer are one message to a peer, and a larger one closes the stream."""
+    """An answer is one message with all its records. A message above the limit closes the link."""
     wanted = 500 * 1024 * 1024
     settings = {"replica.fetch.response.max.bytes": str(wanted)}
     broker = OwnBroker(roots[0], settings=settings)

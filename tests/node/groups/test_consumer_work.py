@@ -1,4 +1,4 @@
-"""Test long work of consumer groups, which other requests interrupt, or which cannot be written."""
+"""Test long jobs of consumer groups with changes meanwhile, and results that cannot be written."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Test that requests do not recreate a deleted group, but later commits of offsets do."""
+"""Test that no request during a deletion recreates the group, and a later offset commit does."""
 
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ async def test_deleted_group_is_not_recreated_by_requests_during_the_deletion(
 async def test_group_deletion_with_an_uncommitted_offset_commit_keeps_the_group(
     tmp_path: Path,
 ) -> None:
-    """The deletion has no tombstone for an offset that was committed after its begin."""
+    """The deletion has no tombstone for an offset that is committed after the deletion began."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
     broker.replicate()

@@ -212,7 +212,7 @@ async def test_offsets_of_deleted_topics_are_found_in_steps(broker: Broker) -> N
 
 
 async def test_uncommitted_offset_of_a_recreated_topic_is_not_removed(tmp_path: Path) -> None:
-    """A tombstone that is written later would remove an offset that a client has committed."""
+    """A tombstone for the old topic would remove the offset that was committed for the new one."""
     broker = Broker(tmp_path)
     await broker.serve(replicas=(1, 2))
     shard = broker.shard

@@ -171,7 +171,7 @@ async def test_answer_memory_is_charged_before_a_long_answer_is_built(name: str)
 
 
 async def test_request_with_an_answer_that_would_fill_the_memory_is_refused() -> None:
-    """Entries for the configs of a broker have 5 bytes in the request, and 15 kB in the answer."""
+    """A request has 5 bytes for each broker resource, and its answer 15 kB."""
     broker = FakeBroker()
     resource = {"resource_type": 4, "resource_name": str(broker.services.node_id)}
     question = {"resources": [resource] * 20_000, "include_documentation": True}

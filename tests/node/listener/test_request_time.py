@@ -40,7 +40,7 @@ class Tick:
 
 @asynccontextmanager
 async def held(tmp_path: Path, tick_s: float) -> AsyncIterator[tuple[OwnBroker, Client]]:
-    """Yield a broker with requests of `tick_s` seconds, and a client with a quota of 1 %."""
+    """Yield a broker whose requests take `tick_s` seconds, and a client with a quota of 1 %."""
     async with running(tmp_path) as broker:
         client = await served(broker)
         broker.services.quotas = ClientQuotas(

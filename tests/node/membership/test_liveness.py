@@ -173,7 +173,7 @@ async def test_broker_process_with_empty_metadata_learns_the_registration_to_rep
 async def test_broker_registration_overtaken_by_a_late_registration_is_repeated(
     cluster: SmallCluster,
 ) -> None:
-    """A dead process had sent the registration, which arrived after that of the next process."""
+    """A process that has died sent the late registration before the next process registered."""
     await _process(cluster, 1).register(9092)
     length = len(cluster.log)
     cluster.elect(None)

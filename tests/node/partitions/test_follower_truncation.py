@@ -171,7 +171,7 @@ async def test_checkpoint_written_during_a_truncation_is_lowered_again(
 
 @pytest.mark.parametrize("how", ANSWERS)
 async def test_truncation_waits_until_each_checkpoint_is_lowered(how: str, node: Follower) -> None:
-    """The log would otherwise count as compacted up to an offset above the truncation."""
+    """With a checkpoint above the truncation, new records would count as compacted."""
     node.others.on_disk = BATCHES
     await node.answer(**ANSWERS[how])
     await turns_until(lambda: bool(node.others.lowered))

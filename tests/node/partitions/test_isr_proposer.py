@@ -82,7 +82,7 @@ class _Proposing:
 
 
 async def test_isr_changes_of_hundreds_of_partitions_are_applied_in_slices() -> None:
-    """A restarted broker joins thousands of ISRs, and 500 changes in one step took 30 ms."""
+    """A restarted broker joins thousands of ISRs, and 500 changes in one step would take 30 ms."""
     count, made = 300, list[int]()
     ticks = iter(range(1 << 30))
     replicas: Any = SimpleNamespace(

@@ -72,7 +72,7 @@ async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
 async def test_log_maintenance_deleting_many_segments_leaves_turns_to_other_logs(
     tmp_path: Path,
 ) -> None:
-    """Retention of a topic with 2,000 segments blocked the loop for 500 ms."""
+    """To delete 2,000 segments of a topic in one turn would block the loop for 500 ms."""
     broker = LeadingBroker(tmp_path, log_config={"segment_bytes": 200, "retention_ms": 1})
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
     log = broker.log()
@@ -95,7 +95,7 @@ async def test_log_maintenance_deleting_many_segments_leaves_turns_to_other_logs
 async def test_log_maintenance_of_thousands_of_logs_runs_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a start all 10,000 logs of a broker count as written, and one step took 50 ms."""
+    """At a start all 10,000 logs of a broker count as written, and one step would take 50 ms."""
     monkeypatch.setattr(log_maintenance, "LOGS_A_STEP", 10)
     broker = LeadingBroker(tmp_path, partitions=60)
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn

@@ -25,7 +25,7 @@ class Segments:
 
 
 async def test_deleted_topic_of_very_many_partitions_is_hidden_immediately() -> None:
-    """The logs are released in later steps, since 10,000 in one step took 80 ms."""
+    """The logs are released in later steps, since 10,000 in one step would take 80 ms."""
     replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda topic, index: False)
     for index in range(PARTITIONS):
         disk = SimpleNamespace(on_failure=None)

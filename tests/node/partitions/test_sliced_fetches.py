@@ -68,7 +68,7 @@ async def test_follower_append_of_a_large_answer_leaves_the_loop_free(
 async def test_follower_append_for_many_partitions_leaves_the_loop_free(
     tmp_path: Path, follower: Follower
 ) -> None:
-    """The first batch of an epoch in a thousand partitions took 360 ms in one step."""
+    """The first batch of an epoch in a thousand partitions would take 360 ms in one step."""
     logs = []
     for index in range(1, 101):
         hosted = follower.host(index)

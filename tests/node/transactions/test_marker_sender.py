@@ -202,7 +202,7 @@ async def test_marker_has_the_index_of_its_prepared_record_and_the_leader_epoch(
 async def test_markers_of_many_transactions_that_cannot_complete_leave_the_loop_free() -> None:
     """A new coordinator resumes 1,000 transactions, but a partition refuses their markers.
 
-    Sent together, the markers blocked the loop for 100 ms, repeatedly.
+    Sent together, the markers would repeatedly block the loop for 100 ms.
     """
     node = OneNode(is_led=False)
     (shard,), (group,) = node.shards, node.groups

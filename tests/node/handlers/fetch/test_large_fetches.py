@@ -233,7 +233,7 @@ async def test_fetch_of_a_closed_client_is_not_kept_for_comparison(broker: Leadi
 async def test_fetch_comparisons_of_large_requests_run_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A comparison takes several times the memory of the request, which alone is budgeted."""
+    """A comparison takes several times the request's memory. The budget counts only the request."""
     at_work: list[int] = []
 
     def counted(*args: Any) -> Steps[FetchRows | None]:

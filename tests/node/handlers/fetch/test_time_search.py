@@ -1,4 +1,4 @@
-"""Test ListOffsets by timestamp, which searches in steps for the first record not older."""
+"""Test ListOffsets by timestamp, which searches for the first record with at least this time."""
 
 import asyncio
 from pathlib import Path

@@ -299,7 +299,7 @@ def test_txn_offset_commit_error_of_the_transaction_coordinator_depends_on_the_v
 
 
 def test_txn_offset_commit_overtaken_by_its_marker_is_refused(broker: GroupBroker) -> None:
-    """After the verification of the offsets, the transaction ended before the append."""
+    """The transaction ends between the verification of the request and the append."""
 
     def end() -> None:
         if len(broker.verifier.questions) == 1:
@@ -315,7 +315,7 @@ def test_txn_offset_commit_overtaken_by_its_marker_is_refused(broker: GroupBroke
 def test_txn_offset_commit_of_the_next_transaction_may_precede_the_last_marker(
     broker: GroupBroker,
 ) -> None:
-    """The last marker arrives after the coordinator's answer, and invalidates the verification."""
+    """The previous transaction's marker arrives after the verification, and invalidates it."""
     assert txn_commit(broker, 5) == {("t", 0): 0}
     markers = iter([1])
     broker.verifier.meanwhile = lambda: [broker.groups.mark(7, epoch) for epoch in markers]

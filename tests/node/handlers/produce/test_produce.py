@@ -140,7 +140,7 @@ async def test_produce_of_many_records_delays_only_its_own_connection(tmp_path: 
 async def test_produce_of_an_abandoned_request_stops_validating_its_records(
     compacted: LeadingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that times out and retries would otherwise cause more and more work."""
+    """A client that times out and retries must not cause more and more work."""
     begun = []
 
     async def contents(batch: memoryview, header: BatchHeader) -> bytes:

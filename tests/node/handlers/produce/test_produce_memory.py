@@ -82,7 +82,7 @@ async def test_produces_with_acks_zero_are_appended_after_their_client_closed(
 
 
 async def test_produce_in_a_queue_is_dropped_with_its_connection(tmp_path: Path) -> None:
-    """The produce waits for a verification by the coordinator, and is no longer in the budget."""
+    """The produce waits for a verification. The memory budget no longer counts its bytes."""
     broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True
     frame, answer = send(broker, batch(0), "tx")

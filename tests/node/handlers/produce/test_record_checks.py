@@ -128,7 +128,7 @@ async def test_batch_with_a_negative_record_count_does_not_extend_the_validation
 async def test_batch_without_a_maximum_timestamp_gets_that_of_its_records(
     tmp_path: Path, count: int, compression: int, level: RecordCheck
 ) -> None:
-    """Until 2025 Sarama sent -1, so that retention deleted new records."""
+    """Until 2025 Sarama sent -1, with which retention would delete new records."""
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
     times = [now_ms - 5] * count
     times[1] = now_ms

@@ -141,7 +141,7 @@ async def test_transactional_produce_refused_by_verification_is_not_appended_and
 async def test_transactional_produce_verified_after_the_marker_opens_no_transaction(
     broker: LeadingBroker,
 ) -> None:
-    """The produce is late. The answer to its verification came before the marker (KIP-890)."""
+    """The coordinator answers before the marker is written, and the answer arrives after it."""
     broker.verifier.hold = True
     late = broker.produce(broker.connect(), {0: batch(0)})
     await settle()
@@ -161,7 +161,7 @@ async def test_transactional_produce_verified_after_the_marker_opens_no_transact
 async def test_transactional_produce_of_the_next_transaction_may_be_verified_before_the_last_marker(
     tmp_path: Path,
 ) -> None:
-    """The last marker arrives after the coordinator's answer, and invalidates the verification."""
+    """The previous transaction's marker arrives after the verification, and invalidates it."""
     broker = LeadingBroker(tmp_path, partitions=2)
     connection = broker.connect()
     first = broker.produce(connection, {0: batch(0), 1: batch(0)}, version=12)
