@@ -228,7 +228,9 @@ class Demo:
             return all(done.get(p, 0) >= end for p, end in self._input_ends().items())
 
         if not reading.wait_for(is_done, engine.drain_timeout_s):
-            self.say(f"the engine has not finished after {engine.drain_timeout_s:.0f} s")
+            self.say(
+                f"the engine has not committed all flights after {engine.drain_timeout_s:.0f} s"
+            )
 
     def _input_ends(self) -> dict[int, int]:
         ends = reading.ends_of(self.cluster, [TOPIC])

@@ -1,8 +1,8 @@
-"""The anomalies of a partition's log, with names and sentences, for all judges of logs.
+"""The anomalies of a partition's log, with names and messages, for all judges of logs.
 
-A pure table. The table is apart because its users may not import one another. `oncelog check`
-(proof/judge) reads batch headers one by one, and the audit on Spark (proof/audit) compares columns.
-Sentences are in printf's form, which Spark's format_string shares.
+The file is a table without logic. It is separate because its users may not import one another.
+`oncelog check` (proof/judge) reads batch headers one by one, and the audit on Spark (proof/audit)
+compares columns. Messages are in printf's form, which Spark's format_string shares.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,8 @@
-"""The folder of a run with report.json and report.html, for its owner only, read as untrusted."""
+"""The folder of a run, which has report.json and report.html.
+
+Only the owner can read the folder. A report is checked when it is read, since it may come from
+anywhere.
+"""
 
 import os
 import stat

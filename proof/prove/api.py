@@ -112,11 +112,11 @@ def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
         if number >= RUNS_MAX:
             break
         text = ",".join(plan)
-        say(f"does it break by {text}?")
+        say(f"trying whether {text} alone breaks the application")
         try:
             again = Run(replace(outcome.settings, faults=text), None, lambda _: None).go()
         except Failure as problem:
-            say(f"  not told: {problem}")
+            say(f"  no verdict: {problem}")
             continue
         say(f"  {again.verdict.line}")
         if again.judgement.is_violated:

@@ -40,7 +40,7 @@ def with_broker_sessions(
     found_s = session_s(admin, observed.groups)
     if found_s <= timeouts.session_s:
         return timeouts
-    say(f"its groups have sessions of {found_s:g} s, as the brokers say; faults wait for them")
+    say(f"the brokers set a session timeout of {found_s:g} s, so faults wait at least that long")
     return replace(timeouts, session_s=found_s)
 
 

@@ -204,10 +204,10 @@ def verdict_of(
 ) -> ProveVerdict:
     """Return the verdict of a run, such as EXACTLY ONCE or PROVES NOTHING.
 
-    stands_still: why inputs are pending, as text. restless: a sentence about an instance that never
-    came to rest. The text of a violation ends with `restless`, or else with the number of pending
-    inputs. Without a violation a run with `restless` or pending inputs proves nothing.
-    is_faultless: no fault was requested.
+    stands_still: why inputs are pending, as text. restless: a sentence about an instance that still
+    failed or ended by itself at the end. The text of a violation ends with `restless`, or else with
+    the number of pending inputs. Without a violation a run with `restless` or pending inputs proves
+    nothing. is_faultless: no fault was requested.
     """
     j = judgement
     parts = [

@@ -55,7 +55,7 @@ IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFT
 
 @dataclass(frozen=True, slots=True)
 class AimedFault:
-    """A kind of fault and its aim. The seed chooses values that are None.
+    """A kind of fault and its aim. The seed chooses values that are left empty.
 
     apis: the fault is injected at a request of one of these APIs, or without APIs whenever work is
     open. unless: the fault is not for an application that uses one of these APIs. needs: the fault

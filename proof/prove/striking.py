@@ -1,6 +1,6 @@
-"""Injects faults, each at a request that the proxy holds meanwhile.
+"""Injects faults, most of them while the proxy holds a request of the application.
 
-A fault that never found its request is reported as missed, and does not count.
+A fault for which no request matched is reported as missed, and does not count.
 """
 
 import random

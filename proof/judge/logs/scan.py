@@ -66,9 +66,9 @@ async def scan_topics(
 
 
 def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPACTED) -> int:
-    """Record batches, ends and derived files of all nodes' data. Return the number of batches.
+    """Record batches, end offsets and derived files of all nodes' data.
 
-    compacted: topics with batches that may differ from node to node.
+    Return the number of batches. compacted: topics with batches that may differ from node to node.
     """
     total = 0
     for node in sorted(data.glob("node-*")):

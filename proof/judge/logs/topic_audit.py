@@ -63,9 +63,9 @@ async def audit_topic(
                 names = ", ".join(f"{topic}/{partition}" for topic, partition in silent)
                 raise Failure(f"Nothing came of {names} for {PROGRESS_TIMEOUT_S:.0f} s.")
 
-        say(f"reading {topic} under read_committed, {len(keys)} partitions")
+        say(f"reading {topic} with read_committed, {len(keys)} partitions")
         await read(stable, "read_committed")
-        say(f"reading {topic} as it stands")
+        say(f"reading all batches of {topic}")
         await read(await admin.list_offsets(dict.fromkeys(keys, LATEST)), "read_uncommitted")
     finally:
         await view.close()

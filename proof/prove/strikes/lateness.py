@@ -36,7 +36,7 @@ Wait = Callable[[Callable[[], bool], float], bool]
 class LateStrikes:
     """Injects slow and held requests, and pauses of a leader.
 
-    wait: a function that waits until a condition holds, or a deadline. instances: the running
+    wait: a function that waits until a condition holds, or until a deadline. instances: the running
     instances. aim_s: how long to wait for a request.
     """
 
