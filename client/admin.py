@@ -332,7 +332,8 @@ class Admin:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return an offset for each partition in `wanted`.
+        """Return, by partition, the offset of the position in `wanted`, or -1 without such a
+        record.
 
         The values of `wanted` are EARLIEST, LATEST, MAX_TIMESTAMP or wall times in ms.
         """
@@ -360,7 +361,7 @@ class Admin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
 
     async def elect_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make the preferred replicas of these partitions their leaders."""
+        """Make the preferred replica of each of these partitions its leader."""
         wanted = entries_by_topic(partitions, named="topic")
         request = {"election_type": 0, "topic_partitions": wanted, "timeout": self.timeout_ms}
         answer = await self._ask(ELECT_LEADERS, request)

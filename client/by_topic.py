@@ -12,7 +12,7 @@ COMMIT_BY_NAME_NEWEST = 9  # of OffsetCommit
 def entries_by_topic(
     entries: Iterable[tuple[Any, Any]], listed_as: str = "partitions", named: str = "name"
 ) -> list[dict[str, Any]]:
-    """Group pairs (topic, entry) by topic, in order.
+    """Group pairs (topic, entry) by topic, and keep the order of topics and entries.
 
     Each topic becomes one `{named: topic, listed_as: entries}`.
     """

@@ -233,7 +233,9 @@ class ClusterView:
         return cluster_id, nodes[0]
 
     async def broker(self, node_id: int, channel: str = "") -> BrokerConnection:
-        """Return the connection to a broker by its id."""
+        """Return the connection to a broker by its id, or raise NetworkException if it is not
+        alive.
+        """
         if node_id not in self.snapshot.brokers:
             await self.refresh([])
         known = self.snapshot.brokers.get(node_id)

@@ -314,7 +314,9 @@ class Consumer:
     # --- the group
 
     def watch_heartbeats(self, watcher: HeartbeatWatcher) -> None:
-        """Report heartbeats to `watcher`, for tests. Only group.protocol=consumer has an effect."""
+        """Report heartbeats to `watcher`, for tests. Without group.protocol=consumer nothing is
+        reported.
+        """
         if isinstance(self._member, ConsumerGroupMember):
             self._member.watcher = watcher
 

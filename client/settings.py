@@ -37,7 +37,7 @@ class Setting:
 
     @property
     def keyword(self) -> str:
-        """The name with underscores, as a Python keyword."""
+        """The name of the setting with underscores, as a keyword argument in Python."""
         return self.name.replace(".", "_")
 
     def read(self, value: Any) -> Any:
@@ -254,16 +254,16 @@ class Settings(SimpleNamespace):
     """The values of settings, as attributes by keyword name."""
 
     def but(self, **values: Any) -> "Settings":
-        """Return a copy in which these values are replaced."""
+        """Return a copy with these values instead of the current ones."""
         return Settings(**{**vars(self), **values})
 
 
 def read_settings(
     rows: Sequence[Setting], config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> Settings:
-    """Return settings from defaults, `config` and keywords. A later source wins.
+    """Return the values of the settings `rows`, from defaults, `config` and keywords.
 
-    Raises ValueError for an unknown name or an invalid value.
+    A later one of these sources wins. Raises ValueError for an unknown name or an invalid value.
     """
     by_name = {name: row for row in rows for name in (row.name, *row.aliases)}
     by_keyword = {name.replace(".", "_"): row for name, row in by_name.items()}

@@ -29,7 +29,9 @@ Work_co = TypeVar("Work_co", bound=BlockingDatabaseWork, covariant=True)
 
 
 class Writer(Protocol[Work_co]):
-    """A dual writer, an outbox writer or a pool of writers, as `transaction` uses it."""
+    """The interface of a dual writer, an outbox writer or a pool of writers that `transaction`
+    needs.
+    """
 
     def transaction(self) -> AbstractContextManager[Work_co]:
         """Open a block, which commits at its end, or rolls back after an exception."""
@@ -50,7 +52,10 @@ def connect(using: str = "default") -> Any:
 
 @contextlib.contextmanager
 def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Work_co]:
-    """Open a block of the writer or pool. `using` is the alias that `connect` was given."""
+    """Open a block, in which Django uses the block's connection for the alias `using`.
+
+    The writer or pool must have been created with `connect` for the same alias.
+    """
     db = needed("django.db")
     own = db.connections[using]
     if own.in_atomic_block:

@@ -88,16 +88,13 @@ def create_tables() -> Script[None]:
 
 
 def find_table() -> Script[None]:
-    """Raise the database's error if the table of decisions is missing."""
+    """Raise the database's error if the decision table is missing."""
     yield Statement(f"SELECT 1 FROM {TABLE} WHERE 1 = 0")
     yield SqlEnding.ROLLBACK
 
 
 def create_missing(tables: Mapping[str, str]) -> Script[None]:
-    """Create those of the tables that are missing.
-
-    `tables` has the columns of each table by name.
-    """
+    """Create the missing tables among `tables`, which has the columns of each table by name."""
     for table, columns in tables.items():
         try:
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
@@ -288,13 +285,13 @@ def end_block() -> Script[None]:
 
 
 def is_without_savepoint(problem: BaseException) -> bool:
-    """Return whether the savepoint has disappeared because its transaction was ended."""
+    """Return whether this error means that the block's savepoint has disappeared."""
     is_gone = getattr(problem, "sqlstate", None) in NO_SAVEPOINT
     return is_gone or "savepoint" in str(problem).lower()
 
 
 def delete_session(transactional_id: str) -> Script[None]:
-    """Delete a session, its own row first.
+    """Delete the rows of a session, the session's own row first.
 
     A check-back that is inserting `aborted` holds a lock on that row, so the deletion waits for the
     check-back.

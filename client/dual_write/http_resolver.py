@@ -52,9 +52,9 @@ class HttpResolver:
         return await asyncio.to_thread(self._ask, key)
 
     async def check(self) -> str:
-        """Ask about a transaction that does not exist.
+        """Ask for the outcome of a transaction that does not exist.
 
-        Raise InvalidConfig without a valid answer.
+        Return an empty string, or raise InvalidConfig without a valid answer.
         """
         try:
             await self.resolve(NOBODYS)

@@ -76,8 +76,8 @@ class Claim:
 class ReadDecisions:
     """Read, in the database, the transactions that a session has committed.
 
-    Kafka is not asked for open transactions. A deposed coordinator may not yet know that it was
-    deposed, and would not report transactions decided since then. Those would be aborted.
+    Kafka is not asked for the session's open transactions. A deposed coordinator might not report
+    the newest ones, and FenceSession would then abort them although the database has committed.
     """
 
     transactional_id: str

@@ -39,7 +39,7 @@ RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the application
 
 
 class WriterFlow(ConnectionFlow):
-    """The common part of the two writers, with the name, the protocol and the connection."""
+    """The common part of the asynchronous and the blocking dual writer."""
 
     _producer: Any = None
 

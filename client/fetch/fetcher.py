@@ -43,7 +43,7 @@ SESSION_ERRORS = frozenset(
 
 
 class Fetcher:
-    """Fetches the partitions in `states`, which the caller owns and may change at any time."""
+    """Fetches partitions from their leaders, ahead of the application."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class Fetcher:
         *,
         has_sessions: bool = False,
     ) -> None:
-        """Create a fetcher. `topic_ids` are the ids of topics that are fetched by id."""
+        """Create a fetcher, with a fetch session for each leader if `has_sessions`.
+
+        `topic_ids` are the ids of the topics that are fetched by id.
+        """
         self._view, self._settings = view, settings
         self._has_sessions = has_sessions
         self._sessions: dict[int, BrokerSession] = {}
@@ -69,7 +72,10 @@ class Fetcher:
         self._looking = LongWork()
 
     def start(self, states: Iterable[FetchState]) -> None:
-        """Start requests for all wanted partitions that are not being fetched."""
+        """Start requests for those of `states` that may be fetched and are not being fetched.
+
+        The caller owns the states, and may change them at any time.
+        """
         by_leader: dict[int, list[FetchState]] = {}
         moved: dict[int, list[FetchState]] = {}
         unknown: set[str] = set()

@@ -1,9 +1,10 @@
 """The positions of a consumer in its partitions, and how they are found, reset and committed.
 
 A position comes from the caller, from the group's committed offsets, or from auto.offset.reset, in
-this order. A position is lost when retention has deleted its offset, or when a new leader's log
-does not continue from it (an unclean election, KIP-320). Then auto.offset.reset decides. With
-`none` each poll raises until the application seeks.
+this order. When retention has deleted the offset of a position, auto.offset.reset decides. When a
+new leader's log does not continue from the position (an unclean election, KIP-320), the consumer
+continues where the logs diverge, or by auto.offset.reset if that is unknown. With
+auto.offset.reset=none each poll raises until the application seeks.
 """
 
 import logging
@@ -164,7 +165,7 @@ class Positions:
         self._lose_position(state)
 
     def truncated(self, state: FetchState, offset: int, end: EpochEnd) -> None:
-        """Move a position that is beyond the end of the new leader's log.
+        """Move a position that is beyond `end`, the end of the new leader's log, back to that end.
 
         Raises LogTruncated if auto.offset.reset is none.
         """

@@ -284,7 +284,10 @@ class FetchState:
             self._at = self._batch_at
 
     def _next_batch(self) -> tuple[int, BatchHeader, bool] | None:
-        """Return the next unread batch as (place, header, whether its transaction was aborted)."""
+        """Return the next unread batch as (place, header, whether its transaction was aborted).
+
+        Return None at the end of the fetched data.
+        """
         while self._data is not None or self._begin_answer():
             data, at = self._data, self._at
             assert data is not None

@@ -1,4 +1,4 @@
-"""Requests about offsets to a group's coordinator, for members of both protocols.
+"""Requests about offsets to a group's coordinator, for members of both group protocols.
 
 These requests use a connection of their own, since a join waits at the broker for other members.
 """

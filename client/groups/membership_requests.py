@@ -101,7 +101,10 @@ class MembershipRequests(CoordinatorRequests):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_itself: bool = False
     ) -> None:
-        """Commit offsets under the member's current epoch, with topics named by their ids."""
+        """Commit offsets under the member's current epoch, with topics named by their ids.
+
+        by_itself: an automatic commit, which fails immediately for deleted topics.
+        """
         identity, tenures = self._membership.identity, self._holding.tenures(offsets)
         topic_ids = self._topic_ids()
 

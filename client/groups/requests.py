@@ -55,9 +55,8 @@ class GroupRequests(CoordinatorRequests):
             self.member_id = ""
 
     async def join(self, protocols: list[tuple[str, bytes]]) -> Any:
-        """Send JoinGroup, and return the answer when all members have joined.
-
-        Errors are returned, too.
+        """Send JoinGroup, and return the answer when all members have joined, or an answer with an
+        error.
         """
         values = {
             "group_id": self.group_id,

@@ -88,8 +88,8 @@ def insert(outbox: str, row: Row) -> Script[None]:
 def claim(outbox: str, latest: int | None = None) -> Script[tuple[int, str]]:
     """Increment the relay's generation, and return the generation and the outbox's origin.
 
-    Older relays can number no rows afterwards. latest: raise RelaySuperseded if the current
-    generation is higher. Raises ClaimInDoubt if the answer to COMMIT is lost.
+    Afterwards older relays can give batch numbers to no rows. latest: raise RelaySuperseded if the
+    current generation is higher. Raises ClaimInDoubt if the answer to COMMIT is lost.
     """
     newest = "" if latest is None else f" AND generation <= {latest:d}"
     for attempt in range(CLAIMS_MAX):

@@ -57,12 +57,13 @@ def rows_by_partition(
     batch_bytes: int,
     stick: Stick,
 ) -> Sequence[tuple[int | None, SizedRows]]:
-    """Group records by partition, in the order of the call, except for the group None.
+    """Group records by partition. The group None has the records without a chosen partition.
 
-    partitions: one for all, one for each record, or None. None and ANYWHERE are replaced by the
-    key's partition if `by_key` is given and there is a key. batch_bytes: the size of batches.
-    stick: chooses partitions for records of the group None if other records have partitions. Raises
-    TypeError and ValueError as `Rows` does.
+    partitions: one for all records, one for each record, or None. If `by_key` is given, a record
+    with a key gets the key's partition where `partitions` is None or ANYWHERE. batch_bytes: the
+    size of batches. stick: chooses partitions for the group None if other records have partitions.
+    The order of the call is kept within each partition. Raises TypeError and ValueError as `Rows`
+    does.
     """
     joins = can_join(values, keys, batch_bytes)
     if not joins:

@@ -128,7 +128,7 @@ class StickyPartitioner:
     ) -> Iterator[tuple[int, int]]:
         """Choose partitions for records of these sizes.
 
-        Yield (record count, partition) for each run.
+        Yield (record count, partition) for each run of consecutive records with one partition.
         """
         edges = list(accumulate(sizes, initial=0))
         at, last = 0, len(edges) - 1

@@ -206,9 +206,9 @@ class Sender:
         return True
 
     def _requests_of(self, batches: list[ProducerBatch]) -> list[tuple[int, list[ProducerBatch]]]:
-        """Return (leader, batches) of each request.
+        """Return (leader, batches) of each request. The leader is -1 if unknown.
 
-        A request has at most max.request.size or one batch.
+        A request has at most max.request.size bytes, or a single larger batch.
         """
         requests: list[tuple[int, list[ProducerBatch]]] = []
         last: dict[int, tuple[list[ProducerBatch], int]] = {}

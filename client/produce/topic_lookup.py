@@ -43,7 +43,7 @@ class KnownTopic:
     def stick(self, sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
         """Choose partitions for records without keys.
 
-        Yield (record count, partition) for each run.
+        Yield (record count, partition) for each run of consecutive records with one partition.
         """
         return self.sticky.choose_many(sizes, self.count, self.led)
 

@@ -244,9 +244,11 @@ class TransactionRequests:
         newest: int = NEWEST,
         coordinator: tuple[int, str] | None = None,
     ) -> T:
-        """Repeat a request until its error code is 0.
+        """Repeat a request until its error code is 0 or its error is not retriable.
 
-        Returns the result of `read` for the answer.
+        `read` returns the error code and the result of an answer. Return that result, or raise the
+        error. coordinator: the key of another coordinator, such as a group's, than that of the
+        transactional id.
         """
         key = coordinator or (TRANSACTION, self.transactional_id)
 

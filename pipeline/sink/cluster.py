@@ -192,7 +192,7 @@ class ClusterThread:
         return self._thread.run(on_loop())
 
     def start_sweeps(self, leftovers: Leftovers) -> None:
-        """Abort the transactions of late attempts periodically, until `stop_sweeps` or the end."""
+        """Abort the transactions of late attempts periodically, until `stop_sweeps` or `close`."""
 
         async def start(cluster: SinkCluster) -> None:
             self._sweep = IdleSweep(cluster.children, leftovers)

@@ -33,7 +33,7 @@ Record = tuple[bytes, bytes]
 
 
 class UnreadableDecision(ValueError):
-    """The error of a record in the topic that this version of the sink cannot read."""
+    """The error of a record in the topic of decisions that this version of the sink cannot read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

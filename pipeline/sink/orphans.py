@@ -7,10 +7,10 @@ started again, because prepared transactions do not time out, and block the read
 `oncelog txn abort` calls the program. The output is a JSON list of {"id", "sink", "outcome":
 "aborted" | "kept", "reason"}.
 
-The program is safe beside a running query. It first initializes the control id like a new driver,
-so the query stops before it can decide to commit a transaction that is aborted here. The
-transactions of an unfinished decision are kept, because a restart of the query commits them as
-decided.
+The program is safe beside a running query. It first calls InitProducerId for the transactional id
+of the query's driver, as a new driver does. The query then stops before it can commit a transaction
+that is aborted here. A batch is kept if the driver has recorded the decision to commit it, because
+a restart of the query commits its transactions.
 """
 
 import argparse

@@ -55,12 +55,12 @@ class OpenListed:
 
 @dataclass(frozen=True, slots=True)
 class ControlCommitted:
-    """The control transaction is committed."""
+    """The transaction of the control id is committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlInDoubt:
-    """The end of the control transaction was refused, but it may be committed.
+    """The end of the control id's transaction was refused, but the transaction may be committed.
 
     Another driver has initialized the control id, or a timeout has ended the transaction.
     """
@@ -150,7 +150,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class FenceControlId:
-    """Initialize the control id, and wait until its last transaction has ended."""
+    """Call InitProducerId for the control id, and wait until its last transaction has ended."""
 
 
 @dataclass(frozen=True, slots=True)

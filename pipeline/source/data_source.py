@@ -61,7 +61,7 @@ class OncelogSource(DataSource):
         return "oncelog"
 
     def schema(self) -> str:
-        """Return the plain columns, or with `raw` the columns for audits."""
+        """Return the columns of Spark's own Kafka source, or with `raw` the columns for audits."""
         raw = self.options.get("raw", "false").lower() == "true"
         headers = self.options.get("includeHeaders", "false").lower() == "true"
         return schema_of(raw=raw, headers=headers)

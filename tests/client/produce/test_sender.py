@@ -194,7 +194,9 @@ async def test_sender_loop_that_raises_leaves_the_producer_in_a_fatal_error(monk
 
 @pytest.mark.parametrize("state", ProducerState)
 async def test_partitions_are_not_added_to_an_aborting_transaction(monkeypatch, state):
-    """With V1 a new transaction would begin after the abort (found by chaos, seed 20261)."""
+    """With V1 an addition after the abort would begin a new transaction (found by chaos, seed
+    20261).
+    """
     context = SenderContext(monkeypatch)
     added = []
 
