@@ -2,11 +2,11 @@
 
 `Producer`, `Consumer` and `Admin` are asynchronous. `BlockingProducer`, `BlockingConsumer` and
 `BlockingAdmin` have the same methods for programs without an event loop. A producer is idempotent
-by default, and supports both versions of transactions and prepared transactions. `DualWriter`
+by default, and supports transactions of both versions, and prepared transactions. `DualWriter`
 writes to Kafka and a database in one transaction. The client shares no code with the brokers above
 `wire`, so it also works with Apache Kafka.
 
-Begin with producer.py. The decisions are in the pure cores: transactions.producer_state,
+Begin with producer.py. The modules that decide, without I/O, are transactions.producer_state,
 transactions.scope, transactions.reactions, produce.accumulator, fetch.state, groups.assignors and
 dual_write.protocol. A public name is imported at its first use, because the command line needs few
 names.

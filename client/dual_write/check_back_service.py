@@ -1,11 +1,11 @@
-"""The check-back, which ends transactions that have been open for long, as a resolver decides.
+"""The check-back, which ends transactions of dual writes that have been open for long.
 
     async with Admin("127.0.0.1:9092") as admin:
         check_back = CheckBack(admin.view, DatabaseResolver(connect), older_than_ms=30_000)
         await check_back.run()      # for ever; or `await check_back.sweep()` once
 
-Any number of check-backs may run beside the writers. check_back_task.py runs a check-back in a
-service, and check_back.py has the protocol.
+A resolver (resolvers.py) knows whether to commit or abort. Any number of check-backs may run beside
+the writers. check_back_task.py runs a check-back in a service, and check_back.py has the protocol.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Opens and reopens the database connection of a writer, and begins and ends its transactions."""
+"""Opens and reopens a writer's database connection, and begins and ends database transactions on
+it.
+"""
 
 import contextlib
 import logging

@@ -6,11 +6,12 @@
     decisions    in the row of a writer: the number of its decisions; each decision
                  increments the number, which locks the row
 
-There are three more kinds of rows (names.py). A writer's row holds the generation. A session's row
-exists from before the first transaction until a successor has ended the session. The row of the
-database holds an id that is part of the ids of its sessions, so no other database is asked about
-them. The file does no I/O. A script yields statements and receives answers or exceptions, and
-database.py runs the script on a connection, with or without awaiting.
+A decision is the outcome of one transaction, and a session is one start of a writer. There are
+three more kinds of rows (names.py). A writer's row holds the generation. A session's row exists
+from before the first transaction until a successor has ended the session. The row of the database
+holds an id that is part of the ids of its sessions, so no other database is asked about them. The
+file does no I/O. A script yields statements and receives answers or exceptions, and database.py
+runs the script on a connection, with or without awaiting.
 """
 
 from collections.abc import Generator, Mapping, Sequence

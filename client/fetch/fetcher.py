@@ -1,16 +1,16 @@
 """Fetches ahead of the application, with one request at a time to each leader.
 
 This file follows some rules. A partition is fetched while fewer than two of its answers wait to be
-read. No partition is fetched while two times fetch.max.bytes wait. The settings therefore bound
-memory (plus one answer on its way from each leader), and the broker works while the application
-does. Fetches have connections of their own, because a long poll would delay all other requests of
-its connection. An error of one partition is kept in `problems` for the next poll. After a leader
-has moved, the reader first asks the new leader whether its log continues from the known records,
-and then fetches.
+read. No partition is fetched while two times fetch.max.bytes wait to be read. The settings
+therefore bound memory (plus one answer on its way from each leader), and the broker works while the
+application does. Fetches have connections of their own, because a long poll would delay all other
+requests of its connection. An error of one partition is kept in `problems` for the next poll. After
+a leader has moved, the reader first asks the new leader whether its log continues from the known
+records, and then fetches.
 
 Fetches name topics by name, or by id if the caller gives ids and the broker supports ids (KIP-516).
-With ids, a topic that was created again is another topic. A long-lived reader has a session with
-each leader (`broker_session`), and names only changes.
+With ids, a topic that was created again is another topic. A long-lived reader has a fetch session
+with each leader (`broker_session`), and names only partitions that have changed.
 """
 
 import asyncio

@@ -2,11 +2,11 @@
 
 This file follows some rules. Heartbeats run in a task, one at a time, at the coordinator's
 interval. Assignments change inside polls (`polled_member`). Revocations come first, with a commit
-and the callback. A heartbeat then reports the revocation, after which other members may get the
-partitions. A poll takes the target at its beginning, and returns no records of partitions to
-revoke. A newer target waits for the next poll. Partitions are *lost* when the group has fenced the
-member, or when their topic was created again. The offsets of lost partitions are not committed. A
-fenced member joins again.
+and the callback `on_revoked`. A heartbeat then reports the revocation, after which other members
+may get the partitions. A poll takes the target assignment at its beginning, and returns no records
+of partitions to revoke. A newer target assignment waits for the next poll. Partitions are *lost*
+when the group has fenced the member, or when their topic was created again. The offsets of lost
+partitions are not committed. A fenced member joins again.
 
 A member that does not poll for max.poll.interval.ms leaves, and a static member leaves temporarily
 (epoch -2).

@@ -5,8 +5,8 @@ The file does no I/O. There is one request, ConsumerGroupHeartbeat:
     state          the next heartbeat has                      then
     OUTSIDE        none is sent                                JOINING
     JOINING        epoch 0, the whole subscription             RECONCILING with the assignment
-    RELEASING      epoch -2, because the old place may be      JOINING
-                   that of this member
+    RELEASING      epoch -2, to release the instance id that   JOINING
+                   this member may still have in the group
     STABLE         the epoch, and changes                      RECONCILING with another assignment
     RECONCILING    the same, while partitions are              ACKNOWLEDGING
                    revoked and added

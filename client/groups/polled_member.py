@@ -1,9 +1,9 @@
 """The part of a group membership that polls drive, the same for both group protocols.
 
 This file follows some rules. Assignments change only inside polls, so that an application does not
-lose a partition while it processes its records. When the time of a poll is over, the next polls
-continue the rebalance. A poll raises the error of a callback once, after the rebalance has
-continued.
+lose a partition while it processes the partition's records. When the time of a poll is over, the
+next polls continue the rebalance. A poll raises the error of a callback once, after the rebalance
+has continued.
 """
 
 from typing import Generic, TypeVar

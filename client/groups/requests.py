@@ -1,6 +1,6 @@
 """The requests of a member of the classic protocol to its coordinator.
 
-`member` has the state of the member.
+member.py has the state of the member.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Converts columns of keys and values, which are sequences or Arrow arrays, to lists of bytes.
 
-Pure, and without a dependency. An array of binary or text is read through its `buffers()`, which
-have Arrow's columnar format (validity bits, offsets, data) in any implementation. Arrays of pyarrow
-are kept unchanged if numpy is loaded (joined_rows.py).
+The file does no I/O, and needs no other package. An array of binary or text is read through its
+`buffers()`, which have Arrow's columnar format (validity bits, offsets, data) in any
+implementation. Arrays of pyarrow are kept unchanged if numpy is loaded (joined_rows.py).
 """
 
 import sys

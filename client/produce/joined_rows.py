@@ -2,8 +2,8 @@
 
 The interpreter's steps for each record are the largest cost on the way to a broker. Arrow joins
 binary columns row by row into one buffer. Therefore one call produces the records of a batch, with
-the varints between fields as columns of their own. This module never imports Arrow or numpy,
-because an application with arrays has loaded Arrow, and without numpy `Rows` serves.
+the varints between fields as columns of their own. This module never imports Arrow or numpy. An
+application with arrays has loaded Arrow, and without numpy the producer uses `Rows`.
 """
 
 import sys

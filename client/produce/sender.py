@@ -6,9 +6,9 @@ a batch is sent only to a partition that was added to the transaction. When the 
 its batches are abandoned, and their answers are ignored.
 
 A batch that fails permanently leaves a gap in the sequence numbers, so the batches after the gap
-are refused. A producer without transactions then drains, takes a new producer id, and sends the
-refused batches under new numbers (KIP-360). A batch that a broker may have written keeps its
-numbers for ever.
+are refused. A producer without transactions then waits until no batch is in flight, takes a new
+producer id, and sends the refused batches under new numbers (KIP-360). A batch that a broker may
+have written keeps its numbers for ever.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Finds the topics of a producer's records in one snapshot of the view, and waits for missing ones.
 
 A record waits for a missing topic for max.block.ms, since the topic may have just been created, and
-then the record is refused. Further records to that topic do not wait as long, or one mistyped name
-would block a producer for hours. For a while further records only refresh the topic.
+then the record is refused. For metadata.max.age.ms after that, a further record to the topic is
+refused without this wait, after at most one request of metadata. Otherwise a mistyped name would
+block a producer for hours.
 """
 
 import contextlib

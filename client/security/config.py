@@ -1,7 +1,8 @@
 """The security settings of a client, checked once.
 
-Pure, because no file is opened here. The result is a plain value that can be pickled (if the token
-provider can), and shows no secret. A setting that would have no effect is refused with a message.
+The file does no I/O, so it opens none of the named files. The result is a plain value that can be
+pickled (if the token provider can), and shows no secret. A setting that would have no effect is
+refused with a message.
 """
 
 from collections.abc import Callable

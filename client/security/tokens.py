@@ -3,8 +3,8 @@
 One source serves all connections of a client, with one request for all waiting connections. A token
 is used for the first four fifths of its lifetime (as Kafka's sasl.login.refresh.window.factor). In
 the last fifth another token is requested, and the old token stays in use until the new one arrives.
-Functions and HTTP run in a thread, so that the loop is not blocked. A wait for a token is bounded.
-A later attempt finds the same request under way, or its answer.
+Functions and HTTP run in a thread, so that the loop is not blocked. A connection waits for a token
+only for a bounded time, after which the request continues, and a later attempt uses its answer.
 """
 
 import asyncio

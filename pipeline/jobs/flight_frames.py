@@ -1,8 +1,9 @@
 """Flights as DataFrames, which are parsed, enriched one to one, and summed by windows.
 
-Pure, with DataFrames as input and output, for batches and streams. A record's value is the row
-number, a comma, and the line of the CSV (`year,month,day,dep_time,...`). A value that is no flight
-is enriched like any other, with unknown fields, so that every input has its output.
+The file does no I/O. Its functions take and return DataFrames, of batches and of streams. A
+record's value is the row number, a comma, and the line of the CSV (`year,month,day,dep_time,...`).
+A value that is no flight is enriched like any other, with unknown fields, so that every input has
+its output.
 
 The enriched form is the same as that of the demo's plain workers, with five fields separated by
 tabs:

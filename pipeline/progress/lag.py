@@ -48,7 +48,7 @@ class Lag:
 def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
     """Return the lag in a query's `lastProgress`, or None without offsets of our source.
 
-    If two sources of the query read a partition, its lag is that of the slower source.
+    If two sources of the query read a partition, the partition's lag is that of the slower source.
     """
     found: dict[TopicPartition, int] = {}
     for source in progress["sources"] if progress is not None else ():

@@ -1,4 +1,4 @@
-"""The listener that logs a line for each micro-batch of a session's queries, and writes a file.
+"""The listener that logs a line for each micro-batch of a session, and writes a metrics file.
 
     from oncelog.pipeline import watch
 

@@ -1,9 +1,9 @@
 """The driver's side of the exactly-once sink, which decides what one driver does next for one sink.
 
 The file does no I/O. A batch is a generator that yields effects and gets events (steps.py). Each
-task attempt has one prepared transaction. One record in the topic of decisions names the attempts
-that count, and then all of their transactions are committed. The order of the steps is the
-protocol:
+task attempt has one prepared transaction, a child of the sink. One record, the decision, names the
+children that count, and then all of them are committed. The driver writes decisions to a topic with
+the control id, its transactional id. The order of the steps is the protocol:
 
 At the first batch of a run
     read the decision          so that a query that must not write stops before it fences another

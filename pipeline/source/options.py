@@ -2,7 +2,7 @@
 
 The file does no I/O. Names are those of Spark's own Kafka source, in upper or lower case. A name
 with the prefix `kafka.` is a setting of our client. An unsupported option is refused with a
-sentence.
+message.
 """
 
 import difflib

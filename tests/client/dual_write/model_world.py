@@ -133,7 +133,9 @@ class ModelDatabase:
         self.transfers.add(transfer)
 
     def decisions(self, transactional_id: str) -> tuple[TransactionKey, ...]:
-        """Return the session's transactions that are decided as committed and that Kafka has."""
+        """Return the session's transactions that are decided as committed and have records in
+        Kafka.
+        """
         committed = (k for k, word in self.outcomes.items() if word is DecidedOutcome.COMMITTED)
         return tuple(
             sorted(
