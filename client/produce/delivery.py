@@ -43,8 +43,8 @@ class RecordRange(NamedTuple):
 class Outcome:
     """The outcome of a batch, decided once, or in parts if the batch was split.
 
-    Listeners are called without arguments where the outcome is decided. is_seen: the application
-    has read the outcome.
+    Listeners are called without arguments, in the thread that decides the outcome. is_seen: the
+    application has read the outcome.
     """
 
     __slots__ = ("_listeners", "_parts", "base", "is_seen", "problem")

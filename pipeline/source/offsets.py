@@ -80,11 +80,10 @@ class Position:
         return cls(offsets, topic_ids, bool(value.get("initial")), since or None)
 
     def before(self, end: "Position") -> "Position":
-        """Return the begin of a batch that ends at `end`, where `self` is the begin that Spark
-        passes.
+        """Return the begin of the batch that Spark asks for as `self` to `end`.
 
-        Only for the first batch the two may differ, because Spark asks for the query's begin again
-        and may get a newer one. The begin that `end` contains then counts.
+        Only in the first batch `self` may be wrong, because Spark asks for the query's begin again,
+        and "latest" has moved. The begin that `end` contains then counts.
         """
         if not self.is_initial or end.since is None:
             return self

@@ -264,7 +264,7 @@ async def test_check_back_task_waits_for_an_unreachable_cluster(
 
 
 class Torn(ClusterView):
-    """A view of the cluster that raises OSError at its second request."""
+    """A view of the cluster that raises OSError when it is asked for a broker the second time."""
 
     questions = 0
 
