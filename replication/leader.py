@@ -100,14 +100,14 @@ class PartitionLeader:
         if is_flushed:
             self.own_end_offset = log_end_offset
         if not self.followers:
-            return self._raised_high_watermark(now_ms)
+            return self._next_high_watermark(now_ms)
         last_fetch_ms = self._peers.last_fetch_ms
         for follower in self.followers.values():
             if follower.log_end_offset == previous_end:
                 # The follower was at the end at its last fetch, and lags from now on.
                 seen_ms = last_fetch_ms.get(follower.node_id, follower.last_fetch_ms)
                 follower.last_caught_up_ms = max(follower.last_caught_up_ms, seen_ms)
-        return self._raised_high_watermark(now_ms) if len(self._maximal_isr) == 1 else None
+        return self._next_high_watermark(now_ms) if len(self._maximal_isr) == 1 else None
 
     def flushed(self, offset: int, now_ms: int) -> int | None:
         """Record the offset up to which the leader's own log is flushed.
@@ -117,7 +117,7 @@ class PartitionLeader:
         if offset <= self.own_end_offset:
             return None
         self.own_end_offset = offset
-        return self._raised_high_watermark(now_ms)
+        return self._next_high_watermark(now_ms)
 
     def follower_fetched(
         self,
@@ -160,7 +160,7 @@ class PartitionLeader:
         else:
             joins = self.pending_isr_change is None and self._may_join(follower, now_ms)
         # A follower outside the ISR can limit the high watermark, so its progress can raise it.
-        raised = self._raised_high_watermark(now_ms) if moved else None
+        raised = self._next_high_watermark(now_ms) if moved else None
         if not joins and raised is None:
             return _NOTED
         return new_tuple(FetchedOutcome, (True, raised, joins))
@@ -265,7 +265,7 @@ class PartitionLeader:
             self._min_insync_replicas = min_insync_replicas
             self._weigh()
         if partition_epoch <= self.partition_epoch:
-            return self._raised_high_watermark(now_ms)
+            return self._next_high_watermark(now_ms)
         if replicas is not None:
             self.replicas = tuple(replicas)
             self.followers = {
@@ -280,7 +280,7 @@ class PartitionLeader:
 
         It may rise with time, since a follower that lags no longer limits it.
         """
-        return self._raised_high_watermark(now_ms)
+        return self._next_high_watermark(now_ms)
 
     # -- questions
 
@@ -298,7 +298,7 @@ class PartitionLeader:
         self.pending_isr_change = None
         self._maximal_isr = isr
         self._weigh()
-        return self._raised_high_watermark(now_ms)
+        return self._next_high_watermark(now_ms)
 
     def _weigh(self) -> None:
         """Set `min_insync_replicas` and `is_under_min_isr` from the replicas and the confirmed ISR.
@@ -308,7 +308,7 @@ class PartitionLeader:
         self.min_insync_replicas = min(self._min_insync_replicas, len(self.replicas))
         self.is_under_min_isr = len(self.isr) < self.min_insync_replicas
 
-    def _raised_high_watermark(self, now_ms: int) -> int | None:
+    def _next_high_watermark(self, now_ms: int) -> int | None:
         """Return the new high watermark, or None if it does not rise."""
         if self.is_under_min_isr:
             return None

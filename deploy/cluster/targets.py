@@ -1,6 +1,7 @@
 """Targets of faults, which are nodes by their number, or by their current role.
 
-`Cluster.resolve` finds the node, and `Cluster.kill` kills it.
+`Cluster.resolve` in `local_cluster.py` finds the node, and `Cluster.kill` kills it.
+`proof/chaos/context.py` chooses the targets of chaos.
 """
 
 import re

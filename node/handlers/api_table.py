@@ -1,7 +1,8 @@
 """The table of all APIs of a broker, which ApiVersions, the tests and the docs read.
 
 To add an API (Kafka: ApiKeys, KafkaApis), add a row to its handler file and add that file to the
-list here. The API's key and schemas are in `wire/messages/apis.py`.
+list here. The API's key and schemas are in `wire/messages/apis.py`. CONTRIBUTING.md has all steps,
+also for a new version of an API.
 """
 
 import logging

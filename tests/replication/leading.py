@@ -15,8 +15,8 @@ class Leading(PartitionLeader):
     def high_watermark(self) -> int:
         return self._log.high_watermark
 
-    def _raised_high_watermark(self, now_ms: int) -> int | None:
-        offset = super()._raised_high_watermark(now_ms)
+    def _next_high_watermark(self, now_ms: int) -> int | None:
+        offset = super()._next_high_watermark(now_ms)
         if offset is not None:
             self._log.high_watermark = offset  # type: ignore[misc]
         return offset

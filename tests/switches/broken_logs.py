@@ -136,7 +136,7 @@ def lone_high_watermark() -> AbstractContextManager[Any]:
         return sound(self, log_end_offset, now_ms, **flushed) or raised(self, now_ms)
 
     return together(
-        replaced(PartitionLeader, "_raised_high_watermark", raised),
+        replaced(PartitionLeader, "_next_high_watermark", raised),
         replaced(PartitionLeader, "appended", appended),
     )
 
