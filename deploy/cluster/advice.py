@@ -38,9 +38,9 @@ def repeat_options(**options: object) -> None:
 
 
 def is_of_another() -> bool:
-    """Return whether the cluster was named by options for a connection, not by its data directory.
+    """Return whether the command found its cluster by an address, a client file or a profile.
 
-    The nodes of such a cluster may be on other machines.
+    The nodes of such a cluster may be on other machines, unlike those of a data directory.
     """
     given = _given[-1] if _given else {}
     return not given.keys().isdisjoint(("bootstrap", "command_config", "profile"))

@@ -90,10 +90,10 @@ class ClockControl:
         return self._status(latest["now_ms"], latest["advanced_ms"], known)
 
     def advance(self, by: str | timedelta) -> ClockStatus:
-        """Advance the clock by "15m", "1h30m" or "8d", or raise ClockNotControlled or Failure.
+        """Advance the clock by "15m", "1h30m" or "8d", and return its new time.
 
-        The Failure says whether the clock was not advanced or may have been. In the second case
-        `show` has the answer.
+        Raises ClockNotControlled or Failure. The Failure says whether the clock was not advanced or
+        may have been. In the second case `show` has the answer.
         """
         by_ms = duration_ms(by)
         self.show()

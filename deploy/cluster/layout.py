@@ -123,7 +123,7 @@ def read(data: Path) -> ClusterFile | None:
 
 
 def write(data: Path, cluster: ClusterFile) -> None:
-    """Replace cluster.json atomically. Only the owner may enter a cluster's directory."""
+    """Replace cluster.json atomically, in a directory that only its owner may enter."""
     if close_to_others(data):
         say(f"Other users had access to {data}. Now only its owner has access.")
     part = data / PART_FILE

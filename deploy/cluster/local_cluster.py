@@ -129,7 +129,10 @@ class Cluster:
 
     @property
     def clock(self) -> ClockControl:
-        """Return the object that advances the cluster's clock, if it was created as controlled."""
+        """Return the object that advances the cluster's clock.
+
+        Its methods raise ClockNotControlled unless the cluster has a controlled clock.
+        """
         return ClockControl(self)
 
     @property
@@ -200,10 +203,10 @@ class Cluster:
     # --- life
 
     def up(self, on_ready: Callable[[int], None] = lambda node_id: None) -> None:
-        """Start all nodes and return when each of them serves.
+        """Start all nodes, and return when all of them serve.
 
-        A stopped cluster in the directory is started again on its data. On Failure, the earlier
-        state is restored.
+        `on_ready` is called with the id of each node that serves. A stopped cluster in the
+        directory is started again on its data. On Failure, the earlier state is restored.
         """
         with self._guarded_where_it_is(), layout.locked(self.data):
             known = layout.read(self.data)

@@ -91,7 +91,7 @@ class ClusterChoice:
         for name in VARIABLES:
             if line := os.environ.get(name):
                 _require_addresses(name, line)
-                say(f"cluster {line}, by {name}")
+                say(f"using the cluster {line}, from {name}")
                 return {"bootstrap.servers": line}
         profile = self._profile(None)
         if profile is None:
@@ -99,7 +99,7 @@ class ClusterChoice:
         config = _config_of(profile)
         if "bootstrap.servers" not in config:
             return None
-        say(f"cluster {config['bootstrap.servers']}, by the profile that is used")
+        say(f"using the cluster {config['bootstrap.servers']}, from the current profile")
         return config
 
     @staticmethod
@@ -197,7 +197,7 @@ def _read_file(file: Path) -> dict[str, Any]:
     except ValueError as problem:
         raise Failure(f"--command-config {problem}.", exit_code=2) from None
     if unused:
-        say(f"{file}: not used here: {', '.join(unused)}")
+        say(f"{file}: settings that oncelog does not use: {', '.join(unused)}")
     return config
 
 

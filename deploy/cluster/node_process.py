@@ -107,7 +107,7 @@ class NodeProcess:
         return self._child.poll() if self._child else None
 
     def kill(self) -> int:
-        """Send SIGKILL.
+        """Send SIGKILL to the process.
 
         Return the pid when the process has ended and the port refuses connections.
         """
@@ -118,7 +118,7 @@ class NodeProcess:
         return process.pid
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Send SIGTERM. Return when the node has stopped by itself."""
+        """Send SIGTERM to the process, and wait for its end, or raise Failure at the timeout."""
         process = self._require()
         with contextlib.suppress(psutil.NoSuchProcess), self._allowed(process):
             if process.status() == psutil.STATUS_STOPPED:
@@ -171,7 +171,7 @@ class NodeProcess:
         return NodeStatus(self.node_id, address, None, "down")
 
     def log_tail(self, lines: int = 15, *, from_byte: int = 0) -> str:
-        """Return the last lines of the log, or an empty text without a log."""
+        """Return the last `lines` of node.log after byte `from_byte`, or "" if there is no log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(from_byte, self.log.stat().st_size - LOG_TAIL_BYTES))
@@ -255,7 +255,7 @@ class NodeNotReady(Failure):
         self._sentence, self._node = sentence, node
 
     def with_log(self) -> Failure:
-        """Return the failure with the end of the log, because the log may be removed."""
+        """Return a Failure that quotes the end of node.log, in case the log will be removed."""
         return Failure(f"{self._sentence} The end of its log:\n{self._node.log_tail()}")
 
 

@@ -109,7 +109,7 @@ class ClusterPlan:
         return known
 
     def require_valid(self, file: ClusterFile, data: Path) -> None:
-        """Raise Failure when a broker would refuse the user's configuration."""
+        """Raise Failure when a broker would refuse the settings of --config."""
         if not self.overrides:  # our own settings are right, and the check costs imports
             return
         from ...node.config.broker_config import BrokerConfig
@@ -132,7 +132,7 @@ class ClusterPlan:
     def _with_metrics(
         self, nodes: Sequence[NodeEntry], known: Sequence[NodeEntry]
     ) -> list[NodeEntry]:
-        """Return the nodes with the ports of their metrics, from the options or from the file."""
+        """Return `nodes` with metrics ports from the options, by default with those in `known`."""
         if self.has_metrics is None:
             metrics_ports = [node.metrics_port for node in known]
         elif not self.has_metrics:

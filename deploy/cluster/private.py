@@ -30,7 +30,7 @@ def require_ours(path: Path) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a file for `open`, with mode 0600 if it is new, and never through a link."""
+    """Open a file as an opener of `open`, with mode 0600 if it is new, never through a link."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 

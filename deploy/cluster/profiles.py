@@ -40,7 +40,7 @@ class Profiles:
 
 
 def file_of_profiles() -> Path:
-    """Return the path of the profiles."""
+    """Return the path of the user's file of profiles."""
     if named := os.environ.get("ONCELOG_PROFILES"):
         return Path(named)
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")

@@ -34,8 +34,8 @@ def show(
 ) -> None:
     """Print rows as a table, or as a JSON array if `output` is "json".
 
-    columns: headings by key. optional: columns that a narrow terminal may drop, the first to be
-    dropped first.
+    columns: headings by key. optional: the columns that a narrow terminal may drop, in the order in
+    which they are dropped.
     """
     if output == "json":
         print(json.dumps(list(rows), default=str))
@@ -53,7 +53,7 @@ def show(
     numbers = {key for key in widths if any(isinstance(row.get(key), (int, float)) for row in rows)}
     _print_table(headings, cells, widths, numbers)
     if dropped := [heading for key, heading in headings.items() if key not in widths]:
-        say(f"not shown in {width} columns: {', '.join(dropped)}")
+        say(f"a terminal of {width} columns does not show: {', '.join(dropped)}")
 
 
 def fitted(

@@ -26,10 +26,10 @@ class EffectNotSeen(Failure):
 
 
 class FaultContext(Generic[ClusterT]):
-    """The shared state of schedulers, whose methods any of their threads may call.
+    """The shared state of schedulers. Any of their threads may call its methods.
 
-    tolerated: errors that make a fault a miss. All other errors are the `problem` that ends all
-    schedules. ended: the number of proved faults that are over.
+    tolerated: errors that make a fault a miss. Every other error is the `problem`, which ends all
+    schedules. ended: the number of faults that had a seen effect and are over.
     """
 
     tolerated: tuple[type[Exception], ...] = ()
@@ -50,7 +50,7 @@ class FaultContext(Generic[ClusterT]):
         return int(self.cluster.file.settings.get("broker.session.timeout.ms", "9000")) / 1000
 
     def sleep(self, seconds: float) -> None:
-        """Wait while a fault lasts, or until all schedules are stopped."""
+        """Wait for some seconds, but only until all schedules are stopped."""
         self.stopping.wait(seconds)
 
     def until(

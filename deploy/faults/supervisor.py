@@ -34,9 +34,10 @@ POLL_S = 0.005
 
 @dataclass(slots=True)
 class ChildProcess:
-    """One process of a child.
+    """The running process of a child, which is a program that the supervisor restarts.
 
-    If it ends while `is_wanted`, the child is started again. `incarnation` counts the starts.
+    If the process ends while `is_wanted`, the child is started again. `incarnation` is the number
+    of starts so far.
     """
 
     process: subprocess.Popen[bytes]
@@ -282,7 +283,7 @@ class Supervisor:
 
 
 def signal_session(leader: int, what: signal.Signals) -> list[int]:
-    """Send a signal to all processes of a session, in any group. Return the pids."""
+    """Send a signal to all processes of a session, in any process group. Return their pids."""
     members = [pid for pid in psutil.pids() if _lives_in(pid, leader)]
     for pid in members:
         with contextlib.suppress(ProcessLookupError):

@@ -37,7 +37,7 @@ class WatchResult:
 
 
 class ClusterWatch:
-    """A watch of a running cluster, which ends with `stop` and its result."""
+    """A watch of a running cluster. `stop` ends the watch and returns its result."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster

@@ -66,9 +66,9 @@ class PartitionTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """The committed offset of a group in the partition. `described` is None for an unknown group.
+    """The committed offset of a group in a partition. `described` is None for an unknown group.
 
-    is_unstable: this offset is part of an open transaction. holders: the open transactions in the
+    is_unstable: the offset is part of an open transaction. holders: the open transactions in the
     partitions of __consumer_offsets that the group's coordinator leads, one of which has the
     offset.
     """
@@ -151,10 +151,10 @@ def explain(
     last_write_ms: int | None = None,
     leaderless: Sequence[TopicPartition] = (),
 ) -> Explanation:
-    """Explain the state of a transactional id, how it will end, and the errors of a late producer.
+    """Explain the state of a transactional id, how its transaction ends, and its producer's errors.
 
-    last_write_ms: the wall-clock time of its newest batch. leaderless: the partitions of the
-    transaction without a leader.
+    last_write_ms: the wall-clock time of the transaction's newest batch. leaderless: the partitions
+    of the transaction without a leader.
     """
     name = transaction.transactional_id
     who = f"producer {transaction.producer_id}, epoch {transaction.producer_epoch}"

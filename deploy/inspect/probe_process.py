@@ -252,7 +252,7 @@ class Watched:
         self._is_watched = self._has_served = False
 
     def begin(self, pid: int) -> None:
-        """Send requests to a new process of the node, once its port accepts a connection."""
+        """Send requests to the node's new process `pid`, once its port accepts a connection."""
         self.process = ProcessFiles(pid)
         self._is_watched = True
 

@@ -75,7 +75,10 @@ async def of_partition(
 async def holders(
     admin: "Admin", partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-    """Return each partition's open transactions, oldest first, with their coordinator's state."""
+    """Return each partition's open transactions, oldest first.
+
+    Each has the state of the transaction at its coordinator.
+    """
     found = await admin.transactions.producers(partitions)
     opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
     ids = {p.producer_id for producers in opened.values() for p in producers}

@@ -103,8 +103,8 @@ def new_run() -> str:
 
 
 def environment_of(run: str, others: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for a child of this run.
+    """Return the environment for a child of this run, which has the name of the run.
 
-    It is `others`, by default the environment of this process, and the name of the run.
+    The other variables are `others`, by default those of this process.
     """
     return {**(os.environ if others is None else others), RUN: run}

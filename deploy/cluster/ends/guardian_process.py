@@ -23,7 +23,8 @@ Kept = dict[tuple[str, str], str]
 def kept_at_the_end(owner: int, source: int) -> Kept:
     """Wait until the owner has ended. Return the items that are still registered.
 
-    A process that was forked from the owner may hold the pipe open after the owner's death.
+    The end of the pipe `source` is not awaited alone, because a process that was forked from the
+    owner may hold the pipe open after the owner's death.
     """
     watched = _death_of(owner)
     kept: Kept = {}

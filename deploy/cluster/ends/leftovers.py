@@ -187,9 +187,9 @@ def end_all_of_user(*, is_purged: bool) -> int:
             told = told_by_system(problem) if isinstance(problem, OSError) else None
             say(f"not ended: {found.data}: {told or problem}")
     if orphans := end_orphans():
-        say(f"ended: {orphans} processes of killed commands")
+        say(f"ended: {orphans} processes that killed commands have left")
     if not clusters and not orphans:
-        say("nothing of this user runs")
+        say("this user has no cluster, and no process of a killed command")
     return 1 if problems else 0
 
 

@@ -50,7 +50,10 @@ def passwords_of(data: Path) -> dict[str, str]:
 
 
 def node_settings(data: Path, host: str, port: int) -> dict[str, str]:
-    """Return the settings of a node's only listener."""
+    """Return the settings for a node with one listener, which has TLS and logins.
+
+    They also enable the authorizer.
+    """
     users = "".join(f' user_{user}="{password}"' for user, password in passwords_of(data).items())
     address = f"{LISTENER}://{host}:{port}"
     return {
@@ -67,7 +70,10 @@ def node_settings(data: Path, host: str, port: int) -> dict[str, str]:
 def client_values(
     data: Path, kind: str, user: str, password: str, bootstrap: str
 ) -> dict[str, str]:
-    """Return the configuration of a client (`kind` "java" or another) that logs in as a user."""
+    """Return the settings of a client that logs in as a user.
+
+    `kind` is "java" for Java's clients. All other kinds use the names of librdkafka.
+    """
     common = {
         "bootstrap.servers": bootstrap,
         "security.protocol": LISTENER,
@@ -90,7 +96,7 @@ def client_values(
 
 
 def client_file(data: Path, user: str, kind: str) -> Path:
-    """Return the path of the configuration of a user's client."""
+    """Return the path of the client file for a user and a kind of client, such as "java"."""
     return data / _CLIENT / f"{user}.{kind}.properties"
 
 

@@ -96,7 +96,11 @@ class ProxiedConnection(TwoEnds):
     def _act(
         self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview, before: str
     ) -> Coroutine[Any, Any, None] | None:
-        """Execute a rule's action on a request. `before` describes actions executed before."""
+        """Execute a rule's action on a request.
+
+        Returns a coroutine for the rest if the action takes time, else None. `before` describes
+        actions that were executed before.
+        """
         match action:
             case AnswerError(error):
                 self._made(rule, request, f"answered {error.name}; the broker did not see it")

@@ -122,7 +122,10 @@ class ProtocolProxy:
         return self._hub.made(rule)
 
     def wait_until_made(self, rule: Rule, timeout_s: float, times: int = 1) -> bool:
-        """Return whether the rule has acted this often before the timeout (or the proxy's end)."""
+        """Wait until the rule has acted `times` times, and return True.
+
+        Returns False at the timeout, or when the proxy is closed.
+        """
         return self._hub.wait(lambda: self._hub.made(rule) >= times, timeout_s)
 
     def disconnect(self, instance: str | None = None, broker_id: int | None = None) -> int:

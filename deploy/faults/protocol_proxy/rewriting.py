@@ -36,9 +36,10 @@ CONTROLLERS = 2
 
 
 def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> bytes | memoryview:
-    """Return the frame for the client, the same object if nothing changes.
+    """Return an answer's frame with the proxy's addresses, or `frame` itself if it has no address.
 
-    Raises MalformedFrame when an answer that may contain addresses cannot be decoded.
+    `proxied` returns the proxy's address for a broker. Raises MalformedFrame when an answer that
+    may contain addresses cannot be decoded.
     """
     key, version = answer.request.api_key, answer.request.version
     change = _CHANGES.get(key)
@@ -53,7 +54,7 @@ def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> byt
 
 
 def refused_api_versions(request: Request) -> bytes | None:
-    """Return the answer to an ApiVersions request that is too new to be decoded, else None.
+    """Return the answer to an ApiVersions request of an unknown version, else None.
 
     The answer has version 0 and the known versions, as from brokers (KIP-511).
     """

@@ -44,8 +44,8 @@ def ca_of(data: Path) -> Path:
 def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
     """Return the proxy's TLS with a certificate of a new CA. The CA is written to `ca_file`.
 
-    config: the settings of a client of the cluster. Raises ValueError for invalid settings, and
-    Failure.
+    config: the settings of a client of the cluster. Raises ValueError for settings without TLS, and
+    Failure if trustme is missing or the file cannot be written.
     """
     try:
         import trustme

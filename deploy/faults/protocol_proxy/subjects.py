@@ -18,7 +18,7 @@ _NESTED = frozenset(("groups", "transactions"))  # with items that have topics a
 
 
 class TopicNames(dict[bytes, str]):
-    """The names of topic ids, learned from the answers to Metadata that pass."""
+    """The names of topic ids, learned from the answers to Metadata that the proxy forwards."""
 
     def learn(self, topics: Any) -> None:
         for topic in topics or ():

@@ -18,9 +18,10 @@ REBALANCE_TIMEOUT_FROM = 1
 def with_lower_timeouts(
     request: Request, frame: memoryview, transaction_timeout_ms: int
 ) -> tuple[bytes | memoryview, str]:
-    """Return the frame for the broker, and the change, which is "" for an unchanged frame.
+    """Return the frame for the broker, and text about a lowered timeout, or "" if none was lowered.
 
-    Raises MalformedFrame.
+    A transaction timeout is lowered to `transaction_timeout_ms`, a session timeout to 6 s. Raises
+    MalformedFrame.
     """
     key, version = request.api_key, request.version
     if key not in (JOIN_GROUP, INIT_PRODUCER_ID) or not is_known(key, version):

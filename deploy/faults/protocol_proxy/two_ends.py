@@ -102,7 +102,10 @@ class TwoEnds:
         raise NotImplementedError
 
     def close(self, reason: str, is_abrupt: bool = False, is_refusal: bool = False) -> None:
-        """Close both ends, after written bytes are sent unless `is_abrupt`."""
+        """Close both ends, after written bytes are sent unless `is_abrupt`.
+
+        `reason` and `is_refusal` are for the event ConnectionClosed. Those of the first call count.
+        """
         if not self._reason:
             self._reason, self._is_refusal = reason, is_refusal
         if self._connecting is not None and is_abrupt:
