@@ -78,7 +78,7 @@ def _too_large(codec: int, max_bytes: int) -> KafkaError:
 def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
     """Decompress gzip data, which may have several members.
 
-    The input is passed in pieces, because zlib copies the unused rest.
+    The data is passed in pieces, because zlib copies the bytes that follow a member.
     """
     view = memoryview(data)
     unfolded = bytearray()

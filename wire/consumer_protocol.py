@@ -43,7 +43,10 @@ def encode_subscription(subscription: Subscription) -> bytes:
 def decode_subscription(
     data: bytes, instance_id: str | None = None, elements_max: int = ELEMENTS_MAX
 ) -> Subscription:
-    """Decode a subscription of any version, or raise MalformedFrame."""
+    """Decode a subscription of any version, or raise MalformedFrame.
+
+    `instance_id` is not in the bytes. It becomes a field of the result.
+    """
     reader = Reader(memoryview(data), elements_max=elements_max)
     version = reader.int16()
     if version < 0:

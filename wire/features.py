@@ -2,10 +2,10 @@
 
 With transaction.version 2 producers raise their epoch with each transaction and add partitions by
 producing (KIP-890). With group.version 1 consumer groups of the newer protocol exist (KIP-848).
-kraft.version 1 is accepted as by Kafka (KIP-853), but changes only an error text, because voters
-never change. The other features have only one level. Elections use eligible leader replicas
-(KIP-966), and tools read the version of a cluster from metadata.version (33 is 4.4-IV2). This file
-is pure.
+kraft.version 1 is accepted as by Kafka (KIP-853), but changes only an error text, because the
+voters of a cluster never change. The other features have only one level. Elections use eligible
+leader replicas (KIP-966), and tools read the version of a cluster from metadata.version (33 is
+4.4-IV2). This file is pure.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # Kafka's types of updates
 class Feature(NamedTuple):
     """The levels of a feature, and the level of a new cluster.
 
-    If `is_fixed`, the default is the only level. A level falls only if `can_fall`.
+    If `is_fixed`, the default is the only level. A level can be lowered only if `can_fall`.
     """
 
     lowest: int
