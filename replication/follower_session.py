@@ -38,8 +38,8 @@ class FollowerSlot:
 class FollowerSession:
     """The follower's side of a replica session with one leader.
 
-    The caller sends `next_request` whenever `should_send`, and passes each response, or the
-    failure, back with its request.
+    The caller sends `next_request` whenever `should_send` is True. It passes the request with its
+    response to `on_response`, or to `on_failure` if there is none.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class FollowerSession:
             self._moved[slot.number] = slot
 
     def retry(self, slot: FollowerSlot, at_ms: int) -> None:
-        """Remove a partition from the session after an error, and add it again at this time."""
+        """Remove a partition from the session after an error, and add it again at `at_ms`."""
         if self.slots.get(slot.key) is slot:
             if self._leave(slot):
                 self._removed.append(slot.number)
@@ -152,7 +152,7 @@ class FollowerSession:
         return request
 
     def _enter(self) -> list[AddedSlot]:
-        """Return the slots that join the session with this request, each with a new number."""
+        """Return the slots that join the session with the next request, each with a new number."""
         added: list[AddedSlot] = []
         for key in list(islice(self._added, ADDED_MAX)):
             slot = self._added.pop(key)

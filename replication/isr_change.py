@@ -16,8 +16,9 @@ UNKNOWN_BROKER_EPOCH = -1
 class IsrMember(NamedTuple):
     """A proposed member. A broker_epoch of -1 is unknown to this leader and not checked (KIP-903).
 
-    The epoch can be unknown only for a member that was in the ISR before this leader's term. If its
-    process had failed since, the controller would have changed the partition epoch.
+    The epoch can be unknown only for a member that was in the ISR before this leader's term. It
+    need not be checked, because a failure of the member's process in this term changes the
+    partition epoch, and then the controller refuses the proposal.
     """
 
     node_id: int

@@ -127,9 +127,9 @@ class PartitionLeader:
         now_ms: int,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> FetchedOutcome:
-        """Record that a follower has everything below fetch_offset.
+        """Record that a follower's log has all records below `fetch_offset`.
 
-        The caller has checked that the follower's log does not diverge below fetch_offset. A
+        The caller has checked that the follower's log does not diverge below `fetch_offset`. A
         follower is caught up if it is at the log end now, or at the log end of its previous fetch.
         """
         follower = self.followers.get(node_id)

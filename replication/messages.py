@@ -75,7 +75,7 @@ class AddedSlot(NamedTuple):
 
 
 class MovedSlot(NamedTuple):
-    """A new position of the follower, which has everything below fetch_offset."""
+    """A new position of the follower, which has all records below fetch_offset."""
 
     slot: int
     fetch_offset: int
@@ -200,7 +200,10 @@ def encode_fetch_response(
 def decode_fetch_response(
     header: bytes, frames: Sequence[memoryview | bytes]
 ) -> ReplicaFetchResponse:
-    """Decode an answer, with records as views of the frames, or raise MalformedPeerMessage."""
+    """Decode the answer to a replica fetch, with records as views of the frames.
+
+    Raises MalformedPeerMessage.
+    """
     values = _unpack_list(header, _RESPONSE_TYPES)
     numbers = values[4]
     if len(numbers) == _ANSWER and len(frames) == 1 and set(map(type, numbers)) == _INT:
@@ -253,7 +256,7 @@ def _unpack_list(header: bytes, types: list[type]) -> list[Any]:
 def _check_numbers(values: list[Any], width: int = 1) -> None:
     """Raise MalformedPeerMessage unless `values` are integers, `width` for each entry.
 
-    Set and map run in C, because a message may have thousands of values.
+    A message may have thousands of values, so the check calls only functions written in C.
     """
     if values and (len(values) % width or set(map(type, values)) != _INT):
         raise MalformedPeerMessage(f"expected {width} whole numbers for each entry")

@@ -69,7 +69,7 @@ class Purgatory:
         return self._settle(key, high_watermark, ErrorCode.NONE)
 
     def fail_produces(self, key: Hashable, error: int) -> list[DelayedProduce]:
-        """Settle all produces of a partition with an error, after a lost leadership."""
+        """End all produces of a partition with an error, because the leadership was lost."""
         return self._settle(key, 1 << 63, error)
 
     def _settle(self, key: Hashable, high_watermark: int, error: int) -> list[DelayedProduce]:
@@ -139,8 +139,7 @@ class Purgatory:
         return freed + self._finish_fetches(waiting)
 
     def wake_standing(self, key: Hashable) -> list[DelayedFetch]:
-        """Complete the fetches of all fetch sessions with this partition, which has a new leader or
-        epoch.
+        """Complete the fetches of all fetch sessions on a partition with a new leader or epoch.
 
         If the sessions were not told, they would not read the partition again.
         """

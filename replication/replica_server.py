@@ -34,7 +34,7 @@ _UNKNOWN_SESSION = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 class LeaderRead(Protocol):
-    """The records that were read from a led log."""
+    """The records that were read from a leader's log."""
 
     @property
     def data(self) -> bytes | memoryview: ...
@@ -53,7 +53,10 @@ class LedLog(FollowedLog, Protocol):
 
 
 class ServedPartition(Protocol):
-    """A partition on this broker with its newest known leader epoch, and its leader if led here."""
+    """A partition on this broker, with its newest known leader epoch.
+
+    `leader` is None unless this broker leads the partition.
+    """
 
     @property
     def leader_epoch(self) -> int: ...
@@ -191,7 +194,10 @@ class ReplicaServer:
             slot.session.quiet[slot.slot] = slot
 
     def partition_changed(self, key: TopicIdPartition, now_ms: int) -> ReplicationUpdates:
-        """Check the partition's slots again, after any change of its leader, epoch or state."""
+        """Check the partition's slots again, after any change of its leader, epoch or state.
+
+        Returns the changes of the partition that follow from the slots' positions.
+        """
         updates = ReplicationUpdates()
         for slot in list(self._slots.get(key, ())):
             host = self._find(key)

@@ -159,7 +159,11 @@ class LeaderSession:
         return answers
 
     def collect_watermarks(self, watermarks: Watermarks) -> list[SlotAnswer]:
-        """Return answers for slots with only a new high watermark or log start."""
+        """Return answers for slots with a new high watermark or log start, and no other news.
+
+        `watermarks` returns (high watermark, log start) of a slot, or None for a slot without a
+        leader.
+        """
         answers: list[SlotAnswer] = []
         kept = {}
         for number, slot in self.quiet.items():

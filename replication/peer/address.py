@@ -17,7 +17,7 @@ SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux, without the closing zero byte
 
 
 class PeerSocketError(Exception):
-    """The error of sockets that cannot be opened here, with the remedy in its text."""
+    """The error of a link's socket that cannot be opened. Its text has the remedy."""
 
 
 def prepare_directory(directory: Path) -> None:
@@ -37,7 +37,10 @@ def prepare_directory(directory: Path) -> None:
 
 
 def socket_path(directory: Path, channel: str, node_id: int) -> Path:
-    """Return the path of a broker's socket. Raises PeerSocketError if it is too long for Linux."""
+    """Return the path of a broker's socket for the channel "control" or "bulk".
+
+    Raises PeerSocketError if the path is too long for Linux.
+    """
     path = directory / f"{channel}-{node_id}"
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise PeerSocketError(

@@ -158,7 +158,7 @@ class ControlChannels:
     def look_again(self, channel: ControlChannel) -> None:
         """Read a socket in the next turn of the event loop if it has input.
 
-        It is called after other calls on the socket, which may have cleared its signal.
+        The caller calls this after other calls on the socket, which may have cleared its signal.
         """
         if _has_input(channel.socket):
             channel.is_scheduled = True

@@ -70,7 +70,10 @@ def envelope(what: What, kind: int, correlation_id: int, header_bytes: int) -> b
 
 
 def open_envelope(first: Buffer) -> tuple[int, int, int, int]:
-    """Return (role, type, correlation id, length of the header). `first` has ENVELOPE_BYTES."""
+    """Return (role, type, correlation id, length of the header) of a message.
+
+    `first` has at least the ENVELOPE_BYTES at the beginning of the message.
+    """
     return _ENVELOPE.unpack_from(first)
 
 
@@ -94,8 +97,8 @@ class PeerHandlers:
     def on_request(self, kind: int, handler: RequestHandler, *, bulk: bool = False) -> None:
         """Set the handler of requests of this type, called with peer, header, frames and reply.
 
-        reply(header, frames) may be called later, once. An exception of the handler becomes
-        PeerUnavailable at the sender.
+        `bulk`: the requests arrive on streams, not on ZeroMQ. reply(header, frames) may be called
+        later, once. An exception of the handler becomes PeerUnavailable at the sender.
         """
         self._requests[kind, bulk] = handler
 

@@ -16,7 +16,7 @@ HELD_MAX = 10_000  # for each peer and direction; further messages are lost, as 
 
 
 class DelayScheduler(Protocol):
-    """The part of an event loop that a delay needs."""
+    """The methods of an event loop by which a message is delayed."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> object: ...
 
@@ -92,7 +92,10 @@ class LinkGate:
         ]
 
     def heal(self, peer: int | None = None) -> None:
-        """End the faults of one peer, or of all. Deliver held messages now, in order."""
+        """End the faults of the links with `peer`, or of all links.
+
+        Held messages are delivered now, in order.
+        """
         for key in [key for key in self._directions if peer in (None, key[0])]:
             direction = self._directions[key]
             direction.is_cut = direction.is_held = False

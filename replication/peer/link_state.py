@@ -31,7 +31,10 @@ class LinkState:
         return not was_up
 
     def closed(self, now_ms: int) -> None:
-        """Record that an established connection broke. Call `grace_over` after GRACE_MS."""
+        """Record that an established connection broke.
+
+        The caller must call `grace_over` after GRACE_MS.
+        """
         if self._closed_at_ms is None:
             self._closed_at_ms = now_ms
 

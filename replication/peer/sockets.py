@@ -37,7 +37,10 @@ class PeerSockets:
         return router
 
     def dial(self, peer: int, events: int) -> tuple[Socket, Socket]:
-        """Connect to a peer, again after each loss. Return the socket and its monitor."""
+        """Return a socket that connects to a peer, and the socket's monitor for `events`.
+
+        The socket connects again after each loss.
+        """
         path = socket_path(self.directory, "control", peer)
         dealer = self._open(zmq.DEALER)
         dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))
@@ -84,7 +87,7 @@ def listening_socket(address: Path | tuple[str, int]) -> socket.socket:
 def is_served(path: Path) -> bool:
     """Return whether a process listens on this Unix socket.
 
-    The file of the socket may be left of a process that has ended.
+    The socket's file alone proves nothing, because it remains after the process has ended.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)

@@ -27,7 +27,10 @@ assert _START_BYTES == ENVELOPE_BYTES + _SIZE_BYTES
 def encode(
     what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
 ) -> tuple[list[Buffer], int]:
-    """Return the parts to write and their bytes. Only small frames are copied."""
+    """Return the parts of a message to write, and their total size in bytes.
+
+    Only small frames are copied.
+    """
     header_bytes = len(header)
     if not frames:
         length = _START_BYTES + header_bytes

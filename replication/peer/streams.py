@@ -271,7 +271,7 @@ class PeerStreams:
         if task.cancelled():
             accepted.close()
         elif (error := task.exception()) is not None:
-            self._report("accepting a stream", error)
+            self._report("accepting a stream of another broker", error)
             accepted.close()
 
     def _report(self, attempt: str, error: BaseException) -> None:
@@ -300,7 +300,7 @@ class PeerStreams:
             await asyncio.wait(ended, timeout=STOP_TIMEOUT_S)
 
     def to(self, peer: int) -> PeerStream | None:
-        """Return the stream for requests to the peer, or None."""
+        """Return the open stream for requests to the peer, or None without one."""
         return self._streams.get((peer, True))
 
     def dial_now(self, peer: int) -> None:
