@@ -16,7 +16,7 @@ BACKGROUND_TASK = "background_task"  # the key of the task's name in the excepti
 
 
 def background_task(name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-    """Start `work` under a name. An exception in it ends the broker."""
+    """Run `work` in a task with this name. An exception in the task ends the broker."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_ended)
     return task

@@ -6,9 +6,10 @@ from math import inf
 
 
 class EarliestTimer:
-    """A timer that calls `due` at the earliest set time. `due` sets the next deadline.
+    """A timer that calls `due` at the earliest of the times that were set.
 
-    now_ms: the clock of these times.
+    When it has fired, no time is set, so `due` must set the next one. now_ms: the clock of the
+    times.
     """
 
     def __init__(self, now_ms: Callable[[], int], due: Callable[[], None]) -> None:

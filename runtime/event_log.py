@@ -45,7 +45,8 @@ class EventLog:
     def tell(self, kind: str, subject: str, reason: str, sentence: str, **terms: Term) -> None:
         """Write an event, unless the limit for its kind or its subject is reached in this period.
 
-        kind, reason: one of a few fixed words.
+        kind, reason: one of a few fixed words. subject: the changed object, such as a transactional
+        id.
         """
         self.counts[kind, reason] += 1
         if self._now_s() - self._period_began_s >= PERIOD_S:
@@ -73,7 +74,7 @@ class EventLog:
 
     def _sum_up(self) -> None:
         for kind, count in self._left_out.items():
-            words = f"{count} more within {PERIOD_S:.0f} s are not written"
+            words = f"{count} more events of this kind within {PERIOD_S:.0f} s were not written"
             self._write(kind, words, {"reason": "left out", "left_out": count})
         self._left_out.clear()
 

@@ -36,7 +36,7 @@ class GarbageCollection:
             gc.callbacks.remove(self._collecting)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics for the admin socket, in milliseconds."""
+        """Return the total and the longest time of collections as metrics, in milliseconds."""
         return {
             "gc_ms": round(self.paused_s * 1000),
             "gc_longest_ms": round(self._longest_s * 1000, 1),

@@ -15,7 +15,7 @@ SERIES_MAX = 20_000  # the limit of one family; further series are counted and o
 class Family(NamedTuple):
     """A metric family. Samples of a counter have the suffix `_total`, which the family name lacks.
 
-    The last label of a summary is the quantile, or COUNT or SUM.
+    The last label of a summary has a quantile as its value, or COUNT or SUM.
     """
 
     about: str
@@ -39,9 +39,9 @@ _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 
 def _plain(prefix: str, bean: str, rows: dict[str, str], *labels: str) -> dict[str, Family]:
-    """Return families named like the MBean, in lower case.
+    """Return a family for each row, with the name of an MBean in lower case after `prefix`.
 
-    `rows` are descriptions by MBean name.
+    `rows` are descriptions by the last part of the MBean's name. `bean` is its first part.
     """
     return {
         prefix + name.lower().replace("-", "_"): Family(about, labels, bean + name)

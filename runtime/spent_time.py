@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class SpentTime:
-    """The seconds of the loop that were spent on one piece of work."""
+    """The event loop's time, in seconds, that was spent on one piece of work."""
 
     __slots__ = ("_began_s", "_clock", "_seconds")
 
