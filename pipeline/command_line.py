@@ -51,7 +51,10 @@ def login_of(options: argparse.Namespace) -> dict[str, Any]:
         config, unused = read_client_file(options.command_config)
         if unused:
             names = ", ".join(unused)
-            print(f"{options.command_config}: not used here: {names}", file=sys.stderr)
+            print(
+                f"{options.command_config}: settings that oncelog does not use: {names}",
+                file=sys.stderr,
+            )
     if options.bootstrap:
         config["bootstrap.servers"] = options.bootstrap
     if options.needs_login and not config.get("bootstrap.servers"):

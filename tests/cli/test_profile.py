@@ -48,7 +48,7 @@ def test_bootstrap_address_comes_from_option_then_environment_then_profile(
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", "ours:1")
     capsys.readouterr()
     assert bootstrap() == "ours:1"
-    assert capsys.readouterr().err == "cluster ours:1, by ONCELOG_BOOTSTRAP\n"
+    assert capsys.readouterr().err == "using the cluster ours:1, from ONCELOG_BOOTSTRAP\n"
     assert bootstrap(profile="near") == "near:1"
     nodes = [layout.NodeEntry(1, "127.0.0.1", 7)]
     (place / ".oncelog").mkdir()

@@ -73,7 +73,7 @@ def test_fetch_session_unused_for_long_is_evicted_first_whatever_its_size() -> N
 
 
 def test_fetch_session_evictions_for_a_large_session_take_one_pass() -> None:
-    """With one search for each evicted session they blocked the loop for 80 ms."""
+    """One search for each evicted session would block the loop for 80 ms."""
     cache, lines = FetchSessionCache(400, partitions_max=400), Lines()
     for _ in range(400):
         grow(session := opened(cache, 1), 1)

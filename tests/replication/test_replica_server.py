@@ -278,7 +278,7 @@ def test_replica_fetch_with_a_newer_leader_epoch_waits_until_the_leader_has_that
 
 
 def test_replica_fetch_kept_for_a_newer_epoch_keeps_its_broker_epoch(broker: Broker) -> None:
-    """Without the broker epoch the leader never added the follower to the ISR."""
+    """Without the follower's broker epoch the leader would never add the follower to the ISR."""
     broker.peers.live = {1: 11}
     broker.poll(added=[added(1, epoch=6)])
     broker.now += 500
@@ -405,7 +405,7 @@ def test_replica_fetches_of_two_followers_at_one_offset_share_one_read(
 
 
 def test_replica_session_that_ends_with_pending_changes_leaves_no_reference_cycle() -> None:
-    """Brokers run no full garbage collection, so each broken link would leak a session."""
+    """Brokers run no full garbage collection, so a session in a cycle would never be freed."""
     broker = Broker()
     for key in KEYS:
         broker.lead(key)

@@ -90,7 +90,7 @@ def test_follower_session_opening_request_does_not_wait_at_the_leader() -> None:
 
 
 def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> None:
-    """One answer for all partitions of a returning follower blocked the loops of both brokers."""
+    """One answer for all partitions of a returning follower would block both brokers' loops."""
     session = LeaderSession(2, 7, lambda slot: None)
     count = 2 * ANSWERS_MAX + 10
     added = [AddedSlot(n, bytes(16), n, 1, 0, -1, 0) for n in range(1, count + 1)]
@@ -106,7 +106,7 @@ def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> No
 
 
 def test_follower_session_adds_very_many_partitions_in_parts_after_each_answer() -> None:
-    """One request for all partitions blocked the leader's loop for 60 ms."""
+    """One request for all partitions would block the leader's loop for 60 ms."""
     session = FollowerSession()
     keys = [(bytes(16), index) for index in range(2 * ADDED_MAX + 10)]
     for key in keys:
@@ -195,7 +195,7 @@ def test_follower_session_after_a_session_error_restarts() -> None:
 def test_follower_session_with_an_answer_that_opens_no_session_ends(
     wrong: ReplicaFetchResponse,
 ) -> None:
-    """The session did not end, and the follower repeated the same request forever."""
+    """If the session did not end, the follower would repeat the same request forever."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
     assert session.on_response(request_of(session), wrong) is None

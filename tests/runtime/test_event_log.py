@@ -41,7 +41,7 @@ async def test_event_log_flooded_by_one_producer_still_logs_fences_of_other_prod
     assert events.counts["fence", "older session"] == 1_001
     now_s += PERIOD_S
     events.tell("fence", "app-1", "older session", "refused")
-    assert f"{1_000 - ALIKE_PER_PERIOD} more within 10 s" in caplog.messages[-2]
+    assert f"{1_000 - ALIKE_PER_PERIOD} more events of this kind within 10 s" in caplog.messages[-2]
 
 
 async def test_event_log_flooded_by_many_producers_is_bounded(caplog) -> None:
@@ -60,7 +60,7 @@ async def test_event_log_at_the_end_of_a_period_reports_how_many_were_left_out(
     for _ in range(ALIKE_PER_PERIOD + 3):
         events.tell("fence", "hostile", "older session", "refused")
     async with asyncio.timeout(5):
-        while "3 more within" not in caplog.messages[-1]:
+        while "3 more events of this kind within" not in caplog.messages[-1]:
             await asyncio.sleep(0.01)
 
 

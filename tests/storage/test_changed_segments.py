@@ -139,7 +139,7 @@ def test_rebuild_of_producers_that_finds_damage_fails_the_log_and_keeps_the_old_
 def test_rebuild_of_producers_that_raises_an_unexpected_error_can_be_started_again(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second attempt resumed the failed generator, and the producer state became None."""
+    """The second attempt must not resume the failed generator, which would return None."""
     log = filled(logs)
     steps = log.truncation.truncating_to(CUT_TO)
     while log.log_end_offset > CUT_TO:

@@ -174,7 +174,7 @@ def test_read_of_many_small_batches_returns_at_most_the_maximum_of_batches(
 def test_read_of_small_batches_keeps_only_the_returned_bytes_in_memory(
     log, monkeypatch, at_once_bytes
 ):
-    """Answers of 60 MB held 1.6 GB, since each kept a view of all the bytes that were read."""
+    """Views of all the bytes that were read would keep 1.6 GB in memory for answers of 60 MB."""
     for module in (read_checks, log_read):
         monkeypatch.setattr(module, "BATCHES_MAX", 1)
     monkeypatch.setattr(log_read, "AT_ONCE_BYTES", at_once_bytes)
@@ -192,7 +192,7 @@ def test_read_of_small_batches_keeps_only_the_returned_bytes_in_memory(
 def test_batch_with_a_damaged_length_is_detected_without_reading_that_length(
     log, monkeypatch, min_one_batch
 ):
-    """A flipped high bit of the length made each fetch read half a segment."""
+    """With a flipped high bit of the length, each fetch would read half a segment."""
     file = log.segments.first.file
     size = decode_header(file.read(0, 100)).size_bytes
     asked = {"upper_offset": log.log_end_offset, "min_one_batch": min_one_batch}

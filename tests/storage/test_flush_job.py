@@ -275,7 +275,7 @@ def test_log_recovered_or_repaired_at_its_open_is_synced_at_its_close(logs, sync
 
 
 def test_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
-    """After a start without checkpoints one flush of 2,000 segments opened 6,000 files."""
+    """After a start without checkpoints one flush of 2,000 segments would open 6,000 files."""
     log = logs.open(segment_bytes=100)
     for _ in range(120):
         logs.lead(log)

@@ -214,7 +214,7 @@ def test_truncation_on_a_disk_too_full_for_leader_epochs_is_still_synced(batch, 
 def test_flush_on_a_disk_too_full_for_leader_epochs_ends(
     logs, batch, monkeypatch, segments, is_cut
 ):
-    """The same flush job was created again and again, so a broker with a full disk did not stop."""
+    """The close of a log must not create the same flush job again and again."""
     log = logs.open(segment_bytes=100)
     for offset in range(segments):
         log.append_as_follower(stamped(batch, offset, epoch=1, size=90), now_ms=NOW_MS)

@@ -663,7 +663,7 @@ def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
 
 @pytest.mark.parametrize("is_in_last_segment", [False, True])
 def test_log_with_a_damaged_marker_does_not_fail_other_logs(logs, is_in_last_segment: bool) -> None:
-    """The error of a damaged marker (InvalidRecord) ended the thread that opens all logs."""
+    """The error of a damaged marker (InvalidRecord) must not end the thread that opens all logs."""
     log = logs.open()
     logs.lead_transaction(log)
     end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)
@@ -691,7 +691,7 @@ def test_log_with_a_damaged_marker_does_not_fail_other_logs(logs, is_in_last_seg
 def test_log_with_a_damaged_base_offset_in_its_last_batch_is_refused(
     log, start, count, byte
 ) -> None:
-    """The checksum of a batch does not cover its base offset, so followers copied a wrong one."""
+    """The checksum of a batch does not cover its base offset, so followers would copy damage."""
     for _ in range(count):
         lead(log, 1)
     segment = log.segments.active

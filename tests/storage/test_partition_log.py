@@ -154,7 +154,7 @@ def test_aborted_transaction_is_listed_for_overlapping_reads(logs):
 def test_fetch_of_aborted_transactions_without_a_free_descriptor_fails_no_log(
     log, logs, monkeypatch
 ):
-    """The log failed, so the broker did not lead its partition again until a restart."""
+    """If the log failed, the broker would not lead its partition again until a restart."""
     logs.lead_transaction(log)
     end_transaction(log, 7, ControlType.ABORT, at_ms=NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
@@ -385,7 +385,7 @@ def test_log_directory_with_batches_and_damaged_metadata_is_refused(logs, at):
 
 @pytest.mark.parametrize("damaged", [(0,), (19, 30), (8, 33, 44, 51)])
 def test_log_directory_with_slightly_damaged_metadata_of_this_topic_is_opened(logs, damaged):
-    """A partition with one replica was offline until an operator removed partition.metadata."""
+    """A refusal would keep a partition with one replica offline until an operator's repair."""
     log = logs.open()
     logs.lead(log)
     log.close()
@@ -521,7 +521,7 @@ def test_new_leader_epoch_writes_no_file(logs, log):
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 def test_reader_of_a_shortened_index_gets_a_storage_error_and_the_log_continues(logs, suffix):
-    """The reader got a struct.error, which also ended the fetches of all other partitions."""
+    """A struct.error in the reader would also end the fetches of all other partitions."""
     log = logs.open(index_interval_bytes=60, segment_bytes=2000)
     for n in range(40):
         logs.lead_transaction(log, sequence=n)

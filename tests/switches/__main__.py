@@ -21,14 +21,24 @@ def main(arguments: list[str] | None = None) -> int:
     Otherwise return 1.
     """
     parser = argparse.ArgumentParser(prog="python -m tests.switches", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="no name: all")
-    parser.add_argument("--round", action="store_true", help="those whose turn it is")
-    parser.add_argument("--processes", action="store_true", help="on real processes")
-    parser.add_argument("--seeds", type=int, default=1, help="play with so many seeds")
-    parser.add_argument("--chance", type=float, metavar="S", help="only let chance find them, "
-                        "for so many seconds of the processor each")  # fmt: skip
-    parser.add_argument("--first", type=int, default=FIRST, help="the first seed for chance")
-    parser.add_argument("--write", action="store_true", help="keep the table for docs/judge.md")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="the switches to run, by default all"
+    )
+    parser.add_argument(
+        "--round", action="store_true", help="run only the switches of this build's round"
+    )
+    parser.add_argument(
+        "--processes", action="store_true", help="run on real processes, not in the simulation"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="run each scenario with this many seeds"
+    )
+    parser.add_argument("--chance", type=float, metavar="S", help="only search each bug by random "
+                        "simulation, for at most S seconds of CPU time")  # fmt: skip
+    parser.add_argument(
+        "--first", type=int, default=FIRST, help="the first seed of the random simulation"
+    )
+    parser.add_argument("--write", action="store_true", help="store the results for docs/judge.md")
     options = parser.parse_args(arguments)
     names = options.names or list(SWITCHES)
     if options.processes:

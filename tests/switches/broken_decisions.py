@@ -1,4 +1,4 @@
-"""Switches with bugs in decisions about votes, disks, ids, markers, offsets and fences."""
+"""Switches with bugs in votes, syncs, producer ids, markers, offsets and fences."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -49,7 +49,7 @@ def early_offsets() -> AbstractContextManager[Any]:
 
 
 def forgotten_vote() -> AbstractContextManager[Any]:
-    """A vote is sent, but not written to disk."""
+    """A vote in a Raft election is sent, but not written to disk."""
 
     def remember(self: Any, term: int, votedForNodeId: int | None) -> None:
         self._term = term
@@ -60,7 +60,7 @@ def forgotten_vote() -> AbstractContextManager[Any]:
 
 
 def no_sync() -> AbstractContextManager[Any]:
-    """Decisions are written, but not synced."""
+    """Raft entries, such as a coordinator's decision to commit, are written, but not synced."""
 
     def write(self: Any, batch: Any) -> None:
         for segment, position, number, records in batch.frames:

@@ -20,7 +20,7 @@ from .patching import replaced, together
 
 
 def cleaned_by_name() -> AbstractContextManager[Any]:
-    """The cleaned offset is stored by the log's name, and not reset on disk for a new topic."""
+    """The cleaned offset is stored by the log's name, and a new topic of that name inherits it."""
     sound = PartitionOffsets.lower
 
     def lower(self: PartitionOffsets, *given: Any) -> None:

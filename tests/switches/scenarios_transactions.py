@@ -67,7 +67,7 @@ async def late_marker(context: Context) -> None:
 
 
 async def dead_coordinator(context: Context) -> None:
-    """A coordinator dies when it has decided, and before a marker could be written."""
+    """A coordinator dies after its decision to commit a transaction, before a marker is written."""
     topic = await context.topic("dead-coordinator")
     leader = await context.leader(topic)
     producer = OldProducer(context, topic, "worker-0")

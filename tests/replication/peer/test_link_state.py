@@ -6,7 +6,7 @@ from oncelog.replication.peer.link_state import GRACE_MS, LinkState
 
 
 def play(*events: tuple[str, int]) -> list[bool]:
-    """Apply (event, time) pairs to a link, and return the reported states. True is connected."""
+    """Apply (event, time) pairs to a link. Return `is_up` after each event that has changed it."""
     link, reported = LinkState(), []
     for name, now_ms in events:
         match name:

@@ -78,7 +78,7 @@ def test_peer_request_has_its_own_deadline(loop: Loop) -> None:
 
 
 def test_peer_request_deadline_rounded_above_the_clock_is_still_due(loop: Loop) -> None:
-    """A timer of uvloop may fire just before the deadline, and was then set again endlessly."""
+    """A timer of uvloop may fire just before the deadline, and must not be set again endlessly."""
     requests, heard = RequestsUnderWay(loop, 0), []
     requests.add(heard.append, None, 2, 150)
     loop.advance(math.nextafter(0.15, 0))

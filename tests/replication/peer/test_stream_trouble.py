@@ -89,7 +89,7 @@ async def test_peer_stream_full_of_answers_stops_reading_requests(directory: Pat
 async def test_accepted_peer_stream_after_its_end_is_freed(
     directory: Path, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each connection kept 10 kB until HELLO_TIMEOUT_S, even if its client had closed it."""
+    """The timer for the hello would keep 10 kB of each closed connection until HELLO_TIMEOUT_S."""
     monkeypatch.setattr("oncelog.replication.peer.streams.HELLO_TIMEOUT_S", 600)
     one = Side(1, directory / "1", {2: directory / "2"})
     async with running(one):
@@ -261,7 +261,10 @@ def test_peer_streams_stop_leaves_no_connection_open(directory: Path, turns: int
 async def test_peer_dialling_attempt_cancelled_late_leaves_no_stream(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If an attempt is cancelled late, the loop closes its connection without a callback."""
+    """If the task is cancelled when it is connected, the loop closes the connection silently.
+
+    The stream then gets no callback about its end.
+    """
     one, two = pair(directory)
     opened, streams = one.streams.opened, one.streams
     seen: list[PeerStream] = []

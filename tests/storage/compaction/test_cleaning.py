@@ -495,7 +495,7 @@ def test_cleaning_that_fails_leaves_no_temporary_files(compacted):
 
 
 def test_segment_group_that_is_not_swapped_in_leaves_no_files(compacted):
-    """After a crash, the next swap in this directory was taken for incomplete."""
+    """After a crash, files of such a group would look like an incomplete swap."""
     compacted.put_twice()
     steps = present(compacted.cleaner.begin([compacted.log], NOW)).steps()
     group = next(step for step in steps if step is not None)
@@ -601,7 +601,7 @@ def finish(cleaner, steps):
 def test_cleaning_with_a_batch_written_while_producers_are_collected_keeps_that_batch(
     compacted, steps_before
 ):
-    """The cleaner collects producers in steps, and lost the newest sequence number of one."""
+    """The producers are collected in steps, and the batch has its producer's newest sequence."""
     for producer_id in range(600):
         compacted.put((b"k%d" % producer_id, b"1"), producer=(producer_id, 0, 0))
     compacted.roll()

@@ -138,7 +138,10 @@ def test_data_directory_with_a_changed_boot_id_reports_a_machine_restart(opened)
 
 @pytest.fixture
 def beliefs(monkeypatch):
-    """Return a dictionary that gets (clean_shutdown, machine_restarted) of each opened log."""
+    """Return a dictionary that gets (clean_shutdown, machine_restarted) of each opened log.
+
+    They are the arguments with which the directory opens the log of a partition.
+    """
     seen = {}
 
     def look(**options):
@@ -541,7 +544,7 @@ def test_lowered_checkpoint_of_one_log_raises_no_offset_of_other_logs(batch, dir
 def test_partition_reassigned_away_and_back_is_dirty_from_its_start_after_a_kill(
     directory, opened, logs
 ) -> None:
-    """With the old cleaned offset, compaction kept a deleted key but removed its tombstone."""
+    """With the old cleaned offset, compaction would keep a deleted key and remove its tombstone."""
     checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
     assert OffsetCheckpoint(directory.path / CLEANED_OFFSETS).read() == {("t", 0): 9}

@@ -338,7 +338,7 @@ def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_tra
 def test_log_with_a_damaged_marker_in_a_closed_segment_is_opened(
     logs, monkeypatch, trouble
 ) -> None:
-    """The transaction index was taken for wrong, since a damaged commit marker looked like data."""
+    """A commit marker with a damaged byte may look like data, so the index seems to be wrong."""
     log = logs.open(segment_bytes=1 << 20, index_interval_bytes=1)
     logs.lead_transaction(log, sequence=0)  # 0
     end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)  # 1
