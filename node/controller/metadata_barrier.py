@@ -1,4 +1,4 @@
-"""The barrier that waits until all live brokers have applied a metadata decision."""
+"""The barrier that waits until all live brokers have applied a change of the metadata."""
 
 import asyncio
 import logging

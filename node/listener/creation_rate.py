@@ -19,7 +19,8 @@ RATES_MAX = 10_000  # above this limit the rate of the address that was idle for
 class CreationRate:
     """A limit of `rate` connections a second, with a short burst.
 
-    A connection waits if it comes more than `burst_ms` before its time at an even rate.
+    Connections may arrive up to `burst_ms` earlier than at an even rate. Any other connection
+    waits.
     """
 
     def __init__(self, rate: float, burst_ms: float) -> None:

@@ -1,7 +1,8 @@
 """The time that a client's request takes on the event loop, for request quotas (KIP-124).
 
 The time includes the handler of a request, its coroutine and its sliced work. As in Kafka, waits
-for replicas or for records are excluded. The percentage refers to the broker's only event loop.
+for replicas or for records are excluded. A quota of 100 % is the whole time of the broker's only
+event loop.
 """
 
 import struct

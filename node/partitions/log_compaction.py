@@ -1,7 +1,7 @@
 """Log compaction, one log at a time, in an executor. Segments are replaced on the event loop.
 
-`log_cleaner` of the storage chooses the logs and the offsets to compact. The steps only read closed
-segments and write new files beside them, so appends and reads continue meanwhile.
+`log_cleaner` of the storage chooses the logs and the offsets to compact. The executor only reads
+closed segments and writes new files beside them, so appends and reads continue meanwhile.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Test that a broker stops when its data directory is removed, but not only its lock file."""
+"""Test that a broker stops when its data directory, but not if only its lock file is removed."""
 
 import asyncio
 from collections.abc import Callable

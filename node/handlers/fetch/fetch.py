@@ -1,8 +1,8 @@
 """Fetch (API 1), versions 4-18, for consumers.
 
 KIP-74 (the first batch is returned even if it exceeds the limits) · KIP-98 (isolation) ·
-KIP-227 (sessions: `session_fetch`) · KIP-320 (leader epochs) · KIP-392 (no preferred replica) ·
-KIP-516 (topic ids) · KIP-595 (divergence) · KIP-951 (the new leader).
+KIP-227 (sessions: `session_fetch`) · KIP-320 (leader epochs) · KIP-392 (but consumers are never
+sent to a follower) · KIP-516 (topic ids) · KIP-595 (divergence) · KIP-951 (the new leader).
 
 Replicas fetch over the peer link only. A fetch with a replica id on the client port is refused
 (CVE-2018-1288), since its answer would contain records above the high watermark.

@@ -92,7 +92,7 @@ def test_broker_config_with_an_unknown_key_names_the_nearest_known_key(
         ("", "127.0.0.1", "skeleton"),
     ],
 )
-def test_record_validation_level_when_unset_follows_the_listener(
+def test_record_validation_level_when_unset_depends_on_the_listener(
     host: str, advertised: str, level: str
 ) -> None:
     properties = REQUIRED | {"listeners": f"PLAINTEXT://{host}:9092"}

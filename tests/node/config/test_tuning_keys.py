@@ -57,7 +57,7 @@ def test_tuning_keys_have_no_entry_in_the_effective_tables() -> None:
         ("ssl.keystore.password", "secret", "PEM"),
     ],
 )
-def test_key_of_kafka_without_effect_here_is_accepted_only_with_its_default(
+def test_key_of_kafka_that_is_not_served_is_accepted_only_with_its_default(
     name: str, other: str, reason: str
 ) -> None:
     default = BROKER_KEYS[name].default

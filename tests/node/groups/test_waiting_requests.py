@@ -153,7 +153,7 @@ async def test_sync_group_with_a_raising_step_is_answered(
     assert group.error_code == 0
 
 
-async def test_group_deadline_that_raises_ends_only_its_own_group(
+async def test_group_deadline_that_raises_removes_only_its_own_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -167,7 +167,7 @@ async def test_group_deadline_that_raises_ends_only_its_own_group(
     await until(lambda: len(groups) == 1 and next(iter(groups.values())).state_name == "Empty")
 
 
-async def test_heartbeat_and_leave_that_raise_end_their_group(
+async def test_heartbeat_and_leave_that_raise_answer_waiting_members_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)

@@ -140,7 +140,7 @@ def limited(cluster: MetadataCluster, host: str, rate: float | None) -> None:
     cluster.do(AlterClientQuotas((change,)))
 
 
-def test_rate_of_an_address_follows_its_quota_and_the_default() -> None:
+def test_rate_of_an_address_is_its_own_quota_or_the_default_quota() -> None:
     cluster = MetadataCluster()
     rates = AddressRates(cluster.state, 0)
     assert rates.of("10.0.0.1") == []

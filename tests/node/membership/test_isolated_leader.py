@@ -48,7 +48,7 @@ async def test_isolated_leader_fails_waiting_writes_and_refuses_new_writes(
     assert await again.errors() == {0: 0}
 
 
-async def test_isolated_leader_with_fetching_followers_continues(
+async def test_isolated_leader_with_fetching_followers_accepts_writes(
     tmp_path: Path,
 ) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
@@ -78,7 +78,7 @@ async def test_isolated_leader_that_recovers_calls_its_listeners(tmp_path: Path,
     assert heard == [partition] and not broker.replicas.stalled
 
 
-async def test_isolated_leader_alone_in_the_isr_continues(tmp_path: Path) -> None:
+async def test_isolated_leader_alone_in_the_isr_accepts_writes(tmp_path: Path) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2), isr=(1,))
     clock.now_ms += 2 * TIMEOUT_MS
     watch.look()

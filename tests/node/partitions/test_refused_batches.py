@@ -92,7 +92,9 @@ async def test_refused_batch_appended_by_another_leader_delays_no_other_batch(
     assert await broker.error_of(connection, 2) == -1
 
 
-async def test_producer_that_abandons_a_refused_batch_continues(broker: Broker) -> None:
+async def test_producer_that_abandons_a_refused_batch_is_accepted_with_a_new_epoch(
+    broker: Broker,
+) -> None:
     """After HELD_MS a gap is OUT_OF_ORDER_SEQUENCE_NUMBER again, and a new epoch is accepted."""
     connection = await broker.connect_with_a_batch()
     await broker.refuse(connection, 1)

@@ -1,4 +1,4 @@
-"""Test that a failed log is reported to the controller until it confirms.
+"""Test that a failed log is reported until the controller has confirmed the report.
 
 A log that recovers needs no report.
 """

@@ -163,7 +163,7 @@ def described(
         (described("", error=E.COORDINATOR_LOAD_IN_PROGRESS), LEAVE),
     ],
 )
-async def test_hanging_transaction_check_follows_the_answer_of_the_coordinator(
+async def test_hanging_transaction_decision_depends_on_the_answer_of_the_coordinator(
     description: TransactionDescription, verdict: HangingDecision, scene: Scene
 ) -> None:
     partition = scene.broker.partition()

@@ -20,7 +20,7 @@ FAULT_POINTS = [v for n, v in vars(fault_points).items() if n.startswith(("BEFOR
 T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
 
 
-async def test_transaction_commits_from_begin_to_completion(node: OneNode) -> None:
+async def test_transaction_that_commits_writes_its_markers_and_completes(node: OneNode) -> None:
     who = await node.init()
     assert (who.error, who.producer_epoch) == (0, 0)
     assert await node.add(who, T0, T1) == 0

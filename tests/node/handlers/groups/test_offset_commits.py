@@ -203,7 +203,9 @@ def test_offset_commit_with_an_unexpected_exception_is_answered(broker: GroupBro
     assert commit(broker, 10, topics=topics(topic_id=broker.ids["t"])) == {(broker.ids["t"], 0): -1}
 
 
-def test_offset_commit_cached_answers_belong_to_their_topics(broker: GroupBroker) -> None:
+def test_offset_commit_answer_in_the_cache_is_reused_only_for_the_same_topics(
+    broker: GroupBroker,
+) -> None:
     both = topics(partition(1), partition(0)) + topics(name="u")
     for _ in range(2):
         assert commit(broker, topics=both) == {("t", 1): 0, ("t", 0): 0, ("u", 0): 0}

@@ -104,7 +104,7 @@ def test_reassignment_request_moves_a_partition_and_can_be_cancelled(
     assert broker.ask(LIST_MOVES, 0, {"topics": None}).topics == []
 
 
-def test_reassignment_request_that_protects_the_replication_factor_is_refused(
+def test_reassignment_request_that_changes_a_protected_replication_factor_is_refused(
     broker: FakeBroker,
 ) -> None:
     created(broker, "a", 1)

@@ -36,7 +36,7 @@ def test_sasl_login_sets_the_principal() -> None:
 
 
 @pytest.mark.parametrize(("mechanism", "lasts_ms"), [("PLAIN", 5_000), ("OTHER", SESSION_MS)])
-def test_sasl_session_lifetime_follows_the_mechanism(mechanism: str, lasts_ms: int) -> None:
+def test_sasl_session_lifetime_may_be_set_for_one_mechanism(mechanism: str, lasts_ms: int) -> None:
     login = new_login(SESSION_MS, {"PLAIN": 5_000})
     login.choose(mechanism, 0)
     assert login.take(ALICE, 0) == (b"", lasts_ms)

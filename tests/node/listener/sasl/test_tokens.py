@@ -300,7 +300,7 @@ def test_oauth_opt_out_accepts_any_value_of_its_claim_and_is_logged(
         found.verify(token(refused))
 
 
-def test_oauth_opt_out_beside_expected_values_changes_nothing(
+def test_oauth_opt_out_with_expected_values_still_refuses_other_values(
     keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
