@@ -73,7 +73,10 @@ class LargeRequests:
 
     @asynccontextmanager
     async def turn(self, client: RequestConnection, size_bytes: int) -> AsyncIterator[Place]:
-        """Wait for the turn of a request, and hold its place, or raise ClientGone."""
+        """Wait until a large request may be handled, and hold its place while it is handled.
+
+        Raises ClientGone if the client disconnects during the wait.
+        """
         if client.is_closed:
             raise ClientGone
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

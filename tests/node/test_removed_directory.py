@@ -1,4 +1,4 @@
-"""Test that a broker stops when its data directory, but not if only its lock file is removed."""
+"""Test that a broker stops without its data directory, and restores a removed lock file."""
 
 import asyncio
 from collections.abc import Callable
