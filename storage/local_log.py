@@ -277,7 +277,11 @@ class LocalLog:
         return segment
 
     def snapshot_soon(self, *, is_roll: bool = False) -> None:
-        """Save a snapshot of few producers immediately, and request `snapshotting` for many."""
+        """Save a snapshot of the producer state immediately if there are few producers.
+
+        For many producers `snapshotting` is requested, if a segment was rolled (`is_roll`) or
+        enough bytes were appended since the last snapshot.
+        """
         count = len(self.producer_state)
         if count <= SNAPSHOT_AT_ONCE_PRODUCERS_MAX:
             self.take_snapshot()

@@ -4,11 +4,12 @@ The controller is the leader of the metadata group. This pure core holds the sta
 replicated. For each broker this is the time of its last contact, and what its last heartbeat asked
 for (to be unfenced, to shut down). `tick` compares this state with the replicated state and returns
 the commands that are due. Its caller in node/controller proposes the commands, and passes each
-result to `settled`. A lost command becomes due again. The core only proposes. A fence may arrive
-late or twice, so the metadata state machine checks its broker epoch and decides.
+result to `settled`. A lost command becomes due again. The core only proposes. A FenceBroker command
+may arrive late or twice, so the metadata state machine checks the broker epoch in the command and
+decides.
 
 A broker must both send and receive. If its links were cut in one direction, a broker would send
-heartbeats forever and apply no decision. Therefore each reply has a stamp (term and awake_ms),
+heartbeats forever and apply no metadata. Therefore each reply has a stamp (term and awake_ms),
 which the next heartbeat returns. A broker that has received no reply for DEAF_SESSIONS sessions is
 treated as silent.
 

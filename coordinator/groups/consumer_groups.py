@@ -1,4 +1,4 @@
-"""The consumer groups (KIP-848) of a table, with their requests, deadlines and replay.
+"""The consumer groups (KIP-848) of a GroupTable, with their requests, deadlines and replay.
 
 The functions in `consumer/` and `migration/` decide about requests and change nothing. This file
 appends the records of their decisions as one batch, and replays the batch once it is in the log.
@@ -207,7 +207,9 @@ class ConsumerGroups:
     def _group_for(
         self, request: ConsumerHeartbeat, turn: Turn
     ) -> tuple[ConsumerGroup, Former | None]:
-        """Return the group, created for its first member, and the classic group that it replaces.
+        """Return the group, and the classic group that it replaces, or None.
+
+        A group is created for its first member.
 
         Raises GroupIdNotFound.
         """

@@ -11,10 +11,10 @@
     (1) a rebalance only if the chosen protocol changes
     (2) a rebalance if the member is the leader
 
-A restarted static member has lost its member id, and gets its place under a new one. A known member
-is "same" if its protocols are unchanged. The file implements KIP-345 (static
-members), KIP-394, KIP-814 (the leader need not assign again after the restart of a static member)
-and KIP-800 (reason).
+The cells name what the request gets or begins. A restarted static member has lost its member id,
+and gets its place under a new one. A known member is "same" if its protocols are unchanged. The
+file implements KIP-345 (static members), KIP-394, KIP-814 (the leader need not assign again after
+the restart of a static member) and KIP-800 (reason).
 """
 
 from dataclasses import replace

@@ -160,7 +160,7 @@ def drop_assignments(group: ClassicGroup, turn: Turn, error: int) -> None:
 
 
 def release(group: ClassicGroup, turn: Turn, error: int) -> None:
-    """Answer all waiting members and cancel all deadlines, since the group is removed."""
+    """Answer all waiting requests with `error`, and cancel all deadlines of a removed group."""
     for member in group.members.values():
         group.answer_join(member, JoinAnswer(error=error, member_id=member.member_id), turn)
         group.answer_sync(member, SyncAnswer(error=error), turn)

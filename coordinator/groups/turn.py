@@ -1,7 +1,8 @@
 """The outcome of one request or deadline, with answers, records to append, and deadlines.
 
 The rules of groups write into a turn, and node/groups executes the turn afterwards. No rule waits.
-A request that must wait leaves its ticket with its member, and a later turn answers the request.
+A ticket is the object by which node/groups recognises a request. If a request must wait, its ticket
+is stored in its member, and a later turn has the answer.
 """
 
 from collections.abc import Callable, Iterable, Sequence

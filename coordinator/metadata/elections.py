@@ -9,10 +9,9 @@ The safety of all data rests on three facts about a partition.
    all committed records. It is an eligible leader replica (ELR, KIP-966). Once the ISR is large
    enough the high watermark may rise, and replicas outside the ISR are no longer eligible.
 3. A replica that may have lost acknowledged records (its machine lost power, its log failed) leaves
-   both lists and becomes a last known eligible replica (KIP-966). The last replica in the
-   two lists stays in the ELR.
-   A replica with a replaced data directory has no records. It leaves all three lists, unless all of
-   them would be empty.
+   both lists and becomes a last known eligible replica (KIP-966). The last replica in the two lists
+   stays in the ELR. A replica with a replaced data directory has no records. It leaves all three
+   lists, unless all of them would be empty.
 
 Therefore a leader is elected from the ISR, or from the ELR if the ISR is empty. If both are empty,
 the last known eligible replica that left them last is elected. After a power loss of all nodes with

@@ -1,4 +1,4 @@
-"""All Raft groups of one process, with one write-ahead log, group commit, timer and frame.
+"""All Raft groups of one process, which share a write-ahead log, group commits, a timer and frames.
 
 The engine runs on the event loop and never blocks it. A *turn* lets every touched group proceed,
 starts a group commit if none is running, and sends the posted messages, as one frame for each peer.

@@ -1,8 +1,8 @@
-"""The follower's side, which checks a leader's messages before the library gets them.
+"""The follower's side of a group, which checks a leader's messages before PySyncObj gets them.
 
-The library truncates its log after `prev_index` of *any* append, even a repeated or late one. It
-also moves the commit index over entries that it never compared. Therefore this file first removes
-the part of a message that is already in the log. Entries are removed only after a conflict, and the
+PySyncObj truncates its log after `prev_index` of *any* append, even a repeated or late one. It also
+moves the commit index over entries that it never compared. Therefore this file first removes the
+part of a message that is already in the log. Entries are removed only after a conflict, and the
 commit index stays within the entries that were compared with this leader's log in this term. A
 conflict with a committed entry ends the process.
 """

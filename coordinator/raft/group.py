@@ -266,7 +266,7 @@ class RaftGroup:
             self._tracker.found(peer)
 
     def peer_down(self, peer: int, now_ms: float) -> None:
-        """Record that a link has closed and was not reopened immediately."""
+        """Record that the link to a peer has closed and was not reopened immediately."""
         self._election.peer_down(peer, now_ms)
         self.lost(peer)
 

@@ -1,8 +1,8 @@
 """Leadership transfers, to a chosen voter or to the preferred leader.
 
 Commands are refused during a transfer. Therefore the preferred voter is only tried when it can lead
-immediately, which means that it has answered recently, and counts for commits near the end of the
-log. A failed attempt is not repeated soon, because each attempt costs the clients up to
+immediately, which means that it has answered recently, and has acknowledged entries near the end of
+the log. A failed attempt is not repeated soon, because each attempt costs the clients up to
 `transfer_timeout_ms`.
 """
 

@@ -3,7 +3,7 @@
 The order of the checks is Kafka's, which is producer id, epoch, then whether another write of the
 id is in flight, then the state. A zombie is therefore fenced immediately, and only the current
 producer waits. If Kafka's answers differ between versions of a request, the version decides. For
-example, an EndTxn that raises the epoch (v5, transaction.version 2) has another table than older
+example, an EndTxn that raises the epoch (v5, transaction.version 2) follows other rules than older
 versions.
 
 There are two deliberate differences from Kafka 4.4. During a pending write Kafka answers some

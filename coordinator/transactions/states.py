@@ -23,7 +23,7 @@ class TransactionState(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """Return the name in Kafka's tools and protocol."""
+        """Return the name of the state in Kafka's tools and protocol."""
         return "".join(part.capitalize() for part in self.name.split("_"))
 
 

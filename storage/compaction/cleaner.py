@@ -6,7 +6,7 @@ loses records keeps its offset range. A batch without records is removed, with t
 
 - the last batch of each active producer stays without records, because its header has the last
   sequence of the producer, and the epoch that fences older epochs;
-- the last batch of the range stays, so that the log keeps its end.
+- the last batch of the compacted range stays, so that the log keeps its end;
 - a marker stays while records may need it, and the last marker of an active producer stays.
 
 Readers must see tombstones and markers for delete.retention.ms. Therefore the first compaction that
@@ -33,7 +33,10 @@ _DIGEST_BYTES = 16
 
 
 class ActiveProducer(NamedTuple):
-    """A producer with state that must be kept. An offset is -1 if there is none."""
+    """A producer whose last batch and last marker must stay in the log.
+
+    An offset is -1 if missing.
+    """
 
     epoch: int
     last_data_offset: int

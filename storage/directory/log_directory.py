@@ -9,7 +9,7 @@
     .kafka_cleanshutdown             all logs were closed and synced; missing while a broker runs
     unrecovered-logs-checkpoint      logs not opened since an unclean shutdown
 
-All names but the last are Kafka's. Kafka opens every log at its start, so it needs no last file.
+All names but the last are Kafka's. Kafka opens every log at its start, so it needs no such file.
 This broker opens only the logs in its metadata, and may end before it has the metadata of all logs.
 
 The checkpoints may lag behind, since they are written periodically. An old high watermark is raised

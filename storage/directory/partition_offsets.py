@@ -45,7 +45,7 @@ class PartitionOffsets:
         }
 
     def of(self, name: str, key: TopicPartition) -> int:
-        """Return the last known offset of a partition, or 0 if it is unknown."""
+        """Return the last known offset of a partition in the checkpoint `name`, or 0 if unknown."""
         return self._known[name].get(key, 0)
 
     def remove_partition(self, key: TopicPartition) -> None:

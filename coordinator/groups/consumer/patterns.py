@@ -1,9 +1,10 @@
 """Subscriptions by regular expression (KIP-848), checked and resolved to topic names.
 
-The expressions are those of RE2, as in Kafka. Their time grows only with the length of the name,
-whatever a client sends, while Python's own `re` may never return. RE2 is a separate library and is
-loaded with the first expression. One expression is compiled at a time and dropped afterwards, so
-that many large expressions do not fill the memory (docs/decisions/0016-re2-for-patterns.md).
+The expressions are those of RE2, as in Kafka. The time of a match grows only with the length of the
+name, whatever a client sends, while Python's own `re` may never return. RE2 is a separate library
+and is loaded with the first expression. One expression is compiled at a time and dropped
+afterwards, so that many large expressions do not fill the memory
+(docs/decisions/0016-re2-for-patterns.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping

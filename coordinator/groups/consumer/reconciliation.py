@@ -1,8 +1,8 @@
 """The steps of a member from its current assignment to its target, one per heartbeat.
 
 A partition never has two owners. A member first revokes the partitions that its target lacks, and
-confirms the revocation by no longer listing them. Only then the member gets the target's epoch and
-the free partitions.
+confirms the revocation by no longer listing them in its heartbeats. Only then the member gets the
+target's epoch and the free partitions.
 """
 
 from collections.abc import Callable, Mapping

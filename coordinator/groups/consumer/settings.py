@@ -1,4 +1,4 @@
-"""The settings of one consumer group, from its own configs or its broker's."""
+"""The settings of one consumer group, from the configs of the group or of the broker."""
 
 from dataclasses import dataclass
 

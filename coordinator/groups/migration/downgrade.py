@@ -7,7 +7,7 @@ rebalance again.
 
 There is one case without a rebalance. The last member of the newer protocol is static, and comes
 back with the classic protocol. That member gets its previous target, and no member must rejoin, if
-all were reconciled.
+all members were reconciled.
 """
 
 from collections.abc import Collection, Iterable, Iterator

@@ -70,7 +70,7 @@ def log() -> Log:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_transaction_with_100_000_pending_offsets_ends_in_steps(log: Log, commits: bool) -> None:
+def test_transaction_with_many_pending_offsets_ends_in_steps(log: Log, commits: bool) -> None:
     """A marker that applied 100,000 offsets in one step blocked the loop for 160 ms."""
     count = 2 * ENTRIES_A_STEP
     for group in ("g", "h"):

@@ -231,7 +231,7 @@ def test_pysyncobj_without_a_dump_file_loses_all_entries(
 
 
 def test_raft_commands_acknowledged_before_a_power_cut_of_all_nodes_are_kept() -> None:
-    """The cluster runs for six minutes before the power cut (defect D5)."""
+    """The cluster runs for a minute before the power cut (defect D5)."""
     cluster, leader = started(5)
     for _ in range(50):
         cluster.submit(leader, 0)
@@ -265,7 +265,7 @@ def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
 
 
 def test_raft_journal_with_a_torn_tail_loses_no_synced_entry(tmp_path: Path) -> None:
-    """The tail is truncated at 200 random bytes, and followed by zeros or garbage (defect D4)."""
+    """The tail is cut at 200 random positions, and followed by zeros or garbage (defect D4)."""
     rng = random.Random(1)
     disk, _, journal = our_journal(tmp_path)
     for index in range(1, 30):
@@ -335,7 +335,7 @@ def test_pysyncobj_that_loses_its_vote_file_votes_twice(
 
 
 def test_raft_vote_is_sent_only_after_the_sync_of_the_vote() -> None:
-    """Random simulation also checks that a node votes once in a term (defect D4b)."""
+    """Nodes lose power at random during elections, and none votes twice in a term (D4b)."""
     for seed in range(6):
         cluster = Cluster(seed, size=3, groups=1)
         for _ in range(12):

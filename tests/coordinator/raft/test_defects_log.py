@@ -46,7 +46,7 @@ def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
 
 
 def test_raft_append_that_arrives_twice_truncates_no_entry() -> None:
-    """Our engine runs the same scenario, in which each frame arrives twice (defect D1)."""
+    """Half of the frames are repeated, and half arrive out of order (defect D1)."""
     cluster, leader = started(3)
     follower, cut_off = (i for i in cluster.ids if i != leader)
     network = cluster.network

@@ -161,7 +161,7 @@ def test_pysyncobj_accepts_an_acknowledgement_of_an_older_term(stock_network: Ma
 
 
 def test_raft_acknowledgement_of_an_older_term_commits_no_entry() -> None:
-    """Our engine gets the same forged acknowledgements (defect D9)."""
+    """Our engine ignores forged acknowledgements of the previous term (defect D9)."""
     cluster, leader = started(9, size=5)
     cluster.isolate(leader)
     alone = {cluster.submit(leader, 0) for _ in range(5)}

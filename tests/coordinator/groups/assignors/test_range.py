@@ -1,4 +1,4 @@
-"""Test that range assignments are complete and contiguous, and equal for equal topics."""
+"""Test that range assignments are complete and contiguous, and equal for topics of equal size."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Test that subscribed patterns follow RE2, are bounded, and are matched in short steps."""
+"""Test that subscribed patterns follow RE2, have a limited size, and are matched in short steps."""
 
 import subprocess
 import sys
