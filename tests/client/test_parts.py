@@ -153,7 +153,7 @@ def test_renumbering_begins_with_the_refused_batch():
 
 
 @given(st.lists(st.sampled_from(["add", "take", "ok", "retry"]), max_size=60))
-def test_sequence_numbers_complete_in_order_under_random_answers(steps):
+def test_batches_complete_in_the_order_of_their_sequence_numbers_under_random_retries(steps):
     batches, next_sequence, decided, flying = make(), 0, [], []
     for now, step in enumerate(steps, 100):
         if step == "add":

@@ -181,7 +181,7 @@ def test_secured_query_from_topic_to_topic_is_exactly_once(
 
 
 @pytest.mark.in_turn
-def test_secured_page_program_runs_with_the_permissions_of_the_page(
+def test_secured_program_of_the_docs_runs_with_the_permissions_listed_there(
     spark, kafka, tmp_path, monkeypatch, capfd
 ):
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -61,7 +61,7 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
     "test_refused_request_is_logged_with_the_acl_that_would_allow_it",
     ("docs/spark-reference.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
-    "test_secured_page_program_runs_with_the_permissions_of_the_page",
+    "test_secured_program_of_the_docs_runs_with_the_permissions_listed_there",
     ("docs/spark-reference.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"
     "test_torn_batch_is_completed_by_the_documented_recipe",
     ("docs/spark-reference.md", "spark-submit --master spark://10.0.0.9:7077 invoices.py"):

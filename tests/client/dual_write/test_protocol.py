@@ -97,9 +97,7 @@ def test_writer_without_an_answer_to_its_abort_repeats_the_abort_before_the_next
     assert writer.step(steps.Aborted()) == steps.BeginBoth()
 
 
-def test_writer_with_an_aborted_decided_transaction_raises_decision_overruled_at_each_call() -> (
-    None
-):
+def test_writer_with_a_committed_block_aborted_in_kafka_raises_decision_overruled() -> None:
     writer = decided()
     with pytest.raises(DecisionOverruled, match="aborted in Kafka by somebody else"):
         writer.step(steps.EndRefused(InvalidTxnState("aborted"), is_overruled=True))

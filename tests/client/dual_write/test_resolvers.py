@@ -143,7 +143,7 @@ async def test_postgresql_resolver_that_is_refused_does_not_show_the_password() 
     assert said == "at *** in postgresql://me:***@h"
 
 
-async def test_decision_table_passes_a_hostile_name_as_a_parameter_of_the_statement(
+async def test_decision_table_passes_a_malicious_name_as_a_parameter_of_the_statement(
     tmp_path: Path,
 ) -> None:
     """The name is a transactional id of the cluster, and any client may choose its own."""

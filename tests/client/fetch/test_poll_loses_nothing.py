@@ -76,7 +76,7 @@ async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_poll(
 
 
 @pytest.mark.parametrize("poll", POLLS)
-async def test_poll_of_many_tiny_batches_returns_its_records_after_its_time_limit(
+async def test_poll_of_many_tiny_batches_ends_at_its_time_limit_with_the_records_so_far(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To read a record from a batch of its own takes a hundred times as long as from a large batch.

@@ -101,7 +101,7 @@ def test_record_reader_skips_aborted_records_and_markers(at_once):
     assert take_all(state, at_once=at_once) == [0, 1, 2, 3, 5, 6]
 
 
-def test_record_reader_returns_plain_records_of_a_producer_with_an_aborted_transaction():
+def test_record_reader_returns_later_records_outside_of_an_aborted_transaction():
     log = data(0, 7) + marker(2, 7, ControlType.ABORT) + data(3, 7, transactional=False)
     assert take_all(loaded(log, [(7, 0)]), read_committed=True) == [3, 4]
 

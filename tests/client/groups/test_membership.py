@@ -225,7 +225,7 @@ def test_heartbeat_after_a_pattern_subscription_reports_and_later_removes_the_pa
     assert heartbeat.fields["subscribed_topic_regex"] == ""
 
 
-def test_subscription_changed_during_a_heartbeat_is_reported_by_the_next() -> None:
+def test_subscription_changed_during_a_heartbeat_is_reported_by_the_next_heartbeat() -> None:
     member = in_state(S.JOINING)
     heartbeat = member.heartbeat()
     assert heartbeat is not None
@@ -307,7 +307,7 @@ def test_heartbeat_answer_during_a_leave_provides_the_epoch_of_the_last_commit()
     assert member.target == NOWHERE, "it takes nothing more"
 
 
-def test_heartbeat_answer_to_a_released_instance_during_a_leave_provides_no_epoch() -> None:
+def test_heartbeat_answer_about_a_released_instance_id_gives_a_leaving_member_no_epoch() -> None:
     member = in_state(S.RELEASING, "i")
     heartbeat = member.heartbeat()
     assert heartbeat is not None

@@ -16,7 +16,7 @@ from .test_outbox import UNSENT, events, relayed, transfer
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 
-async def test_relay_refuses_the_last_batch_of_another_database(
+async def test_relay_start_after_a_batch_of_another_database_is_refused(
     bootstrap: str, tmp_path: Path, topic: str
 ) -> None:
     one, two = (sqlite_ledger(tmp_path / each).create() for each in ("one", "two"))

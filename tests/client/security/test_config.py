@@ -227,7 +227,7 @@ def test_parse_jaas_returns_quoted_values(options):
 
 
 @given(st.text())
-def test_parse_jaas_parses_or_refuses_any_text(text):
+def test_parse_jaas_of_any_text_returns_options_or_raises_value_error(text):
     try:
         parse_jaas(Secret(text))
     except ValueError as problem:

@@ -24,7 +24,7 @@ acks=all
 acks=1"""
 
 
-def test_properties_file_with_every_form_is_parsed():
+def test_properties_file_with_each_form_of_line_is_parsed():
     assert parse_properties(FILE) == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",

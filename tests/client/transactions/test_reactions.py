@@ -19,7 +19,7 @@ NEVER_AGAIN = [
 
 
 @pytest.mark.parametrize("request_", list(Request))
-def test_transaction_request_reacts_to_each_common_error_code(request_):
+def test_transaction_request_has_the_listed_reaction_to_each_common_error_code(request_):
     assert reaction_to(request_, 0) is R.DONE
     for code in MOVED:
         assert reaction_to(request_, code) is R.FIND_COORDINATOR
@@ -92,13 +92,13 @@ def test_produce_error_makes_a_batch_done_retried_split_or_failed(transactional)
         assert fate(code, **t) is Fate.FATAL
 
 
-def test_produce_error_of_an_old_epoch_is_fatal_or_aborts_the_transaction():
+def test_produce_error_of_an_old_epoch_aborts_a_transaction_and_is_fatal_without_one():
     assert fate(E.INVALID_PRODUCER_EPOCH) is Fate.FATAL
     assert fate(E.INVALID_PRODUCER_EPOCH, transactional=True) is Fate.NEW_ID
 
 
 @pytest.mark.parametrize("request_", list(GroupRequest))
-def test_group_request_reacts_to_each_error_code(request_):
+def test_group_request_has_the_listed_reaction_to_each_error_code(request_):
     assert group_reaction_to(request_, 0) is G.DONE
     for code in MOVED:
         assert group_reaction_to(request_, code) is G.FIND_COORDINATOR
@@ -134,5 +134,7 @@ def test_offset_fetch_answered_by_unstable_offset_commit_is_retried():
         (GroupRequest.FETCH_OFFSETS, E.GROUP_ID_NOT_FOUND, G.RETRY),
     ],
 )
-def test_offset_commit_with_a_member_epoch_reacts_to_each_error_code(request_, code, reaction):
+def test_offset_commit_with_a_member_epoch_has_a_listed_reaction_to_each_code(
+    request_, code, reaction
+):
     assert group_reaction_to(request_, code) is reaction

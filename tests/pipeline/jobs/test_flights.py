@@ -116,7 +116,7 @@ class Stuck:
         time.sleep(60)
 
 
-def test_flight_job_query_that_does_not_stop_is_killed(monkeypatch):
+def test_flight_job_with_a_query_that_does_not_stop_exits(monkeypatch):
     codes = []
 
     def leave(code: int) -> None:
@@ -132,7 +132,7 @@ def test_flight_job_query_that_does_not_stop_is_killed(monkeypatch):
     assert codes == [flights.FAILED]
 
 
-def test_flight_job_arguments_have_defaults_and_refuse_wrong_ones():
+def test_flight_job_arguments_have_defaults_and_wrong_ones_are_refused():
     options = arguments(REQUIRED)
     assert (options.source, options.enriched, options.sums) == (
         "flights", "enriched-flights", "delays",

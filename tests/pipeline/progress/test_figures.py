@@ -64,7 +64,7 @@ def test_query_lag_of_other_sources_is_unknown(of: Any) -> None:
     assert lag_of(of) is None
 
 
-def test_query_progress_offsets_are_read_as_text_and_as_values() -> None:
+def test_query_lag_is_read_from_offsets_given_as_text_or_as_objects() -> None:
     as_values = source(json.loads(offsets(1)), json.loads(offsets(4)))
     assert lag_of(progress(as_values)).total == 3  # type: ignore[union-attr]
 

@@ -120,7 +120,7 @@ def test_query_older_than_its_listener_has_its_name_in_the_metrics(
     assert "1-2-3" not in text
 
 
-def test_query_end_event_of_a_restarted_query_is_ignored(tmp_path: Path) -> None:
+def test_query_end_event_of_an_earlier_run_is_ignored_after_a_restart(tmp_path: Path) -> None:
     listener = BatchListener(tmp_path / "q.prom")
     listener.onQueryStarted(event("run-1"))
     listener.onQueryStarted(event("run-2"))  # run-2 starts while run-1 is still running

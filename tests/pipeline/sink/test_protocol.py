@@ -202,7 +202,7 @@ def test_sink_driver_after_a_long_pause_restarts_its_protocol_and_continues() ->
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(1, 1, ())
 
 
-def test_sink_child_ids_after_a_long_pause_are_the_same() -> None:
+def test_sink_child_ids_returned_before_a_long_pause_are_reused_after_it() -> None:
     protocol, _ = running()
     finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
     for batch in range(3):
@@ -299,7 +299,7 @@ def test_sink_decision_that_contradicts_the_checkpoint_stops_the_driver_before_a
         (Decision(generation=3, query_id="other"), 0, Terms()),  # that query never wrote anything
     ],
 )
-def test_sink_batch_contradicting_the_checkpoint_is_written_if_the_terms_allow_it(
+def test_sink_batch_contradicting_the_checkpoint_is_written_if_the_options_allow_it(
     found: Decision, batch: int, terms: Terms
 ) -> None:
     protocol = SinkProtocol("s", terms=terms)

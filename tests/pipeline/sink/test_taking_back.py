@@ -228,7 +228,7 @@ def test_transactional_sink_revocation_without_an_answer_stops_the_driver() -> N
         (decided(3, *CHILDREN), BATCH, None, ChildrenRefused(NAMES, "90")),
     ],
 )
-def test_transactional_sink_with_refused_children_of_an_unrepeated_batch_raises_an_alarm(
+def test_transactional_sink_with_refused_children_of_a_batch_not_written_again_raises_an_alarm(
     found: Decision, first: BatchGiven, terms: Terms | None, refused: ChildrenRefused
 ) -> None:
     protocol, effect = at_start(found, first, terms=terms)
@@ -297,7 +297,7 @@ def test_child_transaction_state_is_classified_from_its_description(
         assert standing(child, described, NOW_MS + 5_000) == "expiring"
 
 
-def test_child_attempt_without_an_answer_of_its_coordinator_is_not_counted_as_open() -> None:
+def test_task_attempt_with_a_lost_answer_under_v1_fails_in_transactional_mode() -> None:
     class OfV1:
         lost_answers, calls = 1, list[str]()
 
