@@ -62,7 +62,7 @@ class StartAt:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Fetch again after the back-off. A new leader epoch in the metadata may arrive earlier."""
+    """Fetch again after the back-off, unless the metadata has a new leader epoch before."""
 
     error: int
 

@@ -85,9 +85,10 @@ class FollowerSession:
     def moved(
         self, slot: FollowerSlot, position: tuple[int, int], log_start_offset: int | None = None
     ) -> None:
-        """Report a new fetch position to the leader in the next request.
+        """Report a partition's fetch position to the leader in the next request.
 
-        Called after an append or a truncation, and with the same position to fetch again.
+        The caller calls this after an append or a truncation, and to fetch from an unchanged
+        position again.
         """
         slot.fetch_offset, slot.last_fetched_epoch = position
         if log_start_offset is not None:

@@ -89,10 +89,10 @@ class PartitionLeader:
     # -- events of the log and of the followers
 
     def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> int | None:
-        """Record the log end after an append, and return the new high watermark or None.
+        """Record the log end after an append.
 
         Unless `is_flushed`, the leader's copy does not count towards the high watermark until
-        `flushed` is called.
+        `flushed` is called. Returns the new high watermark, or None if it does not rise.
         """
         previous_end = self.log_end_offset
         assert log_end_offset >= previous_end, "a leader never truncates"
@@ -182,12 +182,12 @@ class PartitionLeader:
         )
 
     def next_isr_change(self, now_ms: int) -> IsrChange | None:
-        """Return the ISR change to propose to the controller now, which is then pending, or None.
+        """Return the ISR change to propose now, which is then pending, or None if the ISR is right.
 
-        A member leaves if it has not been caught up for lag_time_max_ms. A follower joins if four
-        conditions hold (KIP-841, KIP-903). It keeps up. It is at or beyond the high watermark and
-        the start of this leader epoch. It is live. It has the incarnation that the controller
-        knows.
+        Returns None while another change is pending. A member leaves if it has not been caught up
+        for lag_time_max_ms. A follower joins if four conditions hold (KIP-841, KIP-903). It keeps
+        up. It is at or beyond the high watermark and the start of this leader epoch. It is live. It
+        has the incarnation that the controller knows.
         """
         if self.pending_isr_change is not None:
             return None
@@ -220,11 +220,12 @@ class PartitionLeader:
         return change
 
     def isr_change_failed(self, change: IsrChange, error: int) -> IsrChange | None:
-        """Return the change to send again after this Kafka error code, or None.
+        """Record the failure of an ISR change, and return the change to send again.
 
-        A refusal restores the confirmed ISR. If this broker's metadata is outdated, the change
-        stays pending until `metadata_applied`. Any other error (a timeout, an unknown outcome) is
-        retried, because a duplicate of a compare-and-set does no harm.
+        `error` is the code of a Kafka error. Returns None if no change is to be sent. A refusal
+        restores the confirmed ISR. If this broker's metadata is outdated, the change stays pending
+        until `metadata_applied`. Any other error (a timeout, an unknown outcome) is retried,
+        because a duplicate of a compare-and-set does no harm.
         """
         if self.pending_isr_change is not change:
             return None
@@ -259,7 +260,7 @@ class PartitionLeader:
         """Apply the partition's metadata of the same leader epoch.
 
         Only a higher partition epoch ends a pending change, since at the same epoch the controller
-        may still confirm it. Returns the new high watermark or None.
+        may still confirm it. Returns the new high watermark, or None if it does not rise.
         """
         if min_insync_replicas is not None:
             self._min_insync_replicas = min_insync_replicas

@@ -236,9 +236,9 @@ class _LazyHeap(Generic[Entry]):
         heapq.heappush(self._heap, (priority, self._pushed, operation))
 
     def pop_up_to(self, priority: int) -> Entry | None:
-        """Remove and return the waiting operation with the lowest priority, or None.
+        """Remove and return the waiting operation with the lowest priority.
 
-        Operations with a priority above `priority` are not returned.
+        Returns None if no operation waits with a priority of at most `priority`.
         """
         heap = self._heap
         while heap and heap[0][0] <= priority:

@@ -109,7 +109,7 @@ class StandingFetches:
         return enough
 
     def look_at(self, key: Hashable) -> list[DelayedFetch]:
-        """Mark a partition as changed in all sessions, after a change of leader or a lost log.
+        """Mark a partition as changed in all sessions, after a change of its leader or its log.
 
         Returns the waiting fetches of these sessions.
         """

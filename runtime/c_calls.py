@@ -1,6 +1,6 @@
 """Calls that run within C, for the operations of every batch.
 
-Elsewhere named fields of a tuple and ordinary properties are preferred.
+Code that does not run for every batch uses named fields and ordinary properties instead.
 """
 
 from collections.abc import Callable, Iterable

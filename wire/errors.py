@@ -33,7 +33,7 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Return whether the same request may succeed later."""
+        """Return whether the same request may succeed if it is repeated."""
         return self.code.is_retriable
 
 

@@ -69,7 +69,7 @@ class ClusterChoice:
         return config
 
     def registry(self) -> str | None:
-        """Return the Schema Registry's URL from a profile or the environment, or None."""
+        """Return the Schema Registry's URL from a profile or the environment, or None if unset."""
         if self.profile is None and (named := os.environ.get("SCHEMA_REGISTRY_URL")):
             return named
         profile = self._profile(self.profile)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests that may be killed, from Debian's package, on loopback."""
+"""A PostgreSQL server that tests may kill, from Debian's package, on loopback."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ SETTINGS = ("shared_buffers=16MB", "max_connections=20", "unix_socket_directorie
 
 
 def tool(name: str) -> str | None:
-    """Return the path of a program of the newest installed PostgreSQL, or None."""
+    """Return the path of a program of the newest PostgreSQL, or None if it is not installed."""
     places = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
     newest = max(places, key=lambda place: _version(place.parts[-3]), default=None)
     return str(newest) if newest is not None else shutil.which(name)
@@ -178,7 +178,7 @@ def why_there_is_none() -> str:
 
 
 def _user() -> str | None:
-    """Return the account postgres, under which root runs a server, or None without it."""
+    """Return the account postgres, which runs the server if this process is root, or None."""
     return next((each.pw_name for each in pwd.getpwall() if each.pw_name == "postgres"), None)
 
 

@@ -293,9 +293,9 @@ class Watched:
             self._close()
 
     def _take_secured(self, connect: "Callable[[], Future[socket.socket]]") -> None:
-        """Use the connection that a thread has opened, if the thread is done.
+        """Let a thread connect and log in by `connect`, and use its connection when it is done.
 
-        Raises LoginRefused if a retry would not help.
+        A failed attempt is repeated at a later call. Raises LoginRefused if a retry would not help.
         """
         from .secured_socket import LoginRefused
 

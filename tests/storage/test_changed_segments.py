@@ -50,7 +50,10 @@ def swap_segments(log: Any) -> None:
 
 
 def log_steps_without_rebuild(log: Any, cleaner: LogCleaner) -> Any:
-    """Return the steps of a cleaning that was planned as if no rebuild of producers was due."""
+    """Return the steps of a cleaning, planned while the log seems to need no rebuild of producers.
+
+    The rebuild of the log becomes due again after the plan.
+    """
     rebuild, log.local.rebuild = log.local.rebuild, None
     cleaning = present(cleaner.begin([log], NOW_MS))
     log.local.rebuild = rebuild

@@ -15,7 +15,10 @@ class Crash(Exception):
 
 
 class FaultPoints:
-    """A callback for fault points, which records names and raises Crash at number `crash_at`."""
+    """A callback for fault points, which records their names, and raises Crash at call `crash_at`.
+
+    Calls are counted from 0.
+    """
 
     def __init__(self, crash_at=None):
         self.crash_at = crash_at

@@ -162,7 +162,7 @@ def test_log_reopened_after_a_clean_close_reads_only_its_end(tmp_path, read_whol
 def test_recovery_after_a_kill_reads_only_batches_after_the_newest_snapshot(
     tmp_path, monkeypatch, read_whole, kill
 ):
-    """After a power cut, recovery reads all batches from the recovery point on."""
+    """After a power cut, in contrast, recovery reads all batches from the recovery point on."""
     monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
     config = LogConfig(index_interval_bytes=300)
     log = open_log(tmp_path / "t-0", config=config)
@@ -597,7 +597,7 @@ def test_offset_gap_below_the_recovery_point_is_no_damage_in_a_full_recovery(tmp
 
 @pytest.mark.parametrize("start", [0, 7])
 def test_new_log_equals_one_recovered_from_an_empty_directory(tmp_path, start) -> None:
-    """Only a log in an existing directory is recovered."""
+    """A log in a new directory is not recovered, but must have the state of a recovered one."""
     (tmp_path / "recovered").mkdir()
     found = []
     for name in ("new", "recovered"):

@@ -67,8 +67,8 @@ class ScramServer:
     """The server side of one SCRAM login.
 
     nonce: printable, without commas, and never used before. find: a function that returns the
-    credential of a user, or None. secret: random bytes of this process, from which the salt of an
-    unknown user is derived.
+    credential of a user, or None for an unknown user. secret: random bytes of this process, from
+    which the salt of an unknown user is derived.
     """
 
     def __init__(

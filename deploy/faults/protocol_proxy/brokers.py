@@ -41,7 +41,10 @@ class Ports:
     """The proxy's ports, one for each instance and broker, and one for an instance's bootstrap."""
 
     def __init__(self, brokers: Brokers, listen: Callable[[str, int | None], int]) -> None:
-        """Create the table. `listen(instance, broker id)` opens a listener and returns its port."""
+        """Create a table without ports.
+
+        `listen(instance, broker id)` opens a listener and returns its port.
+        """
         self._brokers = brokers
         self._listen = listen
         self._ports: dict[tuple[str, int | None], int] = {}
