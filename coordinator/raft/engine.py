@@ -250,18 +250,18 @@ class RaftEngine:
         return self._loop.time() * 1_000
 
     def touch(self, group: RaftGroup) -> None:
-        """Call `advance` of a group in the next turn."""
+        """Call `advance` of a group in the engine's next turn."""
         self._touched[group.group_id] = group
         if not self._turn_is_due:
             self._turn_is_due = True
             self._loop.call_soon(self._due_turn)
 
     def after_turn(self, call: Callable[[], None]) -> None:
-        """Make this call at the end of the turn, when no group is in the middle of an action."""
+        """Make this call at the end of the engine's turn, when no group is amid an action."""
         self._outcomes.add(call)
 
     def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:
-        """Send a message after the turn.
+        """Send a message to a peer after the engine's current turn.
 
         A message that is `durable` is sent after all records that were written so far are on disk.
         """
@@ -336,7 +336,7 @@ class RaftEngine:
         self._segments.tend(lambda group_id: self.groups[group_id].release_segment())
 
     def _settle(self, action: Callable[[], None]) -> None:
-        """Run the function that handles a job's result, as a part of a turn.
+        """Run the function that handles a job's result, as a part of the engine's turn.
 
         An exception stops the engine.
         """

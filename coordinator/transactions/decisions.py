@@ -53,10 +53,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FenceProducer:
-    """The decision must wait until the open transaction is aborted.
+    """The coordinator must abort the open transaction before it decides about the request.
 
-    `record` begins that abort, with an epoch that no client has. The decision is made again
-    afterwards.
+    `record` begins that abort, with an epoch that no client has.
     """
 
     record: TransactionRecord
@@ -64,12 +63,12 @@ class FenceProducer:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """The decision needs a new producer id, and must then be made again."""
+    """The coordinator needs a new producer id, and must then decide about the request again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """The inputs of a decision besides the record and the request.
+    """The inputs of the coordinator's decisions besides the record and the request.
 
     is_pending: another write of the id is in flight. now_ms: wall-clock time. fresh_producer_id: an
     unused producer id, if there is one. serves_v2: the cluster's transaction.version is above 0. At

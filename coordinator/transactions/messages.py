@@ -65,9 +65,9 @@ class TransactionMarker:
     """The end of one producer's transaction in some partitions that one broker leads.
 
     `transaction_version` 2: the epoch was raised with the end (KIP-890, KIP-1228). `prepare_index`:
-    the decision's index in the Raft log of the coordinator's shard, or 0 for a marker of an admin
-    client. `leader_epochs`: the leader epochs for which the marker is valid, in the order of the
-    partitions. If empty, the marker is valid for any leader epoch.
+    the index in the Raft log of the coordinator's shard at which the end was decided, or 0 for a
+    marker of an admin client. `leader_epochs`: the leader epochs for which the marker is valid, in
+    the order of the partitions. If empty, the marker is valid for any leader epoch.
     """
 
     producer_id: int

@@ -185,10 +185,10 @@ class ProducerStateTable:
     ) -> MarkerAlreadyWritten | Accepted:
         """Check an end-of-transaction marker before it is appended on the leader.
 
-        `prepare_index`: the index of the decision in the coordinator's Raft log, or 0 if unknown.
-        Raises InvalidProducerEpoch, TransactionCoordinatorFenced or InvalidTxnState, after each of
-        which the marker is not sent again. A repeated marker destroys the producer's verification
-        guard, as the first marker does.
+        `prepare_index`: the index in the coordinator's Raft log at which the end was decided, or 0
+        if unknown. Raises InvalidProducerEpoch, TransactionCoordinatorFenced or InvalidTxnState,
+        after each of which the marker is not sent again. A repeated marker destroys the producer's
+        verification guard, as the first marker does.
         """
         entry = self._entries.get(producer_id)
         if entry is None:

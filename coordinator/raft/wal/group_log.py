@@ -35,7 +35,7 @@ class GroupLog(LibraryJournal):
         return self._entries[-1][2]
 
     def term_at(self, index: int) -> int | None:
-        """Return the term of an entry or of the base, or None outside of the log."""
+        """Return the term of an entry or of `base_index`, or None for any other index."""
         offset = index - self.base_index
         return self._entries[offset][2] if 0 <= offset < len(self._entries) else None
 

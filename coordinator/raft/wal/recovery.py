@@ -36,7 +36,7 @@ class RecoveredGroup:
     entries: dict[int, tuple[bytes, int]] = field(default_factory=dict[int, tuple[bytes, int]])
 
     def log(self) -> list[Entry]:
-        """Return the entries after the base, in order, or raise KeyError if one is missing."""
+        """Return the entries that follow the snapshot, or raise KeyError if one is missing."""
         first, last = self.state.base_index + 1, self.state.end_index
         return [(self.entries[i][0], i, self.entries[i][1]) for i in range(first, last + 1)]
 

@@ -24,7 +24,7 @@ MINUTE_MS = 60_000
 
 
 class Log:
-    """A log of __consumer_offsets, each batch of which is applied to the table."""
+    """A log of __consumer_offsets. Each of its batches is applied to an OffsetTable."""
 
     def __init__(self) -> None:
         self.table = OffsetTable()

@@ -36,7 +36,7 @@ Key = tuple[str, int]  # group, partition
 
 
 class History:
-    """A partition of __consumer_offsets, with the table of its leader."""
+    """A partition of __consumer_offsets, with the offset table of its leader."""
 
     def __init__(self, directory: Path) -> None:
         self.now_ms = 1_000

@@ -24,7 +24,7 @@ class Meant(NamedTuple):
     ours: str = "*"
 
     def covers(self, case: Case, kafka: str, ours: str) -> bool:
-        """Return whether this row describes the difference."""
+        """Return whether this entry describes the difference between the two answers."""
         request = f"{case.request.name} v{case.version}"
         start = str(case.start_epoch)
         values = (case.state.name, start, request, case.relation, kafka, ours)

@@ -103,7 +103,7 @@ def differences(inner: InnerBroker, stage: Stage, chosen: list[Case]) -> list[st
 def _some(state: str) -> list[Case]:
     """Return the cases of a state that show a difference between versions.
 
-    A case in a last epoch is included only if its answer differs from the answer in epoch 0.
+    A case in one of the LAST_EPOCHS is included only if its answer differs from that in epoch 0.
     """
     return [
         case
@@ -116,7 +116,7 @@ def _some(state: str) -> list[Case]:
 
 @cache
 def _distinct_of_last_epochs() -> set[Case]:
-    """Return one case for each answer in a last epoch that differs from the answer in epoch 0."""
+    """Return one case for each answer in the LAST_EPOCHS that differs from that in epoch 0."""
     first: dict[tuple[Case, str], Case] = {}
     for case in cases():
         answer = recorded()[case]
