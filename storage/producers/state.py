@@ -234,7 +234,7 @@ class ProducerStateTable:
         """Record that the coordinator confirmed the transaction of this guard.
 
         `ongoing_index`: an index of the coordinator's Raft log at which the transaction was
-        ongoing, or 0.
+        ongoing, or 0 if the request added the partition.
         """
         verification = self._guards.get(producer_id)
         if verification is not None and verification.guard == guard:

@@ -99,7 +99,7 @@ def _assign_equal(spec: AssignmentSpec, counter: StepCounter) -> Steps[Assignmen
 
 
 def _gathered(own: list[tuple[bytes, int]], member: AssignableMember) -> PartitionsByTopic:
-    """Return the partitions of `own` by topic, as `member.target` itself if that is equal."""
+    """Group the partitions in `own` by topic. Return `member.target` itself if it is equal."""
     sets: dict[bytes, set[int]] = {}
     for topic_id, partition in own:
         sets.setdefault(topic_id, set()).add(partition)
