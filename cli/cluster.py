@@ -480,7 +480,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
 def _successor(cluster: "Cluster", role: str, old: int, killed_at: float) -> str:
     """Wait at most 15 s until another node than `old` has the role.
 
-    Return text with the id of that node and the time since `killed_at`.
+    Return text with the id of that node and the time since `killed_at`, or that there is none.
     """
     from ..wire.errors import KafkaError
 

@@ -83,7 +83,10 @@ DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
 
 
 def registry_url(url: str | None, cluster: ClusterChoice) -> str:
-    """Return the URL of the Schema Registry, or raise Failure if no option or profile has one."""
+    """Return the URL of the Schema Registry from an option, the environment or a profile.
+
+    Raises Failure if none of them has a URL.
+    """
     found = url or cluster.registry()
     if not found:
         raise Failure(

@@ -117,7 +117,7 @@ async def consume(
 
 
 def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...]]:
-    """Return the topic, and the partitions in TOPIC/P or --partition, which are empty for all.
+    """Return the topic and the partitions that TOPIC/P or --partition names, or () for all.
 
     Raises Failure if both name a partition.
     """

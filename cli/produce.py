@@ -187,7 +187,10 @@ class _Common:
         self._timestamp_ms = None if timestamp is None else _timestamp_ms(timestamp)
 
     def over(self, record: "NewRecord") -> "NewRecord":
-        """Return the record with the options' key, partition and timestamp, and added headers."""
+        """Return the record with the values of the given options, and its own without an option.
+
+        Headers of the options are added to the record's headers.
+        """
         return record._replace(
             key=record.key if self._key is None else self._key,
             headers=(*record.headers, *self._headers),

@@ -148,7 +148,10 @@ def partition_facts(
 
 
 def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
-    """Return the document of all described transactional ids, open ones first, then by age."""
+    """Return the document of all described transactional ids.
+
+    Ids with an open transaction are first, the oldest transaction before others.
+    """
     now_ms = facts.transactions_ms(now_ms)
     found = sorted(
         facts.transactions.values(),

@@ -153,9 +153,9 @@ class ClusterFacts:
     events: tuple[ClusterEvent, ...] = ()
 
     def newest_ms(self, *parts: str) -> int:
-        """Return the time of the oldest of these parts, or 0 if a part is still missing.
+        """Return the request time of the oldest of these parts, or 0 if one is still missing.
 
-        A part that the cluster refuses has no time and is left out.
+        A part that the cluster has never served, and refuses, is left out.
         """
         told = [part for part in parts if part in self.as_of_ms or part not in self.not_exposed]
         return min((self.as_of_ms.get(part, 0) for part in told), default=0)

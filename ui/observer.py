@@ -58,7 +58,7 @@ class Observer:
     """Requests the state of a cluster repeatedly, between `start` and `close`.
 
     logs: the node logs of a cluster on this machine. Events are read from them, and without `logs`
-    found by comparing two states. Events of the processes are always found by comparing.
+    found by comparing two states. Starts and ends of processes are always found by comparing.
     """
 
     def __init__(self, config: Mapping[str, Any], logs: EventLogs | None = None) -> None:

@@ -13,7 +13,7 @@ ITEMS_MAX = 20_000  # of all such lists of a document, but for those of its last
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """A request for at most `limit` rows of a list, from row `start` on, or for all without it."""
+    """A request for `limit` rows of a list from row `start` on, or for all rows if it is None."""
 
     start: int = 0
     limit: int | None = None
@@ -32,10 +32,10 @@ class RowRange:
         return cls(int(start), int(limit))
 
     def of(self, name: str, keys: Sequence[Key], make: Callable[[Key], Document]) -> Document:
-        """Return a document with the rows of this range as `name`, and as `left_out` the rest.
+        """Return a document with the rows of this range as `name`.
 
         `make` returns the row of a key. `left_out` counts the keys after the last row. With a
-        limit, the document may end early, after a row with which its lists have ITEMS_MAX items.
+        limit, the document ends early when the lists in its rows have ITEMS_MAX items.
         """
         if self.limit is None:
             return {name: [make(key) for key in keys], "left_out": 0}

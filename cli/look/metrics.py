@@ -28,8 +28,8 @@ def metrics(
     """Serve metrics of a cluster, read by the Kafka protocol, in OpenMetrics format on this machine
     only.
 
-    If Kafka has a metric, it has the name of Kafka's JMX exporter (docs/metrics.md). The first line
-    of stdout is the address. Ctrl-C ends the command. A scrape sends no request to the brokers.
+    Metrics of Kafka itself have the names of its JMX exporter (docs/metrics.md). The first line of
+    stdout is the address. Ctrl-C ends the command. A scrape sends no request to the brokers.
     """
     if port is not None and not 0 < port <= PORT_MAX:
         raise Failure(f"--port is 1 to {PORT_MAX}.", exit_code=2)

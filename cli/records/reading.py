@@ -98,7 +98,7 @@ class Stops:
             self.unfinished.add(key)
 
     def takes(self, record: ConsumerRecord) -> bool:
-        """Return whether to print a record. A record beyond the end finishes its partition."""
+        """Return whether to print a record. A record at or after the stop ends its partition."""
         key = (record.topic, record.partition)
         if key not in self.unfinished:
             return False
@@ -288,7 +288,7 @@ class _Reader:
         """Return the first offset of each partition that is not read.
 
         It is the offset of --until, and without -f at most the log's end in `ends`. With -f it is
-        None if --until is missing or a time without a record yet.
+        None without --until, or while no record is as late as the time of --until.
         """
         until, follow = self._order.until, self._order.follow
         times = await self._times(keys, until)

@@ -1,4 +1,4 @@
-"""Test options of `oncelog group`, and assignments of members as the client reads them."""
+"""Test options of `oncelog group`, interrupted commands, and the parsing of assignments."""
 
 import subprocess
 import sys
@@ -90,10 +90,7 @@ def test_command_interrupted_by_ctrl_c_prints_interrupted_and_exits_130(
 
 
 def test_command_interrupted_while_a_dataclass_is_made_exits_with_130(tmp_path: Path) -> None:
-    """Python creates dataclasses with exec.
-
-    `python -m` would exit with another code after an interrupt within exec.
-    """
+    """Python creates dataclasses with exec, and would exit by SIGINT after an interrupt in exec."""
     (tmp_path / "interrupted.py").write_text(
         "from oncelog.cli import main\n"
         "def build(width):\n    exec('raise KeyboardInterrupt')\n"

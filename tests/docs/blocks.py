@@ -69,7 +69,7 @@ ZERO = re.compile(r"(?<![\d.,:])0(?= (lost|doubled|out of order|violations?|anom
 def masked(line: str) -> str:
     """Return a line of output in which numbers, addresses and long ids are replaced by `#`.
 
-    These differ from run to run. A zero that tells the result, as in "0 lost", becomes "no".
+    These differ from run to run. In "0 lost" and similar results, 0 becomes "no".
     """
     line = ZERO.sub("no", line)
     line = re.sub(r"\b[0-9a-f]{16,}\b", "#", line)

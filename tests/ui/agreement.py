@@ -92,9 +92,9 @@ class Told:
             await asyncio.sleep(AGAIN_S)
 
     async def beside(self, shown: Shown) -> "Beside":
-        """Wait for a request of each part after `shown` was read. Return the view with the answers.
+        """Wait until each part was requested and answered after `shown` was read.
 
-        Each request must have been answered.
+        Return the view with the answers.
         """
         later = lambda: all(s and s[-1].began_ms >= shown.read_ms for s in self.samples.values())  # noqa: E731
         await until(later, TOLD_S)

@@ -28,9 +28,9 @@ pytestmark = [
 
 
 def look(chrome: Browser, address: str, report: RunReport) -> None:
-    """Open the report of a run in two widths. Assert that it fits and has all rows of its story.
+    """Open the report of a run in the widths of a screen and a phone.
 
-    The widths are those of a screen and of a phone. It must also have no accessibility barrier.
+    Assert that it fits, has no accessibility barrier, and shows all events of the one record.
     """
     for width in (1280, 390):
         chrome.size(width, 900)

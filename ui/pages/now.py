@@ -48,7 +48,7 @@ def now_page(
 
 
 def recent_events(events: Document, limit: int, title: str = "What has happened") -> Html:
-    """Return a list of the newest events, one line for each."""
+    """Return a table with the newest events in at most `limit` rows."""
     rows = event_rows(events["events"], limit)
     words = table(title, ("Time", "Kind", "What"), rows, empty="nothing since this page's start")
     return section("events", title, words)

@@ -1,8 +1,8 @@
 """The picture of a partition, with a bar for each replica, open transaction and consumer group.
 
-All bars share one axis of offsets. The important offsets are near the end of the log, so a short
-first part of the axis stands for all offsets before the window. Offsets within the window are to
-scale. The file does no I/O.
+All bars share one axis of offsets. Its window has the last offsets of the log, to scale, from
+before the last stable offset on. A short part of the axis before the window stands for all earlier
+offsets. The file does no I/O.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The views, each with its own address, where a handler renders the current facts."""
+"""The HTML views. Each has an address, and a handler that renders the current facts."""
 
 from typing import Any
 

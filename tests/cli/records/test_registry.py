@@ -92,9 +92,9 @@ def test_registry_decoder_with_a_silent_registry_times_out(monkeypatch: pytest.M
 
 
 def test_registry_decoder_of_protobuf_needs_only_the_descriptors() -> None:
-    """The registry is confluent-kafka's mock. The message type is nested, and its file imports one.
+    """The registry is confluent-kafka's mock, and the decoder has no class of the message type.
 
-    The decoder has no generated class of the message type.
+    The message type is nested in another, and its file imports another file.
     """
     needs_extra("protobuf")
     from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
