@@ -54,7 +54,10 @@ def encoder(how: ByRegistry, topic: str, part: Part, url: str, file: Path | None
 
 
 def _schema(client: Any, how: ByRegistry, subject: str, file: Path | None) -> tuple[int, Any]:
-    """Register the schema in `file`, or get the newest version. Return the id and the schema."""
+    """Register the schema in `file`, or without a file get the newest schema of the subject.
+
+    Return the schema's id and the schema. Raises ValueError for a schema of another format.
+    """
     if file is not None:
         from confluent_kafka.schema_registry import Schema
 

@@ -67,7 +67,8 @@ Emit = Callable[[list[ConsumerRecord]], None]
 class ReadOrder:
     """A request to read a topic.
 
-    Without `partitions`, all partitions are read. Reading ends before `until`.
+    Without `partitions`, all partitions are read. Reading stops before `until`, and without
+    `follow` also at the end of the log.
     """
 
     topic: str

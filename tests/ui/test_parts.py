@@ -30,7 +30,7 @@ def test_ui_address_of_any_name_decodes_to_that_name(name) -> None:
     assert re.fullmatch(r"[!-~]*", address)
 
 
-def test_ui_address_of_a_plain_name_is_plain() -> None:
+def test_ui_address_escapes_only_the_special_characters_of_a_name() -> None:
     assert transaction_address("app-1") == "/transactions/app-1"
     assert group_address("a b") == "/groups/a%20b"
     assert records_address(("orders", 3), 7) == "/topics/orders/3/records?offset=7"
