@@ -169,7 +169,10 @@ class ClockControl:
 
 
 def duration_ms(by: str | timedelta) -> int:
-    """Return a duration in ms from a text ("15m", "1h30m", "8d") or timedelta. Raises Failure."""
+    """Return the ms of a duration, which is a text ("15m", "1h30m", "8d") or a timedelta.
+
+    Raises Failure unless the duration is valid, positive, and at most MAX_MS.
+    """
     found = 0
     if isinstance(by, timedelta):
         found = round(by / timedelta(milliseconds=1))

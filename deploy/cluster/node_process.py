@@ -141,7 +141,7 @@ class NodeProcess:
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=False)
 
     def owns_its_port(self, pid: int) -> bool:
-        """Return whether this process itself listens on the node's port."""
+        """Return whether the process `pid` listens on the node's port."""
         try:
             connections = psutil.Process(pid).net_connections(kind="tcp")
         except psutil.Error:

@@ -7,12 +7,12 @@ from .subjects import fields_of
 
 
 def first_error(body: Any) -> int:
-    """Return the first error code that is not 0, or 0 if there is none."""
+    """Return the first error code of an answer that is not 0, or 0 if there is none."""
     return next(errors_in(body), 0)
 
 
 def errors_in(body: Any) -> Iterator[int]:
-    """Yield all error codes that are not 0."""
+    """Yield all error codes of an answer that are not 0, including those of nested fields."""
     for name, value in fields_of(body):
         if name.endswith("error_code"):
             if value:

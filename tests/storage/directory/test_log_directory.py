@@ -524,7 +524,7 @@ def test_log_that_was_truncated_and_grew_again_has_lowered_checkpoints(opened, l
 
 
 def test_lowered_checkpoint_of_one_log_raises_no_offset_of_other_logs(batch, directory):
-    """The thread that opens logs lowers the checkpoints, with older offsets of other logs."""
+    """Only the offset of one log is lowered, since other logs may have been flushed meanwhile."""
     cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
     for log in (cut, deleted):
         LogMaker.lead(log, 2)
