@@ -19,7 +19,7 @@ ABORTED = ("PrepareAbort", "CompleteAbort")
 
 
 def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) -> list[ClusterEvent]:
-    """Return the events between two states of a cluster that one part of the facts shows.
+    """Return the events that one part of the facts shows between two states of a cluster.
 
     The first facts of a part show no event.
     """

@@ -119,7 +119,7 @@ def _is_there(module: str) -> bool:
 
 
 def _is_unreachable(problem: Exception) -> bool:
-    """Return whether an error is from the HTTP client, so that the registry cannot be reached."""
+    """Return whether an error is from the HTTP client, which could not reach the registry."""
     return type(problem).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
 
 

@@ -52,7 +52,10 @@ def headers_in_words(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def date_of(timestamp_ms: int) -> str:
-    """Return a wall-clock time as an ISO date in UTC, or as a number outside of the calendar."""
+    """Return a wall-clock time as an ISO date in UTC.
+
+    Returns the milliseconds as text if the time is outside of the calendar.
+    """
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
