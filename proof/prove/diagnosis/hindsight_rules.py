@@ -12,6 +12,7 @@ from .seen import (
     SeenOffsetCommit,
     SeenOffsetFetch,
     SeenProduce,
+    SeenProduced,
     SeenRecords,
     SeenTxnOffsetCommit,
     SeenVerdict,
@@ -19,6 +20,7 @@ from .seen import (
 )
 
 PASSED_MIN = 3
+UNANSWERED_MAX = 2_000
 
 
 class StateNotRebuilt(FindingRule):
@@ -66,10 +68,11 @@ class PassedOver(FindingRule):
 
     The rule is violated if at least three inputs are lost for which all of the following holds. An
     instance fetched the input, had no rebalance after it, wrote no output for it, and committed its
-    offset in a transaction. The finding is abort-without-seek if the instance has also aborted a
-    transaction, and passed-over otherwise. It is always passed-over for an instance that often
-    writes outputs after it has committed their inputs. (The abort of a transaction without records
-    cannot be seen, so aborts of other transactions count.)
+    offset in a transaction. An output whose Produce was refused in this transaction, and not sent
+    again, was not written. The finding is abort-without-seek if the instance has also aborted a
+    transaction, and passed-over otherwise. It is always passed-over after a refused Produce, and
+    for an instance that often writes outputs after it has committed their inputs. (The abort of a
+    transaction without records cannot be seen, so aborts of other transactions count.)
     """
 
     def __init__(self) -> None:
@@ -77,7 +80,9 @@ class PassedOver(FindingRule):
         self._position = defaultdict[str, dict[Partition, int]](dict[Partition, int])
         self._written = defaultdict[str, Recent[int, None]](Recent)
         self._sent = defaultdict[tuple[str, str], dict[Partition, int]](dict[Partition, int])
-        self._passed = Recent[int, tuple[str, str, Partition, int]]()
+        self._passed = Recent[int, tuple[str, str, Partition, int, bool]]()  # ..., is_refused
+        self._unanswered = Recent[tuple[int, int], SeenProduce](UNANSWERED_MAX)
+        self._refused = defaultdict[tuple[str, str], set[int]](set)  # of the open transaction
         self._written_later = defaultdict[str, int](int)
         self._has_aborted = set[str]()
 
@@ -90,11 +95,16 @@ class PassedOver(FindingRule):
                 if offset >= self._position[who].get(seen.partition, 0):
                     self._inputs[who].put((seen.partition, offset), key)
         elif isinstance(seen, SeenProduce):
-            for batch in seen.batches:
-                for key, _ in batch.records:
-                    self._written[who].put(key, None)
-                    passed = self._passed.get(key)
-                    self._written_later[who] += passed is not None and passed[0] == who
+            self._unanswered.put((seen.connection, seen.number), seen)
+            for key in _keys(seen):
+                self._written[who].put(key, None)
+                self._refused[who, seen.transactional_id].discard(key)
+                passed = self._passed.get(key)
+                self._written_later[who] += passed is not None and passed[0] == who
+        elif isinstance(seen, SeenProduced):
+            sent = self._unanswered.pop((seen.connection, seen.number))
+            if sent is not None and seen.is_refused:
+                self._refused[who, sent.transactional_id].update(_keys(sent))
         elif isinstance(seen, SeenTxnOffsetCommit):
             self._sent[who, seen.transactional_id].update(seen.offsets)
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
@@ -102,6 +112,7 @@ class PassedOver(FindingRule):
             self._position.pop(who, None)
         elif isinstance(seen, SeenInit):
             self._sent.pop((who, seen.transactional_id), None)
+            self._refused.pop((who, seen.transactional_id), None)
         elif isinstance(seen, SeenEnded):
             if not seen.is_commit:
                 self._has_aborted.add(who)
@@ -111,28 +122,35 @@ class PassedOver(FindingRule):
 
     def _ended(self, seen: SeenEnded) -> None:
         sent = self._sent.pop((seen.instance, seen.transactional_id), {})
+        refused = self._refused.pop((seen.instance, seen.transactional_id), set())
         inputs, written = self._inputs[seen.instance], self._written[seen.instance]
         for (partition, offset), key in inputs.items() if seen.is_commit else ():
             if offset < sent.get(partition, 0):
                 inputs.pop((partition, offset))
-                if key not in written:
+                if key not in written or key in refused:
                     place = (seen.instance, seen.transactional_id, partition, offset)
-                    self._passed.put(key, place)
+                    self._passed.put(key, (*place, key in refused))
 
     def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
         found = [known for key in seen.lost_keys if (known := self._passed.get(key))]
         if len(found) >= PASSED_MIN:
-            instance, name, (topic, index), offset = min(found)
+            instance, name, (topic, index), offset, _ = min(found)
             is_habit = self._written_later[instance] >= PASSED_MIN
-            is_abort = instance in self._has_aborted and not is_habit
+            is_refused = any(known[-1] for known in found)
+            is_abort = instance in self._has_aborted and not is_habit and not is_refused
+            reason = ", since their Produce was refused," if is_refused else ","
             tell(
                 "abort-without-seek" if is_abort else "passed-over",
                 seen,
                 name,
-                f"{len(found)} inputs that are lost were fetched, not written, and passed over by "
-                f"the next transaction that committed offsets, e.g. {topic}/{index} at {offset} by "
-                f"{instance or 'an instance'} in {name}",
+                f"{len(found)} inputs that are lost were fetched, not written{reason} and passed "
+                f"over by a transaction that committed offsets, e.g. {topic}/{index} at {offset} "
+                f"by {instance or 'an instance'} in {name}",
             )
+
+
+def _keys(sent: SeenProduce) -> set[int]:
+    return {key for batch in sent.batches for key, _ in batch.records}
 
 
 class OffsetsApart(FindingRule):

@@ -356,6 +356,25 @@ def chunk_that_commits_the_whole_poll() -> History:
     yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
 
 
+def committed_after_a_refused_produce(*, is_repeated: bool = False) -> History:
+    """The application does not wait for its deliveries. It has aborted another transaction."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(2)
+    yield from app.end(is_commit=False)
+    yield from app.fetch(4)
+    first, app.offset = app.offset, app.offset + 4
+    yield app.produce(*range(first, first + 4))
+    yield replace(app.produced(is_known=False), has_error=True, is_refused=True)
+    if is_repeated:
+        yield app.produce(*range(first, first + 4))
+        yield app.produced()
+    yield app.send_offsets(app.offset)
+    yield from app.end()
+    lost = frozenset(app.key(offset) for offset in range(first, first + 4))
+    yield s.SeenVerdict(at_s=500, lost=4, lost_keys=lost)
+
+
 def committed_before_the_produce_is_answered() -> History:
     app = Application()
     yield from app.start()
@@ -551,6 +570,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (aborted_before_anything_was_sent, {"abort-without-seek"}),
     (left_out_without_an_abort, {"passed-over"}),
     (chunk_that_commits_the_whole_poll, {"passed-over"}),
+    (committed_after_a_refused_produce, {"passed-over"}),
     (committed_before_the_produce_is_answered, {"commit-before-produce"}),
     (same_sequence_number_with_other_records, {"same-sequence-other-bytes"}),
     (new_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
@@ -579,6 +599,14 @@ def test_diagnosis_of_each_mistake_names_exactly_that_mistake(history, names) ->
     for found in diagnosis.findings:
         assert found.evidence
         assert any(found.kind.section in line for line in found.lines())
+
+
+def test_diagnosis_of_a_refused_produce_that_is_sent_again_finds_no_mistake() -> None:
+    """The records are lost for another reason."""
+    diagnosis = Diagnosis()
+    for seen in committed_after_a_refused_produce(is_repeated=True):
+        diagnosis.see(seen)
+    assert diagnosis.names == set()
 
 
 def test_diagnosis_of_doubled_output_ignores_commits_of_a_group_of_another_purpose() -> None:

@@ -73,6 +73,16 @@ async def _copy(send_all) -> None:
 
 async def right() -> None:
     async def send_all(producer, batch) -> None:
+        sent = [await producer.send(OUT, key=r.key, value=r.value) for r in batch]
+        await asyncio.gather(*sent)
+
+    await _copy(send_all)
+
+
+async def unawaited() -> None:
+    """Ignore the deliveries. `send` returns a future, and aiokafka commits after its error."""
+
+    async def send_all(producer, batch) -> None:
         for record in batch:
             await producer.send(OUT, key=record.key, value=record.value)
 
@@ -145,7 +155,8 @@ async def acks_1() -> None:
 
 
 APPLICATIONS = {
-    each.__name__: each for each in (right, impatient, patient, id_of_the_instance, acks_1)
+    each.__name__: each
+    for each in (right, unawaited, impatient, patient, id_of_the_instance, acks_1)
 }
 
 
