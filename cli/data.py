@@ -208,7 +208,8 @@ def dump(
 ) -> int:
     """Print the batches of a log. The exit code is 1 if the log is damaged."""
     from ..client.fetch.record_reader import ConsumerRecord
-    from ..deploy.inspect.log_dump import dump_segment, segments, trailing_bytes
+    from ..deploy.inspect.log_dump import dump_segment, segments
+    from ..wire.errors import CorruptMessage
 
     files = segments(_place(target, data, node))
     if not files:
@@ -220,15 +221,22 @@ def dump(
         content = file.read_bytes()
         if format == "table":
             tell(f"{file} · {len(content)} bytes")
-        for batch in dump_segment(file.name, content, deep=records):
-            is_damaged |= bool(batch.problem)
-            if format == "json":
-                print(json.dumps(batch.fields()))
-            else:
-                tell(f"  {batch.words()}")
-            emit([ConsumerRecord(*whose, *record) for record in batch.records])
-        if (torn := trailing_bytes(content)) and any(content[-torn:]):
-            say(f"{file.name}: {torn} bytes after the last whole batch")
+        end = 0
+        try:
+            for batch in dump_segment(file.name, content, deep=records):
+                end = batch.position + batch.header.size_bytes
+                is_damaged |= bool(batch.problem)
+                if format == "json":
+                    print(json.dumps(batch.fields()))
+                else:
+                    tell(f"  {batch.words()}")
+                emit([ConsumerRecord(*whose, *record) for record in batch.records])
+        except CorruptMessage as problem:
+            is_damaged = True
+            say(f"{file.name}: {problem} at position {end}; the rest of this file is not shown")
+        else:
+            if any(content[end:]):
+                say(f"{file.name}: {len(content) - end} bytes after the last whole batch")
     return 1 if is_damaged else 0
 
 

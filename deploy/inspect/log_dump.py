@@ -94,14 +94,3 @@ def dump_segment(name: str, data: bytes, *, deep: bool = False) -> Iterator[Dump
 def segments(place: Path) -> list[Path]:
     """Return the segment files of a path, which is a .log file or a partition's folder."""
     return [place] if place.is_file() else sorted(place.glob("*.log"))
-
-
-def trailing_bytes(data: bytes) -> int:
-    """Return the number of bytes after the last complete batch.
-
-    They are a torn batch, which the next start of the node removes.
-    """
-    end = 0
-    for position, header in iterate_batches(data):
-        end = position + header.size_bytes
-    return len(data) - end

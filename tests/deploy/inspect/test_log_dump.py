@@ -1,6 +1,7 @@
 """Test that the dump describes a segment in words and detects damage."""
 
-from oncelog.deploy.inspect.log_dump import dump_segment, segments, trailing_bytes
+from oncelog.cli.main import run
+from oncelog.deploy.inspect.log_dump import dump_segment, segments
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.records import Record, encode_batch
 
@@ -49,10 +50,22 @@ def test_log_dump_of_a_batch_below_the_next_offset_marks_the_batch_bad():
     assert "BAD: offset 0 after 2" in words(batch(0) + batch(0))[1]
 
 
-def test_log_dump_of_a_torn_tail_reports_its_bytes():
-    data = batch(0) + batch(3)
-    assert trailing_bytes(data) == 0
-    assert trailing_bytes(data[:-5]) == len(batch(3)) - 5
+def test_log_dump_command_of_damaged_files_shows_their_other_batches(tmp_path, capsys):
+    """A batch header with a wrong magic byte, a torn batch at the end, and an intact file."""
+    damaged, size = bytearray(batch(0) + batch(3) + batch(6)), len(batch(0))
+    damaged[size + 16] = 7
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    for name, data in (("0", damaged), ("9", (batch(9) + batch(12))[:-5]), ("15", batch(15))):
+        (partition / f"{name:0>20}.log").write_bytes(data)
+    assert run(["log", "dump", str(partition)]) == 1
+    shown = capsys.readouterr()
+    assert [line.split(" · ")[0] for line in shown.out.splitlines() if "offsets" in line] == [
+        "  offsets 0-2", "  offsets 9-11", "  offsets 15-17",
+    ]  # fmt: skip
+    first, second = shown.err.splitlines()
+    assert first.startswith(f"{0:0>20}.log: no batch: magic 7") and f"position {size};" in first
+    assert second == f"{9:0>20}.log: {size - 5} bytes after the last whole batch"
 
 
 def test_log_dump_with_the_records_option_shows_decoded_records(tmp_path):
