@@ -1,4 +1,7 @@
-"""Commands about access control lists, in the words of kafka-acls."""
+"""Commands about access control lists.
+
+Principals, operations and pattern types are written as for kafka-acls. Options are shorter.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal

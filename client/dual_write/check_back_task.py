@@ -78,7 +78,7 @@ class CheckBackTask:
                 await self._resolver.close()
                 raise
             if doubt:
-                logger.warning("check-back: %s", doubt)
+                logger.warning("check-back: its resolver warns: %s", doubt)
             self._task = asyncio.create_task(self._check_back.run(every_ms=self._every_ms))
             self._task.add_done_callback(self._tell_of_end)
 

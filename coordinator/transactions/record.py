@@ -182,7 +182,7 @@ def _is_decision(old: TransactionRecord, new: TransactionRecord) -> bool:
 
 
 def encode_record(record: TransactionRecord) -> bytes:
-    """Encode Kafka's TransactionLogValue with sorted partitions. The version is not included."""
+    """Encode as Kafka's TransactionLogValue with sorted partitions, without `record.version`."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(record.partitions):
         topics.setdefault(topic, []).append(index)

@@ -152,7 +152,7 @@ class ClusterPlan:
 
     @property
     def _asked_for(self) -> dict[str, str]:
-        """Return the settings of --clock and --config, which also apply to an existing cluster."""
+        """Return the settings of --clock and --config. They also change an existing cluster."""
         return properties.CLOCKS.get(self.clock or "", {}) | dict(self.overrides)
 
     @property

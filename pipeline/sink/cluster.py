@@ -151,7 +151,9 @@ class SinkCluster:
             except KafkaError as problem:
                 if control.state is ProducerState.FATAL_ERROR:
                     return steps.ControlInDoubt(str(problem))
-                log.warning("sink %s: its decision is not written yet: %s", self.sink_id, problem)
+                log.warning(
+                    "sink %s: an attempt to write its decision failed: %s", self.sink_id, problem
+                )
                 last = problem
                 try:
                     await control.abort_transaction()
