@@ -200,7 +200,7 @@ def dump(
     *,
     node: Annotated[
         int | None,
-        Parameter(help="Read the copy of this node. The default is the first node with a copy."),
+        Parameter(help="Read the log of this node. The default is the first node with a replica."),
     ] = None,
     records: Annotated[bool, Parameter(help="Also print the records.", negative=())] = False,
     data: Data = DEFAULT_DATA,

@@ -263,7 +263,8 @@ def log(
     /,
     *,
     node: Annotated[
-        int | None, Parameter(help="Read the copy of this node. The default is the longest copy.")
+        int | None,
+        Parameter(help="Read the journal of this node. The default is the longest journal."),
     ] = None,
     prefix: Annotated[str, Parameter(help="Select only ids with this prefix.")] = "",
     data: Data = DEFAULT_DATA,

@@ -88,7 +88,12 @@ class FetchSessionCache:
         return len(self) < self._slots and self.partition_count + size <= self.partitions_max
 
     def _victims(self, size: int, now_ms: int) -> Iterator[FetchSession]:
-        """Yield the sessions to evict, one after the other. The caller closes each."""
+        """Yield the sessions that may be evicted for a new session of `size` partitions.
+
+        Sessions unused for EVICTION_MS come first. Sessions smaller than `size` follow, the
+        smallest first, if they have been used for longer than EVICTION_MS. The caller must close
+        each session before it requests the next, else the same session is yielded for ever.
+        """
         while (oldest := next(iter(self._by_use.values()), None)) is not None:
             if now_ms - oldest.last_used_ms <= EVICTION_MS:
                 break

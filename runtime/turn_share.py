@@ -11,9 +11,10 @@ Work that a task of the loop does in the next turn cannot be interrupted there, 
 advance, by an estimate. Jobs in slices have their own share (`sliced_work`). Messages of other
 brokers are never queued here.
 
-A callback in each turn costs two microseconds, so the callback is registered only while work is
-queued. While no work is queued, a new turn is assumed if no request has run for IDLE_S. Work that
-is done within a running request, such as its answer, never begins a new share.
+The callback that begins the share of a turn (`_next_turn`) costs two microseconds, so it is
+scheduled only if work is queued or a caller has asked for room. Otherwise a new turn is assumed if
+no request has run for IDLE_S. Work within a running request, such as its answer, belongs to the
+present share, even after IDLE_S.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""Conversion of facts to the JSON of `/api/...` and of pages, without I/O.
+"""Conversion of facts to the JSON documents of `/api/...`, from which pages are made, without I/O.
 
 docs/ui.md has the schemas. Times are wall-clock milliseconds, ages and offsets are whole numbers,
-and unknown values are null. Every document begins with `as_of_ms`, the time of the request for its
-oldest part.
+and unknown values are null. The parts of the facts are requested at different times. Every document
+begins with `as_of_ms`, the earliest of the request times of its parts (in the document of events,
+the latest). Parts with a time of their own, such as `log_starts_as_of_ms`, do not count.
 """
 
 from collections.abc import Iterable, Mapping

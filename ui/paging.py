@@ -13,7 +13,10 @@ ITEMS_MAX = 20_000  # of all such lists of a document, but for those of its last
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """A request for `limit` rows of a list from row `start` on, or for all rows if it is None."""
+    """A request for `limit` rows of a list from row `start` on.
+
+    If `limit` is None, all rows are requested, whatever `start` is.
+    """
 
     start: int = 0
     limit: int | None = None

@@ -29,7 +29,9 @@ def events(
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], help="Also print new events.", negative=())
     ] = False,
-    seconds: Annotated[float | None, Parameter(help="Follow for this many seconds.")] = None,
+    seconds: Annotated[
+        float | None, Parameter(help="Print new events for this time in seconds.")
+    ] = None,
     query: Query = QUERY,
 ) -> int:
     """Print the elections, ISR changes, fences, aborts and rebalances of the last hour.

@@ -23,7 +23,7 @@ ACL_OPTIONAL = ("host", "pattern")
 OPERATIONS = {each.word.lower(): each for each in AclOperation if each is not AclOperation.ANY}
 Texts = list[str] | None
 Pattern = Annotated[
-    Literal["literal", "prefixed"], Parameter(help="Names are literal, or prefixes.")
+    Literal["literal", "prefixed"], Parameter(help="Take names literally, or as prefixes.")
 ]
 PatternWanted = Annotated[
     Literal["literal", "prefixed", "match", "any"],

@@ -1,4 +1,7 @@
-"""The partitions that a group member of either protocol owns, and the calls when these change."""
+"""The partitions that a group member of either protocol owns.
+
+The application's rebalance listener is called when they change.
+"""
 
 import itertools
 import logging

@@ -70,9 +70,11 @@ def settle(
 ) -> PartitionRegistration:
     """Return the partition after a change of its lists or of the brokers.
 
-    Returns `before` if nothing changes. isr, replicas, adding, removing: the changed lists, where
-    isr has only active members. untrusted: a node that may have lost its newest records. emptied: a
-    node that has lost all records. failed: a node with a failed log, which may be copied again.
+    Returns `before` if nothing changes. isr, replicas, adding, removing: the changed lists. The
+    caller passes only active members in isr. untrusted: a node that may have lost its newest
+    records. emptied: a node that has lost all records. failed: a node whose log of this partition
+    has failed. If another node leads, the leader epoch rises, so that the failed node may replace
+    its log by a copy of the leader's.
     """
     isr = before.isr if isr is None else isr
     replicas = before.replicas if replicas is None else replicas

@@ -31,7 +31,10 @@ class LoginRefused(OSError):
 
 
 class SecuredConnector:
-    """A connector to one address, with the security settings of a client. It runs in a thread."""
+    """A connector to one address, with the security settings of a client.
+
+    `connect` blocks, and must be called in a thread without a running event loop.
+    """
 
     def __init__(self, config: Mapping[str, Any], host: str, port: int) -> None:
         self._security = Security.of(read_settings(ADMIN, config, {}))

@@ -2,10 +2,11 @@
 
 Without the controller the leader cannot remove silent followers from the ISR, and cannot learn that
 another broker has become the leader. Writes would wait for those followers until their clients time
-out, after 30 s or more, although the cluster has a new leader after one session timeout. So such a
-partition accepts no more writes with acks=all, and waiting writes fail with NOT_LEADER_OR_FOLLOWER.
-Their connections are closed instead of answered, because a client would ask this broker for the new
-leader. Apache Kafka lets the writes wait.
+out, after 30 s or more, although the cluster has a new leader after one session timeout. So a
+partition with a silent in-sync follower accepts no more writes with acks=all, and its waiting
+writes end. The broker closes the connections of these writes without an answer, because a client
+that got NOT_LEADER_OR_FOLLOWER would ask this broker for the new leader. Apache Kafka lets the
+writes wait.
 
 Partitions whose in-sync followers still fetch continue without a controller, as in Kafka.
 """

@@ -166,7 +166,12 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=500_000, help="The number of records.")
     parser.add_argument("--value-bytes", default="100,1000", help="Sizes of values in bytes.")
     parser.add_argument("--partitions", type=int, default=4, help="Partitions of each topic.")
-    parser.add_argument("--rounds", type=int, default=3, help="Measurements of each candidate.")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="The number of rounds that count. One more round comes first.",
+    )
     parser.add_argument("--modes", type=modes, default="prepared,transactional,driver")
     parser.add_argument(
         "--few",

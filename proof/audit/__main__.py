@@ -81,7 +81,11 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         "used with --logs and --cluster.",
     )
     add_pairs(parser, "--client", "A setting of the client. The option may be repeated.")
-    add("--open-seconds", type=float, help="A transaction that is open longer is a violation.")
+    add(
+        "--open-seconds",
+        type=float,
+        help="A transaction that is open for more seconds is a violation.",
+    )
     add("--out", help="Write the violations as JSON lines to this new directory or URL.")
     add("--format", choices=("table", "json"), default="table")
     add_spark_options(parser)

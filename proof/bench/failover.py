@@ -89,7 +89,7 @@ def run_failovers(target: BenchTarget, kills: int, say: Callable[[str], None]) -
     for kill in range(kills):
         cluster.wait_for_isr(topic, REPLICAS)
         times_ms.append(_one(cluster, topic))
-        say(f"{kill + 1}/{kills}  {times_ms[-1]:.0f} ms")
+        say(f"kill {kill + 1} of {kills}: {times_ms[-1]:.0f} ms until a write was acknowledged")
     return {
         "kills": kills,
         "p50_ms": statistics.median(times_ms),

@@ -90,8 +90,8 @@ def certify(
     _runs_before(out / VERDICT, recipe)  # Failure: before anything is installed, or made in `out`
     if recipe.refusal:
         say(
-            f"{recipe.name}: the second reading refused the program or its promise: "
-            f"{recipe.refusal}"
+            f"{recipe.name}: a second person compared the program with its documentation, and "
+            f"refused the program or what it promises: {recipe.refusal}"
         )
     environment = install(recipe, say)
     with _alone_in(out):

@@ -76,7 +76,7 @@ def admit_user(cluster: "Cluster") -> str:
 
 
 async def _set_password(admin: Admin, password: str | None) -> None:
-    """Set the user's password, or delete it (None)."""
+    """Set the password of USER, or delete its SCRAM credential if `password` is None."""
     changes: dict[str, list[dict[str, Any]]] = {"deletions": [], "upsertions": []}
     of_user = {"name": USER, "mechanism": MECHANISM_NUMBER}
     if password is None:

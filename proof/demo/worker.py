@@ -77,7 +77,7 @@ class WorkerSettings:
 
 @dataclass(slots=True)
 class Work:
-    """The next offset and the changed sums of one partition after a transaction."""
+    """The next offset of one partition after a transaction, and the sums that it changes there."""
 
     until: int = 0  # the next offset
     changed: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)

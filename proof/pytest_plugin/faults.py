@@ -109,9 +109,9 @@ class ScheduledFaults(FaultContext[Cluster]):
                 self.undo(fault)
 
     def _make(self, fault: Fault) -> bool:
-        """Inject the fault.
+        """Inject the fault and return True, or return False if a node does not run.
 
-        Return False if the test has changed a node since all replicas were in sync.
+        The test may have stopped a node after all replicas were in sync.
         """
         node_id = _node_of(self.cluster, fault)
         with self._lock:

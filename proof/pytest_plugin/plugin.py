@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--oncelog-keep",
         action="store_true",
-        help="keep the directories of the clusters, which failures name",
+        help="keep the directories of the clusters; failure reports name them",
     )
     group.addoption(
         "--oncelog-secure",

@@ -1,4 +1,4 @@
-"""Test that log lines of the client name the batch, the partitions or the new position."""
+"""Test log texts of the client about a batch, many partitions, and a reset of the position."""
 
 from typing import Any
 

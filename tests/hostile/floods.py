@@ -191,9 +191,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the floods, and return 0 if the brokers survived them, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.floods", description=__doc__)
     parser.add_argument(
-        "--seconds", metavar="S", type=float, default=15.0, help="length of a flood"
+        "--seconds", metavar="S", type=float, default=15.0, help="seconds of each flood"
     )
-    parser.add_argument("--part", metavar="P", type=float, default=1.0, help="share of a flood")
+    parser.add_argument(
+        "--part", metavar="P", type=float, default=1.0, help="fraction of the connections"
+    )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wrong = floods(options.part, options.seconds)

@@ -1,4 +1,7 @@
-"""Test that a broker stops without its data directory, and restores a removed lock file."""
+"""Test that a broker stops when its data directory was emptied, moved or replaced.
+
+A lock file that was removed alone is created again.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -50,7 +50,7 @@ def test_young_fetch_session_is_not_evicted_by_a_larger_session() -> None:
     assert open_session(cache, 100, EVICTION_MS) == (None, [])
 
 
-def test_old_fetch_session_is_evicted_only_by_a_larger_session() -> None:
+def test_fetch_session_in_use_for_long_is_evicted_only_for_a_larger_session() -> None:
     cache = FetchSessionCache(2)
     small, large = opened(cache, 5), opened(cache, 9)
     for session, size in ((small, 5), (large, 9)):

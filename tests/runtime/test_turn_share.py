@@ -190,7 +190,7 @@ async def test_turn_share_used_within_a_long_action_is_not_renewed(inner: str) -
 
 
 async def test_turn_share_that_was_only_asked_for_room_is_renewed_in_the_next_turn() -> None:
-    """A caller of `has_room` may do nothing afterwards."""
+    """A caller that found room with `has_room`, but has no work, never calls `ended`."""
     counted = Counted()
     for _ in range(3):
         assert counted.share.has_room()

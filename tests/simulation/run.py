@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the given seeds, and return 0 if no seed had a violation, otherwise 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--seeds", help="FIRST:END (without END), or several: 3,7,10:20")
+    parser.add_argument("--seeds", help="FIRST:END (END is excluded), or a list: 3,7,10:20")
     parser.add_argument("--shape", help=f"{', '.join(NAMED)}, or fields: nodes=5,faults=30")
     parser.add_argument("--faults", nargs="*", default=None)
     parser.add_argument("--trace", help="write the trace as text to this file")

@@ -1,4 +1,8 @@
-"""Cases with few batches of very many records, searched by time or validated for keys."""
+"""Load cases with batches of very many records.
+
+One case searches such batches by timestamp. The other case writes such a batch to a compacted
+topic, for which the broker checks that each record has a key.
+"""
 
 import time
 

@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = [*BURDENS, *FIGURES]
     parser = argparse.ArgumentParser(prog="python -m tests.size.soak", description=__doc__)
     parser.add_argument("--only", metavar="NAME,...", help=f"run only these of {', '.join(known)}")
-    parser.add_argument("--factor", type=float, default=1.0, help="size relative to 1")
+    parser.add_argument("--factor", type=float, default=1.0, help="factor of all sizes")
     parser.add_argument("--json", metavar="F", type=Path, help="write all measurements to F")
     options = parser.parse_args(arguments)
     names = options.only.split(",") if options.only else known

@@ -84,13 +84,13 @@ def _parsed(arguments: Sequence[str] | None) -> _Options:
     parser = argparse.ArgumentParser(prog="python -m tests.speed.variants", description=__doc__)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--name", default="cluster", help="name of the cluster in the output")
-    parser.add_argument("--pids", default="", metavar="1,2,3", help="the measured brokers")
-    parser.add_argument("--seconds", type=float, default=5, help="time of each load (default 5)")
+    parser.add_argument("--pids", default="", metavar="1,2,3", help="pids of the measured brokers")
+    parser.add_argument("--seconds", type=float, default=5, help="seconds of each load (default 5)")
     parser.add_argument(
         "--only",
         default=",".join(ROWS),
         metavar="ROW,...",
-        help=f"only these of {', '.join(ROWS)}",
+        help=f"measure only these of {', '.join(ROWS)}",
     )
     parser.add_argument("--json", type=Path, metavar="F", help="write the figures to F as well")
     options = parser.parse_args(arguments, _Options())

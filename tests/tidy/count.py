@@ -19,7 +19,9 @@ FILE_LINES_MAX = 500
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.tidy.count", description=__doc__)
-    parser.add_argument("-v", "--verbose", action="store_true", help="name what is counted")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="list the files and imports behind a count"
+    )
     verbose = parser.parse_args().verbose
     lines = {file: line_count(file) for file in [*FILES, *ROOT_FILES]}
     product = sum(lines.values())

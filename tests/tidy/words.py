@@ -85,7 +85,9 @@ def folders(*wanted: str) -> dict[str, Folder]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.tidy.words", description=__doc__)
-    parser.add_argument("folder", nargs="*", help="print the places in this folder")
+    parser.add_argument(
+        "folder", nargs="*", help="print the sentences of this folder that break a rule"
+    )
     wanted = parser.parse_args().folder
     for name, folder in folders(*wanted).items():
         if wanted:

@@ -16,9 +16,9 @@ FOR_S, PAUSE_S = 60.0, 0.05
 
 
 class Load:
-    """A producer that commits small transactions for a minute, at most until the page ends.
+    """A load by a producer that commits small transactions for a minute, or until `close`.
 
-    One object runs at most one such load at a time.
+    At most one load runs at a time.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:

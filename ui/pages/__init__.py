@@ -1,1 +1,1 @@
-"""HTML of the views, created from documents, without server, clock and cluster."""
+"""HTML of the views, created from the JSON documents of the API, without I/O and clock."""

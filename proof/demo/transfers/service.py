@@ -2,8 +2,9 @@
 
     python -m oncelog.proof.demo.transfers.service '{"connection": ..., "writer": ..., ...}'
 
-The service reports its steps on stdout, as lines of JSON. A file NAME.trap may name a step and a
-signal. The service then sends itself that signal at that step, so that faults hit the right moment.
+The service reports its steps on stdout, as lines of JSON. Its parent may write a step and the
+number of a signal into a file (`ServiceSettings.trap`). At that step the service deletes the file
+and sends itself the signal, so that faults hit the right moment.
 """
 
 import json

@@ -138,14 +138,15 @@ class PassedOver(FindingRule):
             is_habit = self._written_later[instance] >= PASSED_MIN
             is_refused = any(known[-1] for known in found)
             is_abort = instance in self._has_aborted and not is_habit and not is_refused
-            reason = ", since their Produce was refused," if is_refused else ","
+            reason = ", since a Produce was refused" if is_refused else ""
             tell(
                 "abort-without-seek" if is_abort else "passed-over",
                 seen,
                 name,
-                f"{len(found)} inputs that are lost were fetched, not written{reason} and passed "
-                f"over by a transaction that committed offsets, e.g. {topic}/{index} at {offset} "
-                f"by {instance or 'an instance'} in {name}",
+                f"{len(found)} lost inputs were fetched, and transactions committed offsets past "
+                f"them, but their outputs were not written{reason}, e.g. of {topic}/{index} at "
+                f"{offset}, committed by {instance or 'an instance'} with the transactional id "
+                f"{name}",
             )
 
 

@@ -26,7 +26,11 @@ def is_internal(topic: str) -> bool:
 
 
 class ProducerSettings(FindingRule):
-    """The rules acks-below-all and no-idempotence, by topic."""
+    """The rules acks-below-all and no-idempotence.
+
+    They are violated by BATCHES_MIN batches to one topic with the same acks, which are not all, or
+    without a producer id.
+    """
 
     def __init__(self) -> None:
         self._weak = defaultdict[tuple[str, int], int](int)

@@ -75,7 +75,9 @@ class _Instance:
 
 
 class TooLong(FindingRule):
-    """The rule that transactions must not be open for too long, which two of them violate.
+    """The rule that transactions must not be open for too long.
+
+    A finding is reported from the second such transaction of a transactional id on.
 
     A transaction is too long if it exceeds its transaction timeout, its consumer's
     max.poll.interval.ms, or the session timeout without a heartbeat. Waits for a broker do not

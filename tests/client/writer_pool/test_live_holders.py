@@ -78,7 +78,7 @@ def test_pool_block_that_works_in_other_threads_keeps_its_writer(
     assert postgres_ledger.rows() == [2]
 
 
-def test_pool_block_committing_in_another_thread_keeps_its_writer(
+def test_pool_writer_stays_taken_while_another_thread_commits_its_transaction(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     with BlockingWriterPool(bootstrap, topic, 1, server.connect, **OPTIONS) as pool:

@@ -76,7 +76,9 @@ STATE_AFTER = {
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("state", P)
-def test_raft_follower_progress_follows_the_state_table(state: ProgressState, event: str) -> None:
+def test_raft_follower_progress_has_the_expected_state_after_each_event(
+    state: ProgressState, event: str
+) -> None:
     tracker, _ = _leader_of(entries=9)
     progress = tracker.by_peer[2]
     if state is P.SNAPSHOT:

@@ -85,7 +85,10 @@ def test_raft_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_pa
 
 
 class Long(Machine):
-    """A state machine with commands of several steps, which must not overlap."""
+    """A state machine that applies each command in several steps.
+
+    It fails if another command, a snapshot or a restore begins between the steps.
+    """
 
     is_halfway = False
 

@@ -162,7 +162,9 @@ async def test_group_sessions_that_expire_together_end_a_few_at_a_time(broker: B
     assert max(a - b for a, b in pairwise(left)) <= DEADLINES_AT_ONCE
 
 
-async def test_group_shard_resignation_inside_a_batch_ends_its_replay(broker: Broker) -> None:
+async def test_group_shard_that_resigns_while_it_replays_a_batch_stops_the_replay(
+    broker: Broker,
+) -> None:
     shard = broker.shard
     _, done = broker.groups.append_now(shard, commits(OFFSETS))
     await turns_until(lambda: shard.offsets.size > 0)
@@ -174,7 +176,9 @@ async def test_group_shard_resignation_inside_a_batch_ends_its_replay(broker: Br
     assert not shard.offsets.group_ids()
 
 
-async def test_group_shard_resignation_inside_a_marker_ends_its_replay(broker: Broker) -> None:
+async def test_group_shard_that_resigns_while_it_replays_a_marker_stops_the_replay(
+    broker: Broker,
+) -> None:
     shard = broker.shard
     guard = broker.partition().log.producer_state.begin_verification(7, 0, -1, now_ms=1)
     await broker.groups.append(shard, commits(OFFSETS, producer_id=7), guard=guard)

@@ -34,7 +34,7 @@ class Follower(FollowingBroker):
         await turns_until(lambda: self.log.log_end_offset > 0)
 
     def moved_to(self) -> list[int]:
-        """Return the log ends that the last replica fetch reports."""
+        """Return the new fetch offset of each partition that the last replica fetch names."""
         return [each.fetch_offset for each in self.polls[-1].request.moved]
 
 

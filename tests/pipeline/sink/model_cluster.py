@@ -30,7 +30,10 @@ class Transaction:
 
 
 class ModelCluster:
-    """The transactions by transactional id, and the committed rows and decisions."""
+    """The transactions by transactional id, the committed rows, and the sink's decisions.
+
+    The decisions are the rows that were committed under the sink's control id.
+    """
 
     def __init__(self, *, children_have_v2: bool = True) -> None:
         self._children_have_v2 = children_have_v2

@@ -55,7 +55,7 @@ def test_02_last_index_of_each_value_is_found() -> None:
     assert by_value(ops, view, view.order.last_place) == {"a": 1, "b": 1, "c": 3, "d": 4}
 
 
-def test_03_first_index_of_each_value_is_found() -> None:
+def test_03_lowest_log_index_at_which_each_value_was_read_is_found() -> None:
     ops, view = seen_log(set(), {"a"}, {"a", "b", "c"}, set(), {"c"}, {"c", "d"}, {"d"})
     assert by_value(ops, view, view.order.first_place) == {"a": 0, "b": 1, "c": 1, "d": 3}
 

@@ -58,7 +58,7 @@ def test_judgement_of_an_output_of_an_aborted_input_is_a_violation() -> None:
     assert [record.key for record in judged.stray] == [b"x"]
 
 
-def test_judgement_by_an_expect_function_uses_its_ids_and_topics() -> None:
+def test_outputs_are_judged_by_the_ids_and_topics_that_the_expect_function_returns() -> None:
     def expect(records: list[LogRecord]) -> list[str | tuple[str, str]]:
         assert [record.key for record in records] == [b"a", b"b"]
         return [("good", "a"), ("bad", "b"), "a+b"]

@@ -72,7 +72,7 @@ def test_failed_test_with_a_lazy_local_does_not_evaluate_the_local() -> None:
     assert [title for title, _ in _outcomes(failed)] == ["oncelog prove"]
 
 
-def test_outcome_without_an_idle_end_is_marked_and_lists_pending_inputs() -> None:
+def test_outcome_of_an_application_not_at_rest_is_marked_and_counts_pending_inputs() -> None:
     found = outcome(pending=["a", "b"])
     assert found.as_fields()["rest"] is True
     found.rest = False

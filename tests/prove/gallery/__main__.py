@@ -12,15 +12,24 @@ from .runner import run_all, table
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.prove.gallery", description=__doc__)
-    parser.add_argument("--resume", type=Path, required=True, metavar="F", help="the cells")
-    parser.add_argument("--seeds", default="1:3", help="FIRST:LAST")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of faults")
-    parser.add_argument("--only", action="append", choices=sorted(ENTRIES), help="several times")
-    parser.add_argument("--rate", type=float, default=100.0, help="inputs a second")
     parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="runs that are not as expected, or not named"
+        "--resume", type=Path, required=True, metavar="F", help="file of results; its runs are kept"
     )
-    parser.add_argument("--bootstrap", help="any Kafka: no broker is harmed then")
+    parser.add_argument("--seeds", default="1:3", help="seeds FIRST:LAST")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of faults in a run")
+    parser.add_argument(
+        "--only", action="append", choices=sorted(ENTRIES), help="run only this; repeatable"
+    )
+    parser.add_argument("--rate", type=float, default=100.0, help="inputs per second")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="keep runs without the expected verdict or findings here",
+    )
+    parser.add_argument(
+        "--bootstrap", help="HOST:PORT of a Kafka to use, whose brokers get no faults"
+    )
     chosen = parser.parse_args()
     first, _, last = chosen.seeds.partition(":")
     seeds = range(int(first), int(last or first) + 1)

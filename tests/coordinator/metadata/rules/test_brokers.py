@@ -441,7 +441,9 @@ def test_broker_that_leads_2000_partitions_is_fenced_by_one_small_command() -> N
     assert calls < 6000 * 60  # steps, although broker 1 is in all 6000 ISRs
 
 
-def test_failed_replica_gets_a_new_leader_epoch_to_fetch_in(cluster: MetadataCluster) -> None:
+def test_replica_with_a_failed_log_leaves_the_isr_and_raises_the_leader_epoch(
+    cluster: MetadataCluster,
+) -> None:
     """Without a new epoch the leader would count the former log end of a replica that is empty."""
     failed = FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),))
     for _ in range(2):  # the second time broker 2 is not in the ISR any more

@@ -240,7 +240,10 @@ async def test_produce_with_full_validation_refuses_undecodable_records(
 async def test_produce_of_an_appended_batch_after_any_config_change_is_a_duplicate(
     tmp_path: Path, acks: int, change: dict[str, object]
 ) -> None:
-    """A client that got no answer repeats the batch. Apache Kafka refuses it."""
+    """A client that got no answer repeats the batch.
+
+    Apache Kafka first checks the repeated batch against the changed config, and refuses it.
+    """
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
 
     def batches(sequence: int) -> list[tuple[int, bytearray]]:

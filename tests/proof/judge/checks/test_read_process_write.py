@@ -21,7 +21,11 @@ class Job:
         self.story.end("in/0", inputs, start=start)
 
     def did(self, low: int, high: int, outcome: OpOutcome = OK, *, is_shown: bool = True) -> None:
-        """Add a transaction that writes an output for each input and commits the offset `high`."""
+        """Add a transaction that writes an output for each input and commits the offset `high`.
+
+        With the outcome INFO it writes no output. Without `is_shown` the output topic lacks its
+        committed outputs.
+        """
         story, add = self.story, self.story.recorder.add
         transaction = story.recorder.begin(3, "job")
         for at in range(low, high) if outcome is not INFO else ():

@@ -270,7 +270,10 @@ def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
 
 
 def abort_of_what_was_prefetched() -> History:
-    """An application aborts inputs without a seek when it has already fetched all records."""
+    """An application that has fetched all records aborts a transaction of three of them.
+
+    It continues with the next records, without a seek back to the three.
+    """
     app = yield from started()
     yield from app.fetch(30)
     yield from pieces(app, 0)
