@@ -254,7 +254,7 @@ class Settings(SimpleNamespace):
     """The values of settings, as attributes by keyword name."""
 
     def but(self, **values: Any) -> "Settings":
-        """Return a copy with these values instead of the current ones."""
+        """Return a copy of the settings in which `values` replace the values of the same names."""
         return Settings(**{**vars(self), **values})
 
 

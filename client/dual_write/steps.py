@@ -239,7 +239,7 @@ class DecisionsRead:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRead:
-    """The outcome was read, or is unknown (None).
+    """The outcome of a transaction was read. `outcome` is None if it is unknown.
 
     is_session_over: a successor has ended all open transactions of the session as decided, and
     deleted the session's rows. The session can no longer decide, and transactions that it still

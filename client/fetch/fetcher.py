@@ -129,7 +129,7 @@ class Fetcher:
         task.add_done_callback(over)
 
     async def _look(self, topics: set[str]) -> None:
-        """Wait before a retry, then request the current leaders of topics."""
+        """Wait for the retry backoff, and then request the current leaders of topics."""
         try:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
             await self._view.refresh(topics)

@@ -231,7 +231,7 @@ class ConsumerGroups:
         return draft(group_id, records), Former(records, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _check_room(self) -> None:
-        """Raise CoordinatorNotAvailable if there are too many groups."""
+        """Raise CoordinatorNotAvailable if the coordinator has GROUPS_MAX groups."""
         if len(self._groups) >= GROUPS_MAX:
             raise CoordinatorNotAvailable
 

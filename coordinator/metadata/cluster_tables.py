@@ -309,7 +309,7 @@ class ClusterTables:
     def put_scram_credential(
         self, name: str, mechanism: int, credential: ScramCredential | None
     ) -> None:
-        """Replace the credential of a user for a mechanism, or remove it (None)."""
+        """Replace a user's credential for a mechanism, or remove it if `credential` is None."""
         found = {**self.scram_credentials.pop(name, {})}
         if credential is None:
             found.pop(mechanism, None)
@@ -320,7 +320,7 @@ class ClusterTables:
         self._changes.others_changed = True
 
     def put_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
-        """Set a quota, or remove it (None)."""
+        """Set a quota, or remove it if `value` is None."""
         if self.quotas.put(entity, key, value):
             self._changes.others_changed = True
 

@@ -252,7 +252,7 @@ class ProgressTracker:
                 progress.transfer.sent_offset = -1
 
     def found(self, peer: int) -> None:
-        """Send to a follower again, because the link to it is open again."""
+        """Resume sending to follower `peer`, because the link to it is open again."""
         progress = self.by_peer.get(peer)
         if progress is not None:
             progress.probe(progress.match_index + 1)

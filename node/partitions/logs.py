@@ -223,7 +223,7 @@ class Logs:
             try:
                 self.directory.remove_unplaced(*key)
             except KafkaStorageError as problem:
-                logger.error("%s-%d cannot be renamed: %s", *key, problem)
+                logger.error("the directory of %s-%d cannot be renamed: %s", *key, problem)
 
 
 def is_damage(problem: KafkaError) -> bool:

@@ -49,7 +49,7 @@ def run_load(
     rate: float | None = None,
     when_warm: Callable[[], None] = lambda: None,
 ) -> LoadResult:
-    """Drive a warmed-up producer for `seconds`, at `rate` records/s, or at full speed (None).
+    """Drive a warmed-up producer for `seconds`, at `rate` records/s, or at full speed without it.
 
     At full speed one record in SAMPLE_EVERY is timed, as in Kafka's own tool. At a rate, all
     records are timed. `when_warm` is called between the warm-up and the measurement.

@@ -64,7 +64,7 @@ def _kill_for(cluster: Cluster, seconds: float, rng: random.Random) -> Counter[s
 
 
 def _read_all(cluster: Cluster) -> dict[int, list[tuple[int, str]]]:
-    """Return (offset, value) of all records, by partition."""
+    """Return the (offset, value) of all records of each partition."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(

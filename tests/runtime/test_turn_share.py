@@ -166,7 +166,7 @@ async def test_turn_share_time_kept_for_waiting_actions_is_not_left_to_early_one
 
 @pytest.mark.parametrize("inner", ["do", "has_room", "room"])
 async def test_turn_share_used_within_a_long_action_is_not_renewed(inner: str) -> None:
-    """A long action asks the share for its answer's work, which must not renew the share."""
+    """A long action asks the share for the work of its answer. This must not renew the share."""
     counted = Counted()
     share = counted.share
 

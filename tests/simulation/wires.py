@@ -69,7 +69,7 @@ class Wires:
             call()
 
     def slow(self, links: Iterable[tuple[int, int]], seconds: float) -> None:
-        """Delay messages on these links by this time, or end the delay with 0."""
+        """Delay messages on these links by `seconds`. 0 ends the delay."""
         for link in links:
             if seconds:
                 self._slow[link] = seconds

@@ -76,7 +76,7 @@ def as_parsed(entry: Entry) -> Entry:
 
 
 def broker_entries(broker: BrokerServices) -> list[Entry]:
-    """Return all configs of this broker, by name."""
+    """Return the visible configs of this broker, sorted by name."""
     entries = []
     for name, key in sorted(BROKER_KEYS.items()):
         if not key.is_shown:

@@ -61,7 +61,7 @@ class _Rough:
         await self._view.refresh([APPEND])
 
     async def work(self) -> None:
-        """Send one batch with a short timeout or a false header, then pause."""
+        """Send one batch with a short timeout or a false header, and pause afterwards."""
         rng, settings = self._rng, self._settings
         partition = rng.randrange(settings.append_partitions)
         is_hasty = rng.random() < HASTY_SHARE

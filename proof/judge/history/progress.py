@@ -17,7 +17,7 @@ class UnreadPartitions:
     polled: dict[str, int] = field(default_factory=dict[str, int])
 
     def saw(self, sent: Mapping[str, int], polled: Mapping[str, int]) -> None:
-        """Note the highest offsets that a successful operation sent and polled, by partition."""
+        """Note each partition's highest offsets that a successful operation sent and polled."""
         for known, new in ((self.sent, sent), (self.polled, polled)):
             for partition, offset in new.items():
                 known[partition] = max(known.get(partition, -1), offset)

@@ -163,7 +163,7 @@ def test_client_proxy_with_a_delay_forwards_the_request_later(
 def test_client_proxy_close_leaves_no_open_connection(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that is accepted while the proxy closes is closed, too."""
+    """The proxy also closes a connection that it accepts during `close`."""
     left: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", lambda found: left.append(found.exc_value))
     with warnings.catch_warnings():

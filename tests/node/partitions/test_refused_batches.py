@@ -29,7 +29,7 @@ class Broker(LeadingBroker):
         leader.metadata_applied(isr=members, partition_epoch=epoch, now_ms=now_ms)
 
     def go_on_ms(self, ms: int) -> None:
-        """Advance the broker's clock by this time."""
+        """Advance the broker's clock by `ms` milliseconds."""
         real = self.clock.monotonic_ms
         self.replicas.clock.monotonic_ms = lambda: real() + ms  # type: ignore[method-assign]
 

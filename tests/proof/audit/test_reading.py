@@ -44,7 +44,7 @@ def falsified(name: str, number: int) -> ModelLog:
 
 @pytest.fixture(scope="module")
 def found(spark, tmp_path_factory):
-    """Return the anomalies that the audit finds in files, by topic."""
+    """Return the anomalies of each topic that the audit finds in files."""
     folder = tmp_path_factory.mktemp("logs")
     for number, edge in enumerate(EDGES):
         write_logs(ModelLog(number, f"clean-{edge}", edge, replicas=3), folder)

@@ -284,7 +284,7 @@ class ObedientClient:
         return ticket.answer
 
     def obey_late(self) -> None:
-        """Obey the answer to the last heartbeat, if it has arrived since then."""
+        """Obey the answer to the last heartbeat, if it has arrived."""
         if self.waiting is not None and not self.waiting.is_waiting:
             ticket, self.waiting = self.waiting, None
             self.obey(ticket.answer)
