@@ -22,6 +22,7 @@ PRODUCE, END_TXN = frozenset(("Produce",)), frozenset(("EndTxn",))
 HEARTBEAT = frozenset(("ConsumerGroupHeartbeat",))
 SYNC = HEARTBEAT | {"SyncGroup"}
 FETCH, INIT = frozenset(("Fetch",)), frozenset(("InitProducerId",))
+LOGIN = frozenset(("SaslHandshake",))
 BEGIN = frozenset(("AddPartitionsToTxn",))  # of a transaction of version 1
 
 
@@ -42,6 +43,11 @@ class Act(Enum):
     CUT = "cut"  # its connections
     BROKER = "broker"  # kill -9 of the broker that got the request
     BROKER_BEHIND = "broker-behind"  # the same, when its followers did not get the record yet
+    # On secured clusters, by the names of the same faults of chaos:
+    CERTIFICATE = "certificate-expires"
+    PASSWORD = "password-change"
+    REAUTHENTICATION = "reauthentication-fails"
+    ACL = "acl-taken"
 
 
 class Point(Enum):
@@ -95,6 +101,15 @@ class AimedFault:
     def needs_brokers(self) -> bool:
         return self.act in (Act.BROKER, Act.BROKER_BEHIND, Act.STALL)
 
+    @property
+    def needs_tls(self) -> bool:
+        return self.act is Act.CERTIFICATE
+
+    @property
+    def needs_user(self) -> bool:
+        """Return whether the fault changes the user, or an ACL, of a cluster of ours."""
+        return self.act in (Act.PASSWORD, Act.REAUTHENTICATION, Act.ACL)
+
 
 @dataclass(frozen=True, slots=True)
 class Traits:
@@ -104,6 +119,8 @@ class Traits:
     instances: int = 1  # that run
     has_brokers: bool = False
     is_alone: bool = False  # no instance may be added
+    has_tls: bool = False  # between the application and the proxy
+    has_user: bool = False  # of its own, in a cluster of ours
 
 
 # Output outside of Kafka is written between two commits, where there is no request to aim at.
@@ -165,6 +182,14 @@ SURE = (
     REFUSED_PRODUCE,
     AimedFault(Act.ERROR, frozenset(("OffsetFetch",)), None, "OffsetFetch"),
 )
+# They are drawn apart, so that clusters without TLS and logins keep their plans.
+SECURED = (
+    AimedFault(Act.CERTIFICATE),
+    AimedFault(Act.PASSWORD),
+    AimedFault(Act.REAUTHENTICATION, LOGIN, Point.BEFORE, needs=END_TXN),
+    AimedFault(Act.ACL, PRODUCE, Point.BEFORE, needs=END_TXN),
+)
+SECURED_CHOSEN = 2  # of a short run
 ALL_FROM_S = 60.0  # of --seconds; below, the seed chooses
 CHOSEN_MIN, CHOSEN_FROM_S = 3, 40.0  # one more from there on
 SIDES = ("request", "answer")
@@ -175,7 +200,7 @@ LASTING = (Act.SLOW, Act.STALL)
 SURE_TRIES = 2
 SURE_BETWEEN = 2  # groups after each drawn fault, so that the time is enough for all of them
 SURE_EXTRA_S = 45.0  # beyond --seconds, which the sure ones may take
-FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE)}
+FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE, *SECURED)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
 AIM_MIN_S = 12.0
@@ -252,26 +277,33 @@ def lowered_timeouts(seconds: float) -> Timeouts:
     return Timeouts(transaction_s=20.0 if seconds >= ALL_FROM_S else 10.0)
 
 
-def draw(seed: int) -> Iterator[AimedFault]:
-    """Yield all kinds of faults again and again, each time in another order."""
+def draw(seed: int, *, is_secured: bool = False) -> Iterator[AimedFault]:
+    """Yield all kinds of faults again and again, each time in another order.
+
+    is_secured: from the second time on, with the faults of secured clusters.
+    """
     chance = random.Random(f"oncelog prove {seed}")
     yield from in_turn(chance.sample(FIRST, len(FIRST)))
     yield from chance.sample(THEN, len(THEN))
     while True:
         yield from MORE
-        deck = FIRST + THEN + SURE
+        deck = FIRST + THEN + SURE + (SECURED if is_secured else ())
         yield from in_turn(chance.sample(deck, len(deck)))
 
 
 def plan(
-    seed: int, sure: list[list[AimedFault]], is_over: Callable[[], bool]
+    seed: int,
+    sure: list[list[AimedFault]],
+    is_over: Callable[[], bool],
+    *,
+    is_secured: bool = False,
 ) -> Iterator[AimedFault]:
     """Yield faults in the order of `draw`, with sure faults in between, until `is_over`.
 
     After that all remaining sure faults are yielded. Each yielded group is removed from `sure`. The
     caller may append sure faults that found no request, so that they are tried again.
     """
-    drawn = draw(seed)
+    drawn = draw(seed, is_secured=is_secured)
     following = next(drawn)
     while not is_over():
         while True:  # faults that belong together stay together
@@ -288,10 +320,11 @@ def plan(
 def sure_ones(
     seed: int, seconds: float, traits: Traits, instances_wanted: int = 1
 ) -> list[list[AimedFault]]:
-    """Return the sure faults (slow and refused requests), in groups that are injected together.
+    """Return the sure faults, in groups that are injected together.
 
-    A run of at least `ALL_FROM_S` seconds has all that match the application, and a shorter run a
-    few that the seed chooses.
+    They are slow and refused requests, and the faults of secured clusters. A run of at least
+    `ALL_FROM_S` seconds has all that match the application, and a shorter run a few that the seed
+    chooses.
     """
     chance = random.Random(f"oncelog prove sure {seed}")
     kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
@@ -308,7 +341,14 @@ def sure_ones(
     slow = sorted((each for each in chosen if each.act is Act.SLOW), key=lambda each: -each.seconds)
     groups = [[each] for each in chosen if each.act is not Act.SLOW]
     groups += [slow] if slow else []  # of different instances, at the same time; the longest first
-    return chance.sample(groups, len(groups))
+    groups = chance.sample(groups, len(groups))
+    apart = random.Random(f"oncelog prove secured {seed}")
+    secured = [fault for fault in SECURED if is_possible(fault, traits, instances_wanted)]
+    if is_short:
+        secured = apart.sample(secured, min(SECURED_CHOSEN, len(secured)))
+    for fault in secured:
+        groups.insert(apart.randint(0, len(groups)), [replace(fault, sure_tries=SURE_TRIES)])
+    return groups
 
 
 def _several(
@@ -381,6 +421,8 @@ def named(text: str) -> list[AimedFault]:
 def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> bool:
     """Return whether the fault can be injected, given the application's traits so far."""
     if fault.needs_brokers and not traits.has_brokers:
+        return False
+    if (fault.needs_tls and not traits.has_tls) or (fault.needs_user and not traits.has_user):
         return False
     most = instances_wanted + (0 if traits.is_alone else INSTANCES_MORE_MAX)
     if fault.act is Act.ADD and traits.instances >= most:

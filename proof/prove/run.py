@@ -33,7 +33,7 @@ from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from .application import Application, require_program
 from .broker_sessions import SHORT_SESSIONS, with_broker_sessions
-from .cluster_access import to_other, to_ours
+from .cluster_access import require_tls, to_other, to_ours
 from .diagnosis.listener import DiagnosisListener, key_hashes
 from .facts import Struck
 from .feeder import Feeder
@@ -61,6 +61,8 @@ from .plan import (
 from .relation import ID_HEADER, LogRecord, function, matcher
 from .settings import DEFAULT_DRAIN_S, DEFAULT_IN, DEFAULT_OUT, INPUTS_MAX, ProveSettings
 from .story import shortest
+from .strikes.refusals import Refusals
+from .strikes.security import CONFIG
 from .striking import Striker
 
 NODES = 3
@@ -143,17 +145,18 @@ class Run:
             connection = to_other(s.bootstrap, s.command_config, self.directory)
         else:
             connection = to_ours(cluster := self._cluster(stack))
+        require_tls(s.faults, connection)
         config = connection.config
         admin = stack.enter_context(blocking_admin(config))
         begin = self._topics(admin, cluster)
-        observed = Observed(s.inputs, s.outputs)
+        observed, refusals = Observed(s.inputs, s.outputs), Refusals()
         diagnosis = DiagnosisListener(
             is_aggregate=s.final is not None, inputs=s.inputs, outputs=s.outputs
         )
         lowest_ms = 0 if s.as_is else round(1000 * self._timeouts.transaction_s)
         proxy = ProtocolProxy(
             config,
-            [observed, diagnosis],
+            [observed, diagnosis, refusals],
             transaction_timeout_ms=lowest_ms,
             tls=connection.tls,
         )
@@ -190,8 +193,18 @@ class Run:
             outputs=frozenset(s.outputs),
             timeouts=self._timeouts,
             instances_max=s.instances + (0 if s.alone else INSTANCES_MORE_MAX),
+            refusals=refusals,
+            user=connection.user,
         )
-        struck = list(self._strike(striker, application, observed, feeder, cluster))
+        traits = partial(
+            self._traits,
+            application,
+            observed,
+            has_brokers=cluster is not None,
+            has_tls=connection.tls is not None,
+            has_user=connection.user is not None,
+        )
+        struck = list(self._strike(striker, application, observed, feeder, traits))
         feeder.stop()
         self._say("the faults have ended, and the repair begins")
         striker.heal()
@@ -251,8 +264,10 @@ class Run:
     # --- what is needed
 
     def _cluster(self, stack: ExitStack) -> Cluster:
-        sessions = {} if self.settings.as_is else dict(SHORT_SESSIONS)
-        cluster = Cluster(NODES, config=sessions, secure=self.settings.secure)
+        config = {} if self.settings.as_is else dict(SHORT_SESSIONS)
+        if self.settings.secure:
+            config |= CONFIG
+        cluster = Cluster(NODES, config=config, secure=self.settings.secure)
         stack.enter_context(cluster)
         self._say(f"a cluster of {NODES} nodes at {cluster.bootstrap}")
         return cluster
@@ -340,6 +355,10 @@ class Run:
         ]
         return f" {'; '.join(named)}." if named else ""
 
+    def _traits(self, application: Application, observed: Observed, **cluster: bool) -> Traits:
+        instances = len(application.instances)
+        return Traits(observed.apis, instances, is_alone=self.settings.alone, **cluster)
+
     # --- the course
 
     def _strike(
@@ -348,12 +367,12 @@ class Run:
         application: Application,
         observed: Observed,
         feeder: Feeder,
-        cluster: Cluster | None,
+        traits: Callable[[], Traits],
     ) -> Iterator[Struck]:
         s, left = self.settings, _Time(self.settings.seconds)
-        traits = Traits(observed.apis, len(application.instances), cluster is not None, s.alone)
-        groups = sure_ones(s.seed, s.seconds, traits, s.instances) if s.seconds else []
-        planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over)
+        groups = sure_ones(s.seed, s.seconds, traits(), s.instances) if s.seconds else []
+        has_tls = traits().has_tls
+        planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over, is_secured=has_tls)
         made = 0
         for fault in planned if s.faults is None else named(s.faults):
             is_sure, is_named = fault.sure_tries > 0, s.faults is not None
@@ -365,9 +384,8 @@ class Run:
             feeder.check()
             if fault.act is not Act.SLOW:
                 left.lasts(striker.late.wait_until_over)
-            traits = Traits(observed.apis, len(application.instances), cluster is not None, s.alone)
             fits = left.has_room(self._timeouts.least_s(fault), at_last=is_sure)
-            if is_named or (fits and is_possible(fault, traits, s.instances)):
+            if is_named or (fits and is_possible(fault, traits(), s.instances)):
                 struck, made = left.lasts(partial(striker.strike, fault), is_sure), made + 1
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 for name in striker.restarted[len(self._silent) :]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...deploy.cluster.failure import Failure
-from .plan import Act, named
+from .plan import Act, AimedFault, named
 from .relation import matcher
 
 INPUTS_MAX = 500_000
@@ -108,6 +108,23 @@ class ProveSettings:
                 )
             if self.bootstrap is not None and needs_brokers:
                 raise Failure("prove does not kill the brokers of --bootstrap.", exit_code=2)
+            if not self.secure:
+                self._require_no_login(faults)
+
+    def _require_no_login(self, faults: list[AimedFault]) -> None:
+        for fault in faults:
+            if fault.needs_user:
+                raise Failure(
+                    f"The fault {fault.name} changes users or ACLs, so it is made only in a "
+                    "cluster of the run. Give --secure instead of --bootstrap.",
+                    exit_code=2,
+                )
+            if fault.needs_tls and self.command_config is None:
+                raise Failure(
+                    f"The fault {fault.name} needs TLS. Give --secure, or --bootstrap with "
+                    "--command-config.",
+                    exit_code=2,
+                )
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), default=str, indent=1)

@@ -26,6 +26,7 @@ from ...deploy.faults.protocol_proxy.rules import (
     Match,
     Rule,
 )
+from ...deploy.faults.secured_user import SecuredUser
 from ...wire.error_codes import ErrorCode
 from .application import Application
 from .facts import Struck
@@ -45,6 +46,8 @@ from .plan import (
 )
 from .strikes.brokers import BrokerStrikes
 from .strikes.lateness import LateStrikes, later
+from .strikes.refusals import Refusals
+from .strikes.security import SecurityStrikes
 
 POINTS = {
     Point.BEFORE: HoldPoint.BEFORE_REQUEST,
@@ -75,6 +78,8 @@ class Striker:
         outputs: frozenset[str],
         timeouts: Timeouts,
         instances_max: int,
+        refusals: Refusals | None = None,
+        user: SecuredUser | None = None,
     ) -> None:
         self._proxy, self._application, self._observed = proxy, application, observed
         self._cluster, self._timeouts = cluster, timeouts
@@ -93,6 +98,17 @@ class Striker:
             lambda: application.instances,
             self._wait,
             aim_s=timeouts.aim_s,
+            seed=seed,
+        )
+        self._refusals = refusals or Refusals()
+        security = SecurityStrikes(
+            proxy,
+            cluster,
+            user,
+            self._refusals,
+            hold=self._held,
+            one=self._one,
+            wait=self._wait,
             seed=seed,
         )
         self._kinds: dict[Act, Callable[[AimedFault], Struck]] = {
@@ -114,6 +130,10 @@ class Striker:
             Act.ADD: self._add,
             Act.REMOVE: self._remove,
             Act.CUT: self._cut,
+            Act.CERTIFICATE: security.expire,
+            Act.PASSWORD: security.change_password,
+            Act.REAUTHENTICATION: security.strike_in_a_transaction,
+            Act.ACL: security.strike_in_a_transaction,
         }
 
     def strike(self, fault: AimedFault) -> Struck:
@@ -132,6 +152,9 @@ class Striker:
         elif struck.is_made and fault.act is Act.ERROR:  # the next fault would undo its effect
             through = self._observed.has_gone_through
             wait_for(lambda: through(struck.instance, struck.at_s), self._timeouts.session_s)
+        elif struck.is_made and (fault.needs_tls or fault.needs_user):
+            healed_s, through = time.monotonic(), self._observed.has_gone_through
+            self._wait(lambda: through(struck.instance, healed_s), self._timeouts.aim_s)
         self._application.ensure_running()
         if self._zombie is not None:  # leaving both instances running would be a misconfiguration
             self._application.end(self._zombie)
@@ -237,7 +260,11 @@ class Striker:
         inputs, outputs = self._inputs, self._outputs
 
         def concerns(request: Request) -> bool:
-            if fault.act is Act.HOLD and not request.body.transactional_id:
+            if request.api == "SaslHandshake":
+                return self._refusals.is_reauthentication(
+                    request
+                ) and self._observed.is_in_transaction(request.instance)
+            if fault.act in (Act.HOLD, Act.ACL) and not request.body.transactional_id:
                 return False
             if request.api == "Produce":
                 if fault.act in ANSWERED and request.body.acks == 0:
@@ -344,7 +371,7 @@ class Striker:
 
     # --- at no request in particular: when work is open
 
-    def _one(self, fault: AimedFault) -> tuple[str, int]:
+    def _one(self) -> tuple[str, int]:
         """Choose an instance, and wait shortly until it has work in flight.
 
         Returns its name and the amount of its work in flight.
@@ -402,13 +429,13 @@ class Striker:
         return replace(struck, what=self._paused(struck.instance, "when inputs had come"))
 
     def _stop(self, fault: AimedFault) -> Struck:
-        name, met = self._one(fault)
+        name, met = self._one()
         at_s = time.monotonic()
         how = self._application.end(name)
         return Struck(at_s, name, fault.name, f"SIGTERM to {name}, which {how}", met)
 
     def _remove(self, fault: AimedFault) -> Struck:
-        name, met = self._one(fault)
+        name, met = self._one()
         at_s = time.monotonic()
         how = self._application.remove(name)
         return Struck(at_s, name, fault.name, f"{name} was taken away: it {how}", met)
@@ -420,7 +447,7 @@ class Striker:
         return Struck(at_s, name, fault.name, f"{name} was added", met)
 
     def _cut(self, fault: AimedFault) -> Struck:
-        name, met = self._one(fault)
+        name, met = self._one()
         at_s = time.monotonic()
         count = self._proxy.disconnect(name)
         return Struck(at_s, name, fault.name, f"{count} connections of {name} were cut", met)

@@ -7,6 +7,7 @@ import itertools
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -44,6 +45,8 @@ class Hub:
         self.ports = Ports(self.brokers, self._listen)
         self.connections: dict[int, TwoEnds] = {}
         self.problem: BaseException | None = None  # the first one from code of others
+        # connections by instance, whose handshake has begun, and those of them with its end
+        self.accepted, self.begun = Counter[str](), Counter[str]()
         self._listeners = tuple(listeners)
         self._rules, self._lock = RuleBook(), threading.Condition()
         self._numbers = itertools.count(1)
@@ -128,6 +131,7 @@ class Hub:
 
     def began(self, connection: TwoEnds) -> None:
         self.connections[connection.info.id] = connection
+        self.begun[connection.info.instance] += 1
 
     def ended(self, connection: TwoEnds) -> None:
         self.connections.pop(connection.info.id, None)
@@ -178,6 +182,7 @@ class Hub:
             number = next(self._numbers)
             if self._is_closing or len(self.connections) >= CONNECTIONS_MAX:
                 return _Refused()
+            self.accepted[instance] += 1
             return ProxiedConnection(self, number, instance, broker_id, proxied).client
 
         loop = asyncio.get_running_loop()

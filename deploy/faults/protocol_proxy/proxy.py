@@ -146,6 +146,29 @@ class ProtocolProxy:
 
         return self._thread.run(cut(), CALL_TIMEOUT_S)
 
+    def present(self, *, is_expired: bool) -> None:
+        """Present an expired certificate to new connections, or the valid one again.
+
+        Open connections are not affected. The proxy must have TLS.
+        """
+
+        async def load() -> None:
+            assert self._hub.tls is not None
+            self._hub.tls.present(is_expired)
+
+        self._thread.run(load(), CALL_TIMEOUT_S)
+
+    def failed_handshakes(self, instance: str) -> int:
+        """Return how many connections of an instance began a TLS handshake and did not finish it.
+
+        The number includes handshakes in progress.
+        """
+
+        async def failed() -> int:
+            return self._hub.accepted[instance] - self._hub.begun[instance]
+
+        return self._thread.run(failed(), CALL_TIMEOUT_S)
+
     @property
     def connections(self) -> list[Connection]:
         """Return the open connections."""

@@ -18,10 +18,10 @@ from ...cluster.failure import Failure
 from ...cluster.private import write_private
 from ...cluster.secured.files import (
     CLIENT_KINDS,
+    EXPIRED_AT,
+    EXPIRED_CERTIFICATE,
+    NODE_CERTIFICATE,
     TLS,
-    USERS,
-    client_values,
-    passwords_of,
     properties_text,
 )
 from .two_ends import ProxyTls
@@ -31,9 +31,28 @@ _MODULES = "org.apache.kafka.common.security"
 
 def proxy_tls(data: Path) -> ProxyTls:
     """Return the proxy's certificate and trusted CA."""
+
+    def load(context: ssl.SSLContext, is_expired: bool) -> None:
+        context.load_cert_chain(
+            data / TLS / (EXPIRED_CERTIFICATE if is_expired else NODE_CERTIFICATE)
+        )
+
+    return _with_certificate(ssl.create_default_context(cafile=ca_of(data)), load)
+
+
+def _with_certificate(
+    to_brokers: ssl.SSLContext, load: Callable[[ssl.SSLContext, bool], object]
+) -> ProxyTls:
+    """Return the proxy's TLS with the valid certificate.
+
+    There are no session tickets, since a resumed session would accept an expired certificate.
+    """
     to_clients = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    to_clients.load_cert_chain(data / TLS / "node.pem")
-    return ProxyTls(to_clients, ssl.create_default_context(cafile=ca_of(data)))
+    to_clients.options |= ssl.OP_NO_TICKET
+    to_clients.num_tickets = 0
+    tls = ProxyTls(to_clients, to_brokers, load)
+    tls.present(is_expired=False)
+    return tls
 
 
 def ca_of(data: Path) -> Path:
@@ -58,20 +77,18 @@ def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
         raise ValueError("security.protocol names no TLS")
     to_brokers = make_context(security.tls)
     authority = trustme.CA(organization_name="oncelog proxy")
-    to_clients = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1", "::1", "localhost").configure_cert(to_clients)
+    names = "127.0.0.1", "::1", "localhost"
+    valid = authority.issue_cert(*names)
+    expired = authority.issue_cert(*names, not_after=EXPIRED_AT)
+
+    def load(context: ssl.SSLContext, is_expired: bool) -> None:
+        (expired if is_expired else valid).configure_cert(context)
+
     try:
         ca_file.write_bytes(authority.cert_pem.bytes())
     except OSError as problem:
         raise Failure(f"{ca_file} cannot be written: {problem.strerror}.", exit_code=2) from None
-    return ProxyTls(to_clients, to_brokers)
-
-
-def write_client_files(data: Path, folder: Path, name: str, address: str) -> dict[str, Path]:
-    """Write client files with the admin's login for the proxy's address. Return them by kind."""
-    user = USERS[0]
-    password = passwords_of(data)[user]
-    return _written(folder, name, lambda kind: client_values(data, kind, user, password, address))
+    return _with_certificate(to_brokers, load)
 
 
 def _quoted(text: str) -> str:

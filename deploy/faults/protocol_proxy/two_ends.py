@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,10 +33,18 @@ TLS_OF_BROKER = "the broker speaks TLS, which is not understood here: name a pla
 
 @dataclass(frozen=True, slots=True)
 class ProxyTls:
-    """The TLS contexts of a proxy, as a server for clients and as a client of brokers."""
+    """The TLS contexts of a proxy, as a server for clients and as a client of brokers.
+
+    load: a function that loads the proxy's certificate into a context, valid or expired.
+    """
 
     to_clients: ssl.SSLContext
     to_brokers: ssl.SSLContext
+    load: Callable[[ssl.SSLContext, bool], object]
+
+    def present(self, is_expired: bool) -> None:
+        """Present the valid or the expired certificate to new connections."""
+        self.load(self.to_clients, is_expired)
 
 
 class Services(Protocol):
