@@ -154,7 +154,8 @@ class Striker:
             wait_for(lambda: through(struck.instance, struck.at_s), self._timeouts.session_s)
         elif struck.is_made and (fault.needs_tls or fault.needs_user):
             healed_s, through = time.monotonic(), self._observed.has_gone_through
-            self._wait(lambda: through(struck.instance, healed_s), self._timeouts.aim_s)
+            back_s = self._timeouts.session_s + self._timeouts.start_s  # it may have ended
+            self._wait(lambda: through(struck.instance, healed_s), back_s)
         self._application.ensure_running()
         if self._zombie is not None:  # leaving both instances running would be a misconfiguration
             self._application.end(self._zombie)

@@ -103,7 +103,7 @@ class SecurityStrikes:
             return Struck(at_s, name, fault.name, str(problem), is_made=False)
         count = self._refusals.since(name, REFUSED_WITH[fault.act], taken_s)
         what = (
-            f"the password was another one for {time.monotonic() - at_s:.1f} s: {cut} connections "
+            f"the password was changed for {time.monotonic() - at_s:.1f} s: {cut} connections "
             f"of {name} were cut, and {count} of its logins were refused"
         )
         return Struck(at_s, name, fault.name, what, met)

@@ -189,6 +189,10 @@ WRONG = (
 # Slow or refused requests: written before there were such faults. Findings are expected of some
 # only; the mistake of an application is not always visible in its requests.
 SLOW = (
+    _patience(
+        "refused_is_skipped", findings=frozenset({"abort-without-seek"}),
+        wrong="a batch that was refused once is skipped", verdicts=ANY_LOSS,
+    ),
     *(
         _patience(name, wrong=wrong, verdicts=verdicts)
         for name, wrong, verdicts in (

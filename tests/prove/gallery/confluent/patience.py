@@ -147,6 +147,22 @@ def refused_is_tried_again() -> None:
     _with_refusals(leaves_out=False)
 
 
+def refused_is_skipped() -> None:
+    """Abort a refused batch, and continue with the next batch without a seek back."""
+    reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
+    for batch in s.batches(reader):
+        try:
+            writer.begin_transaction()
+            _write(writer, batch)
+            _offsets(writer, batch)
+            _commit(writer)
+        except KafkaException as problem:
+            if problem.args[0].fatal():
+                s.fail(problem)
+            print("the batch is skipped:", problem, flush=True)
+            writer.abort_transaction(30)
+
+
 def _asking_for_offsets(begins_anew: bool) -> None:
     writer = s.transactional(f"copy-{s.INSTANCE}")
 
@@ -191,8 +207,8 @@ APPLICATIONS = {
     each.__name__: each
     for each in (
         new_id_after_a_slow_commit, patient_commit, resend_after_four_seconds, patient_delivery,
-        refused_is_left_out, refused_is_tried_again, begins_anew_without_offsets,
-        asks_again_for_offsets,
+        refused_is_left_out, refused_is_tried_again, refused_is_skipped,
+        begins_anew_without_offsets, asks_again_for_offsets,
     )
 }  # fmt: skip
 

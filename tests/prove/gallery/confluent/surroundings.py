@@ -11,11 +11,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
-SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+CLUSTER = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+if (file := os.environ.get("ONCELOG_CLIENT_CONFIG")) is not None:  # on a secured cluster
+    CLUSTER = dict(line.split("=", 1) for line in Path(file).read_text().splitlines())
 IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
 INSTANCE = os.environ["ONCELOG_INSTANCE"]
 GROUP = "gallery"
@@ -40,7 +43,7 @@ def consumer(**config: Any) -> Consumer:
     begin: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
     named = {key.replace("_", "."): value for key, value in config.items()}
     group = {"group.id": GROUP, "group.protocol": PROTOCOL}
-    made = Consumer({"bootstrap.servers": SERVERS, **group, **begin, **named})
+    made = Consumer({**CLUSTER, **group, **begin, **named})
     made.subscribe([IN], on_assign=assigned)
     return made
 
@@ -57,7 +60,7 @@ def assigned(reader: Consumer, _: object = None) -> None:
 
 def producer(**config: Any) -> Producer:
     named = {key.replace("_", "."): value for key, value in config.items()}
-    return Producer({"bootstrap.servers": SERVERS, **named})
+    return Producer({**CLUSTER, **named})
 
 
 def transactional(name: str, **config: Any) -> Producer:

@@ -3,9 +3,12 @@
 // right: read_committed, group metadata, back to what was committed after an abort. uncommitted: keeps
 // the consumer's default isolation level. commits-sync: output in a transaction, then commitSync.
 
+import java.io.FileReader;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -23,18 +26,18 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public class Copier {
     private static final AtomicBoolean over = new AtomicBoolean();
 
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws IOException {
         String kind = arguments[0];
         Runtime.getRuntime().addShutdownHook(new Thread(() -> over.set(true)));
-        String servers = System.getenv("KAFKA_BOOTSTRAP_SERVERS");
-        Map<String, Object> reading = new HashMap<>(Map.of(
-            "bootstrap.servers", servers, "group.id", "gallery", "enable.auto.commit", false,
+        Map<String, Object> reading = cluster();
+        reading.putAll(Map.of(
+            "group.id", "gallery", "enable.auto.commit", false,
             "auto.offset.reset", "earliest"));
         if (!kind.equals("uncommitted")) {
             reading.put("isolation.level", "read_committed");
         }
-        Map<String, Object> writing = Map.of(
-            "bootstrap.servers", servers, "transactional.id", "copy-" + System.getenv("ONCELOG_INSTANCE"));
+        Map<String, Object> writing = cluster();
+        writing.put("transactional.id", "copy-" + System.getenv("ONCELOG_INSTANCE"));
         try (var consumer = new KafkaConsumer<>(reading, new StringDeserializer(), new StringDeserializer());
              var producer = new KafkaProducer<>(writing, new StringSerializer(), new StringSerializer())) {
             producer.initTransactions();
@@ -56,6 +59,21 @@ public class Copier {
                 }
             }
         }
+    }
+
+    /** Returns the address, and on a secured cluster the login. */
+    private static Map<String, Object> cluster() throws IOException {
+        Map<String, Object> found = new HashMap<>();
+        found.put("bootstrap.servers", System.getenv("KAFKA_BOOTSTRAP_SERVERS"));
+        String file = System.getenv("ONCELOG_JAVA_CONFIG");
+        if (file != null) {
+            Properties login = new Properties();
+            try (FileReader reader = new FileReader(file)) {
+                login.load(reader);
+            }
+            login.stringPropertyNames().forEach(name -> found.put(name, login.getProperty(name)));
+        }
+        return found;
     }
 
     private static void copy(

@@ -5,11 +5,23 @@
 import asyncio
 import os
 import signal
+import ssl
 import sys
+from pathlib import Path
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 
-SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+CLUSTER: dict[str, Any] = {"bootstrap_servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+if (file := os.environ.get("ONCELOG_CLIENT_CONFIG")) is not None:  # on a secured cluster
+    values = dict(line.split("=", 1) for line in Path(file).read_text().splitlines())
+    CLUSTER |= {
+        "security_protocol": values["security.protocol"],
+        "sasl_mechanism": values["sasl.mechanism"],
+        "sasl_plain_username": values["sasl.username"],
+        "sasl_plain_password": values["sasl.password"],
+        "ssl_context": ssl.create_default_context(cafile=values["ssl.ca.location"]),
+    }
 IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
 INSTANCE = os.environ["ONCELOG_INSTANCE"]
 GROUP = "gallery"
@@ -18,7 +30,7 @@ PATIENCE_S = 3.0
 
 def consumer(**config) -> AIOKafkaConsumer:
     begin = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
-    return AIOKafkaConsumer(bootstrap_servers=SERVERS, group_id=GROUP, **{**begin, **config})
+    return AIOKafkaConsumer(group_id=GROUP, **{**CLUSTER, **begin, **config})
 
 
 class Producers(ConsumerRebalanceListener):
@@ -44,7 +56,7 @@ class Producers(ConsumerRebalanceListener):
         async with self.lock:
             for each in assigned:
                 name = f"copy-{each.topic}-{each.partition}"
-                producer = AIOKafkaProducer(bootstrap_servers=SERVERS, transactional_id=name)
+                producer = AIOKafkaProducer(transactional_id=name, **CLUSTER)
                 await producer.start()
                 self.by_partition[each] = producer
             if assigned:
@@ -128,7 +140,7 @@ async def id_of_the_instance() -> None:
     reader.subscribe([IN])
     await reader.start()
     name = f"copy-{INSTANCE}"
-    producer = AIOKafkaProducer(bootstrap_servers=SERVERS, transactional_id=name)
+    producer = AIOKafkaProducer(transactional_id=name, **CLUSTER)
     await producer.start()
     while True:
         taken = await reader.getmany(timeout_ms=200, max_records=20)
@@ -144,10 +156,8 @@ async def id_of_the_instance() -> None:
 
 async def acks_1() -> None:
     """Use the defaults of aiokafka, which are acks=1 and auto-commit."""
-    reader = AIOKafkaConsumer(
-        IN, bootstrap_servers=SERVERS, group_id=GROUP, auto_offset_reset="earliest"
-    )
-    producer = AIOKafkaProducer(bootstrap_servers=SERVERS)
+    reader = AIOKafkaConsumer(IN, group_id=GROUP, auto_offset_reset="earliest", **CLUSTER)
+    producer = AIOKafkaProducer(**CLUSTER)
     await reader.start()
     await producer.start()
     async for record in reader:

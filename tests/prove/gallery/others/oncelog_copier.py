@@ -3,11 +3,14 @@
 import os
 import signal
 import sys
+from pathlib import Path
 
 from oncelog.client import BlockingConsumer, BlockingProducer
 from oncelog.wire.errors import KafkaError
 
-SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+CLUSTER = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+if (file := os.environ.get("ONCELOG_CLIENT_CONFIG")) is not None:  # on a secured cluster
+    CLUSTER = dict(line.split("=", 1) for line in Path(file).read_text().splitlines())
 IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
 INSTANCE = os.environ["ONCELOG_INSTANCE"]
 PROTOCOL = sys.argv[1] if len(sys.argv) > 1 else "classic"
@@ -17,9 +20,9 @@ signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
 
 def main() -> None:
     with (
-        BlockingProducer(SERVERS, transactional_id=f"copy-{INSTANCE}") as producer,
+        BlockingProducer(CLUSTER, transactional_id=f"copy-{INSTANCE}") as producer,
         BlockingConsumer(
-            SERVERS, group_id="gallery", group_protocol=PROTOCOL, isolation_level="read_committed",
+            CLUSTER, group_id="gallery", group_protocol=PROTOCOL, isolation_level="read_committed",
             auto_offset_reset="earliest", enable_auto_commit=False,
         ) as consumer,
     ):  # fmt: skip
