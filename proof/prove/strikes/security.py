@@ -6,6 +6,7 @@ cluster, a run that is killed would leave them changed.
 """
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from ....deploy.cluster.local_cluster import Cluster
 from ....deploy.faults.protocol_proxy.events import Request
 from ....deploy.faults.protocol_proxy.proxy import ProtocolProxy
 from ....deploy.faults.protocol_proxy.rules import Ending
-from ....deploy.faults.secured_user import Change, Removal, SecuredUser, restore
+from ....deploy.faults.secured_user import Change, SecuredUser, restore
 from ....wire.error_codes import ErrorCode
 from ....wire.errors import KafkaError
 from ..facts import Struck
@@ -93,14 +94,14 @@ class SecurityStrikes:
         """Change the password, and cut the connections of an instance, so that it logs in again."""
         name, met = self._one()
         at_s = time.monotonic()
-        try:
-            with self._removed(fault) as take:
+        with self._removed(fault) as take:
+            try:
                 take()
                 taken_s = time.monotonic()
                 cut = self._proxy.disconnect(name)
                 self._wait_for_refusal(fault, name, taken_s)
-        except Failure as problem:
-            return Struck(at_s, name, fault.name, str(problem), is_made=False)
+            except Failure as problem:
+                return Struck(at_s, name, fault.name, str(problem), is_made=False)
         count = self._refusals.since(name, REFUSED_WITH[fault.act], taken_s)
         what = (
             f"the password was changed for {time.monotonic() - at_s:.1f} s: {cut} connections "
@@ -144,23 +145,31 @@ class SecurityStrikes:
         """
         if self._user is None or self._cluster is None:
             raise Failure(f"{fault.name} is made only in a secured cluster of the run.")
-        removal, tried = self._user.removals[fault.act.value], list[bool]()
+        removal, changing = self._user.removals[fault.act.value], threading.Lock()
+        is_tried = is_over = False
 
         def take() -> None:
-            tried.append(True)
-            self._change(removal.take)
-            time.sleep(APPLIED_S)
+            nonlocal is_tried
+            with changing:
+                if is_over:  # too late, since nothing would restore it
+                    raise Failure(f"{fault.name} is over.")
+                is_tried = True
+                self._change(removal.take)
+                time.sleep(APPLIED_S)
+
+        def end() -> None:
+            nonlocal is_over
+            with changing:
+                is_over = True
+                if is_tried:
+                    self._change(partial(restore, removal))
 
         try:
             yield take
         except Exception:
-            self._restore(removal, tried)
+            end()
             raise
-        self._restore(removal, tried)
-
-    def _restore(self, removal: Removal, tried: list[bool]) -> None:
-        if tried:
-            self._change(partial(restore, removal))
+        end()
 
     def _change(self, change: Change) -> None:
         async def work(admin: Admin) -> None:

@@ -1,11 +1,13 @@
 """Test that the plan of faults follows from the seed and from the application's requests."""
 
+import hashlib
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 
 import pytest
 
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.faults.schedule import NEED_LOGINS
 from oncelog.proof.prove.plan import (
     AIM_MIN_S,
     AT_BEGIN,
@@ -15,8 +17,11 @@ from oncelog.proof.prove.plan import (
     INSTANCES_MORE_MAX,
     MORE,
     REFUSALS,
+    SECURED,
+    SECURED_CHOSEN,
     SIDES,
     SURE,
+    SURE_TRIES,
     THEN,
     Act,
     AimedFault,
@@ -52,7 +57,7 @@ def test_fault_plan_begins_with_lost_answers(seed: int) -> None:
     assert set(first) == {*FIRST, AT_BEGIN}
     assert sum(fault.act is Act.LOSE_ANSWER for fault in first) == 4
     whole = islice(draw(seed), len(FIRST + THEN + MORE) * 2 + len(SURE) + 2)
-    assert {fault.name for fault in whole} == FAULTS.keys()
+    assert {fault.name for fault in whole} == FAULTS.keys() - NEED_LOGINS
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -165,6 +170,78 @@ def test_fault_plan_always_pauses_before_a_transaction_begins(seed: int) -> None
     drawn = [fault.name for fault in first if is_possible(fault, version_1, 2)]
     assert ("pause@before-commit", "pause@before-transaction") in pairwise(drawn)
     assert "pause@before-transaction" not in names(seed, Traits(TRANSACTIONAL, 2, True))
+
+
+def in_words(fault: AimedFault) -> str:
+    values = (fault.name, fault.seconds, fault.side, fault.refusal, fault.sure_tries)
+    return " ".join(map(str, values))
+
+
+def test_fault_plans_of_unsecured_clusters_are_those_of_before() -> None:
+    """The digest is that of the last version without faults of secured clusters."""
+    digest = hashlib.sha256()
+    login = PLAIN | {"SaslHandshake"}
+    for seed in range(300):
+        digest.update("".join(f"{in_words(fault)}\n" for fault in islice(draw(seed), 160)).encode())
+        for seconds, apis, is_ours in product(
+            (10.0, 20.0, 45.0, 60.0, 300.0), (TRANSACTIONAL | FETCHES, login), (True, False)
+        ):
+            for group in sure_ones(seed, seconds, Traits(apis, 2, is_ours), 2):
+                digest.update(f"{' '.join(map(in_words, group))}\n".encode())
+    assert digest.hexdigest() == (
+        "90dcd5c5b6daef50c43cb93e8aaf9f8fe2b4c029880fee800c6e72e749179f85"
+    )
+
+
+LOGGED_IN = TRANSACTIONAL | FETCHES | {"SaslHandshake"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fault_plan_of_a_secured_cluster_adds_its_faults_and_keeps_the_others(seed: int) -> None:
+    plain, ours = (
+        Traits(LOGGED_IN, 2, True),
+        Traits(LOGGED_IN, 2, True, has_tls=True, has_user=True),
+    )
+    for seconds, count in ((20.0, SECURED_CHOSEN), (60.0, len(SECURED))):
+        groups = sure_ones(seed, seconds, ours, 2)
+        secured = [group for group in groups if group[0].name in NEED_LOGINS]
+        assert len({group[0].name for group in secured}) == len(secured) == count
+        assert all(len(group) == 1 and group[0].sure_tries == SURE_TRIES for group in secured)
+        assert [g for g in groups if g not in secured] == sure_ones(seed, seconds, plain, 2)
+    drawn = {fault.name for fault in islice(draw(seed, is_secured=True), 120)}
+    assert drawn == FAULTS.keys()
+
+
+def test_short_fault_plans_of_secured_clusters_choose_their_faults_by_the_seed() -> None:
+    ours = Traits(LOGGED_IN, 2, True, has_tls=True, has_user=True)
+    chosen = {
+        fault.name
+        for seed in range(30)
+        for group in sure_ones(seed, 20.0, ours, 2)
+        for fault in group
+    }
+    assert chosen >= NEED_LOGINS
+
+
+@pytest.mark.parametrize(
+    ("apis", "has_tls", "has_user", "possible"),
+    [
+        (LOGGED_IN, True, True, NEED_LOGINS),
+        (LOGGED_IN, True, False, {"certificate-expires"}),  # another cluster, which stays as it is
+        (LOGGED_IN, False, False, set()),
+        (PLAIN | {"SaslHandshake"}, True, True, {"certificate-expires", "password-change"}),
+        (TRANSACTIONAL, True, True, NEED_LOGINS - {"reauthentication-fails"}),
+    ],
+)
+def test_fault_of_secured_clusters_is_possible_by_cluster_and_application(
+    apis: frozenset[str], has_tls: bool, has_user: bool, possible: set[str]
+) -> None:
+    traits = Traits(apis, 2, has_user, has_tls=has_tls, has_user=has_user)
+    assert {fault.name for fault in SECURED if is_possible(fault, traits, 2)} == possible
+
+
+def test_faults_of_secured_clusters_have_the_names_of_chaos() -> None:
+    assert {fault.name for fault in SECURED} == NEED_LOGINS
 
 
 def test_fault_plan_names_of_faults_are_parsed() -> None:
