@@ -132,7 +132,7 @@ class Striker:
             Act.CUT: self._cut,
             Act.CERTIFICATE: security.expire,
             Act.PASSWORD: security.change_password,
-            Act.REAUTHENTICATION: security.strike_in_a_transaction,
+            Act.REAUTHENTICATION: security.refuse_reauthentication,
             Act.ACL: security.strike_in_a_transaction,
         }
 

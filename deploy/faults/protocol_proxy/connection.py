@@ -20,6 +20,7 @@ from .events import (
     Request,
 )
 from .in_flight import Exchange
+from .login_lifetimes import with_shorter_lifetime
 from .rewriting import Proxied, refused_api_versions, rewritten_answer
 from .rules import (
     Action,
@@ -205,7 +206,9 @@ class ProxiedConnection(TwoEnds):
         return is_refused
 
     def _deliver(self, answer: Answer, frame: memoryview) -> None:
-        self.client.write(rewritten_answer(answer, frame, self._proxied))
+        travels = rewritten_answer(answer, frame, self._proxied)
+        lifetime_ms = self._services.login_lifetime_ms
+        self.client.write(with_shorter_lifetime(answer, travels, lifetime_ms))
         self._send_made()
 
     def _send_made(self) -> None:

@@ -40,6 +40,7 @@ class Hub:
         tls: ProxyTls | None = None,
     ) -> None:
         self.transaction_timeout_ms, self.tls = transaction_timeout_ms, tls
+        self.login_lifetime_ms = 0
         self.topic_names = TopicNames()
         self.brokers = Brokers(bootstrap)
         self.ports = Ports(self.brokers, self._listen)

@@ -158,6 +158,13 @@ class ProtocolProxy:
 
         self._thread.run(load(), CALL_TIMEOUT_S)
 
+    def shorten_logins(self, lifetime_ms: int) -> None:
+        """Let clients that log in from now on authenticate again after `lifetime_ms` (KIP-368).
+
+        With 0 the lifetimes of the brokers reach clients unchanged, from the next login on.
+        """
+        self._hub.login_lifetime_ms = lifetime_ms
+
     def failed_handshakes(self, instance: str) -> int:
         """Return how many connections of an instance began a TLS handshake and did not finish it.
 

@@ -53,6 +53,7 @@ class Services(Protocol):
     tls: ProxyTls | None
 
     transaction_timeout_ms: int  # timeouts are lowered to this; 0 changes none
+    login_lifetime_ms: int  # lifetimes of logins are lowered to this; 0 changes none
     topic_names: TopicNames
 
     def now_s(self) -> float: ...

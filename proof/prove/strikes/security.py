@@ -27,8 +27,9 @@ from ..plan import Act, AimedFault
 from .refusals import Refusals
 
 USER = "application"
-# Of the application's logins only, so that the clients of the run itself keep theirs.
-CONFIG = {"scram-sha-512.connections.max.reauth.ms": "6000"}
+# So long that brokers close no connection. The proxy tells a shorter time while it is needed.
+CONFIG = {"connections.max.reauth.ms": "3600000"}
+LIFETIME_MS = 2_000
 SEEN_WITHIN_S, LASTS_S = 6.0, (0.3, 2.0)
 APPLIED_S = 0.2  # brokers apply a new password shortly after the answer
 REFUSED_WITH = {
@@ -108,6 +109,19 @@ class SecurityStrikes:
             f"of {name} were cut, and {count} of its logins were refused"
         )
         return Struck(at_s, name, fault.name, what, met)
+
+    def refuse_reauthentication(self, fault: AimedFault) -> Struck:
+        """Refuse to authenticate an instance again in its transaction.
+
+        Its connections are cut before, since a login of before has a long lifetime.
+        """
+        name, _ = self._one()
+        self._proxy.shorten_logins(LIFETIME_MS)
+        try:
+            self._proxy.disconnect(name)
+            return self.strike_in_a_transaction(fault)
+        finally:
+            self._proxy.shorten_logins(0)
 
     def strike_in_a_transaction(self, fault: AimedFault) -> Struck:
         """Remove the user or an ACL while a request is held, until the request is refused."""

@@ -4,20 +4,32 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import oncelog
 from oncelog.client import BlockingProducer
+from oncelog.client.failures import SslAuthenticationFailed
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.deploy.cluster.secured.files import client_file, passwords_of
+from oncelog.deploy.cluster.secured.files import client_file
 from oncelog.deploy.faults.protocol_proxy.events import Event, Request
 from oncelog.deploy.faults.protocol_proxy.proxy import ProtocolProxy
 from oncelog.deploy.faults.protocol_proxy.rules import LoseAnswer, Match, Rule
-from oncelog.deploy.faults.protocol_proxy.secured_ends import proxy_tls, write_client_files
-from oncelog.wire.errors import SaslAuthenticationFailed
+from oncelog.deploy.faults.protocol_proxy.secured_ends import (
+    ca_of,
+    own_tls,
+    proxy_tls,
+    write_files_like,
+)
+from oncelog.deploy.faults.secured_user import SecuredUser, restore
+from oncelog.wire.errors import (
+    KafkaError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailed,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 PROGRAMS = Path(__file__).parents[1] / "prove" / "programs"
@@ -69,39 +81,94 @@ def test_secured_proxy_refuses_a_plaintext_client(cluster: Cluster) -> None:
 def test_secured_proxy_client_files_name_the_proxy_and_are_private(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    files = write_client_files(cluster.data, tmp_path, "instance-1", "127.0.0.1:7")
-    password = passwords_of(cluster.data)["admin"]
+    user = SecuredUser("somebody", "a password")
+    values = user.client_values(cluster)
+    files = write_files_like(values, ca_of(cluster.data), tmp_path, "instance-1", "127.0.0.1:7")
+    assert set(files) == {"librdkafka", "java"}
     for file in files.values():
         assert file.stat().st_mode & 0o077 == 0
         text = file.read_text()
-        assert "bootstrap.servers=127.0.0.1:7\n" in text and password in text
+        assert "bootstrap.servers=127.0.0.1:7\n" in text and user.password in text
+        assert "sasl.mechanism=SCRAM-SHA-512\n" in text
+    assert user.password not in repr(user)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_secured_proxy_presents_an_expired_certificate_to_new_connections_only(
+    cluster: Cluster, is_ours: bool, tmp_path: Path
+) -> None:
+    ca = ca_of(cluster.data) if is_ours else tmp_path / "ca.pem"
+    tls = proxy_tls(cluster.data) if is_ours else own_tls(cluster.client_config(), ca)
+    with ProtocolProxy(cluster.client_config(), tls=tls) as proxy:
+        address = proxy.address_for("it")
+        config = cluster.client_config(**{"bootstrap.servers": address, "ssl.ca.location": str(ca)})
+        with BlockingProducer(config) as producer:
+            producer.send("orders", b"x").result()
+            proxy.present(is_expired=True)
+            before = proxy.failed_handshakes("it")
+            with (
+                pytest.raises(SslAuthenticationFailed, match="expired"),
+                BlockingProducer(config) as late,
+            ):
+                late.send("orders", b"y").result()
+            assert proxy.failed_handshakes("it") > before
+            producer.send("orders", b"z").result()
+        proxy.present(is_expired=False)
+        with BlockingProducer(config) as producer:
+            producer.send("orders", b"x").result()
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("password-change", SaslAuthenticationFailed),
+        ("reauthentication-fails", SaslAuthenticationFailed),
+        ("acl-taken", TopicAuthorizationFailed),
+    ],
+)
+def test_removal_of_a_secured_user_refuses_its_writes_until_it_is_restored(
+    cluster: Cluster, kind: str, error: type[KafkaError]
+) -> None:
+    user = SecuredUser.admit(cluster, f"user-{kind}")
+    removal = user.removals[kind]
+
+    def write() -> None:
+        with BlockingProducer({**user.client_values(cluster)}) as producer:
+            producer.send("orders", b"x").result()
+
+    write()
+    cluster.ask(removal.take)
+    with pytest.raises(error):
+        write()
+    cluster.ask(partial(restore, removal))
+    write()
 
 
 @pytest.mark.in_turn
 def test_prove_on_a_new_secured_cluster_judges_an_application() -> None:
     outcome = oncelog.prove(
         [sys.executable, str(PROGRAMS / "transactional.py")],
-        faults="lose-answer@EndTxn,kill@before-commit",
+        faults="lose-answer@EndTxn,kill@before-commit,acl-taken",
         seed=1,
         secure=True,
         start_timeout_s=120.0,
     )
     assert outcome.is_exactly_once and outcome.exit_code == 0, outcome
-    assert outcome.met == 2 and outcome.judgement.inputs > 50
+    assert outcome.met == 3 and outcome.judgement.inputs > 50
 
 
 @pytest.mark.in_turn
 def test_prove_on_an_existing_secured_cluster_judges_an_application(cluster: Cluster) -> None:
     outcome = oncelog.prove(
         [sys.executable, str(PROGRAMS / "transactional.py")],
-        faults="lose-answer@EndTxn,kill@before-commit",
+        faults="lose-answer@EndTxn,kill@before-commit,certificate-expires",
         seed=1,
         bootstrap=cluster.bootstrap,
         command_config=str(client_file(cluster.data, "admin", "java")),
         start_timeout_s=120.0,
     )
     assert outcome.is_exactly_once and outcome.exit_code == 0, outcome
-    assert outcome.met == 2 and outcome.judgement.inputs > 50
+    assert outcome.met == 3 and outcome.judgement.inputs > 50
 
 
 def test_prove_on_a_foreign_cluster_requires_its_client_settings() -> None:

@@ -39,6 +39,9 @@ class TellingProxy:
         self.done.append(f"cut {instance}")
         return 3
 
+    def shorten_logins(self, lifetime_ms: int) -> None:
+        self.done.append(f"logins last {lifetime_ms}")
+
     def failed_handshakes(self, instance: str) -> int:
         before, self._failed = self._failed, self.failing
         return before
@@ -147,6 +150,17 @@ def test_removal_in_a_transaction_lasts_until_the_instance_was_refused(fault: An
     struck = strikes(None, cluster, refusals, held).strike_in_a_transaction(fault)
     assert struck.is_made and struck.met == 2 and "its transaction" in struck.what, struck
     assert cluster.done == ["take", "give"]
+
+
+def test_logins_are_short_only_while_a_reauthentication_is_refused() -> None:
+    proxy, fault = TellingProxy(), FAULTS["reauthentication-fails"]
+
+    def nothing_comes(fault: Any, act: Callable[..., Any]) -> Struck:
+        proxy.done.append("no login comes")
+        return Struck(1.0, "", fault.name, "no request came", is_made=False)
+
+    strikes(proxy, ChangedCluster(), hold=nothing_comes).refuse_reauthentication(fault)
+    assert proxy.done == ["logins last 2000", "cut one", "no login comes", "logins last 0"]
 
 
 @pytest.mark.parametrize("fault", CHANGING, ids=lambda fault: fault.name)
