@@ -3,6 +3,7 @@
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from oncelog.deploy.faults.protocol_proxy.secured_ends import (
     write_files_like,
 )
 from oncelog.deploy.faults.secured_user import SecuredUser, restore
+from oncelog.proof.prove.observed import wait_for
 from oncelog.wire.errors import (
     KafkaError,
     SaslAuthenticationFailed,
@@ -38,7 +40,8 @@ PROGRAMS = Path(__file__).parents[1] / "prove" / "programs"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data = tmp_path_factory.mktemp("proxied") / "data"
-    with Cluster(1, data=data, secure=True) as found:
+    config = {"connections.max.reauth.ms": 3_600_000}
+    with Cluster(1, data=data, secure=True, config=config) as found:
         found.ask(lambda admin: admin.create_topic("orders", partitions=1, replication_factor=1))
         yield found
         found.down(purge=True)
@@ -116,6 +119,28 @@ def test_secured_proxy_presents_an_expired_certificate_to_new_connections_only(
         proxy.present(is_expired=False)
         with BlockingProducer(config) as producer:
             producer.send("orders", b"x").result()
+
+
+def test_secured_proxy_shortens_logins_so_that_clients_authenticate_again(
+    cluster: Cluster,
+) -> None:
+    handshakes = Counter[int]()  # by connection
+
+    def count(event: Event) -> None:
+        if isinstance(event, Request) and event.api == "SaslHandshake":
+            handshakes[event.connection.id] += 1
+
+    with ProtocolProxy(cluster.client_config(), [count], tls=proxy_tls(cluster.data)) as proxy:
+        config = cluster.client_config(**{"bootstrap.servers": proxy.address_for("it")})
+        proxy.shorten_logins(1_500)  # brokers refuse a second login within a second
+        with BlockingProducer(config) as producer:
+
+            def writes_after_a_login() -> bool:
+                producer.send("orders", b"x").result()
+                return max(handshakes.values()) > 1
+
+            assert wait_for(writes_after_a_login, 20)
+            proxy.shorten_logins(0)
 
 
 @pytest.mark.parametrize(
