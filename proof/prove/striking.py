@@ -153,9 +153,10 @@ class Striker:
             through = self._observed.has_gone_through
             wait_for(lambda: through(struck.instance, struck.at_s), self._timeouts.session_s)
         elif struck.is_made and (fault.needs_tls or fault.needs_user):
-            healed_s, through = time.monotonic(), self._observed.has_gone_through
-            back_s = self._timeouts.session_s + self._timeouts.start_s  # it may have ended
-            self._wait(lambda: through(struck.instance, healed_s), back_s)
+            names = {struck.instance} | self._refusals.refused_since(struck.at_s)
+            if stuck := self._bring_back(names & set(self._application.instances)):
+                words = f"{', '.join(stuck)} stayed in a transaction, and was restarted by prove"
+                struck = replace(struck, what=f"{struck.what}; {words}")
         self._application.ensure_running()
         if self._zombie is not None:  # leaving both instances running would be a misconfiguration
             self._application.end(self._zombie)
@@ -186,6 +187,21 @@ class Striker:
             if time.monotonic() - since_s > self._timeouts.silent_s:
                 self.restarted.append(name)
                 self._application.restart(name)
+
+    def _bring_back(self, names: set[str]) -> list[str]:
+        """Wait until refused instances have committed. Restart those that stay in a transaction.
+
+        A client may never connect to its coordinator again, while its consumer sends heartbeats.
+        Returns the names of restarted instances.
+        """
+        healed_s, through = time.monotonic(), self._observed.has_gone_through
+        back_s = self._timeouts.session_s + self._timeouts.start_s  # an instance may have ended
+        self._wait(lambda: all(through(name, healed_s) for name in names), back_s)
+        is_stuck = self._observed.is_in_transaction
+        stuck = [each for each in sorted(names) if not through(each, healed_s) and is_stuck(each)]
+        for name in stuck:
+            self._application.restart(name)
+        return stuck
 
     def _wait(self, holds: Callable[[], bool], timeout_s: float, paused: str = "") -> bool:
         """Wait for a condition, and restart silent instances. Return False at the timeout."""

@@ -45,4 +45,11 @@ class Refusals:
     def since(self, instance: str, error: ErrorCode, at_s: float) -> int:
         """Return how many requests of an instance were refused with this error since a time."""
         with self._lock:
-            return sum(refused_s > at_s for refused_s in self._times[instance, int(error)])
+            times_s = self._times.get((instance, int(error)), ())
+            return sum(refused_s > at_s for refused_s in times_s)
+
+    def refused_since(self, at_s: float) -> set[str]:
+        """Return the instances with refused requests since a time."""
+        with self._lock:
+            times = self._times.items()
+            return {name for (name, _), times_s in times if times_s[-1] > at_s}
