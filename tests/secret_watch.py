@@ -2,8 +2,8 @@
 
 The search covers the command lines and environments of all processes, and all files below some
 folders, such as logs, reports, histories and data of nodes. It looks for the passwords and private
-keys of all clusters there. Only the folders `tls/` and `client/` and the nodes' server.properties
-may have secrets. Only the owner of a cluster's directory may read its files.
+keys of all clusters there. Only the folders `tls/` and `client/`, the nodes' server.properties and
+client files may have secrets. Only the owner of a cluster's directory may read its files.
 """
 
 import contextlib
@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 OWN_FOLDERS, OWN_FILES = ("tls", "client"), ("server.properties",)
+CLIENT_FILES = (".librdkafka.properties", ".java.properties")
+PASSWORD = b"sasl.password="
 EVERY_S, FILES_EVERY_S = 0.3, 2.0
 KEY = b"PRIVATE KEY"
 
@@ -63,6 +65,10 @@ class SecretWatch(threading.Thread):
                 if path.name == "passwords.json":
                     passwords = json.loads(path.read_text()).values()
                     self._secrets.update(each.encode() for each in passwords)
+                elif path.name.endswith(CLIENT_FILES[0]):
+                    lines = path.read_bytes().splitlines()
+                    starts = [line for line in lines if line.startswith(PASSWORD)]
+                    self._secrets.update(line.removeprefix(PASSWORD) for line in starts)
                 elif path.name == "node.pem":
                     self._secrets.add(path.read_bytes().splitlines()[1])  # of the key itself
 
@@ -99,6 +105,8 @@ class SecretWatch(threading.Thread):
             self.found.add(where)
 
     def _may_hold(self, path: Path) -> bool:
+        if path.name.endswith(CLIENT_FILES):
+            return not path.stat().st_mode & 0o077
         return path.parent.name in OWN_FOLDERS or path.name in OWN_FILES
 
     def _paths(self) -> Iterator[Path]:
