@@ -115,8 +115,8 @@ class ProveSettings:
         for fault in faults:
             if fault.needs_user:
                 raise Failure(
-                    f"The fault {fault.name} changes users or ACLs, so it is made only in a "
-                    "cluster of the run. Give --secure instead of --bootstrap.",
+                    f"The fault {fault.name} changes users or ACLs, so it is made only with "
+                    "--secure, in a cluster of the run.",
                     exit_code=2,
                 )
             if fault.needs_tls and self.command_config is None:

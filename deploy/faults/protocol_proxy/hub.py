@@ -46,7 +46,7 @@ class Hub:
         self.ports = Ports(self.brokers, self._listen)
         self.connections: dict[int, TwoEnds] = {}
         self.problem: BaseException | None = None  # the first one from code of others
-        # connections by instance, whose handshake has begun, and those of them with its end
+        # connections by instance, before and after their TLS handshakes
         self.accepted, self.begun = Counter[str](), Counter[str]()
         self._listeners = tuple(listeners)
         self._rules, self._lock = RuleBook(), threading.Condition()

@@ -29,7 +29,7 @@ class Refusals:
         elif isinstance(event, Answer) and event.is_from_broker and event.request.api in APIS:
             try:
                 error = event.error_code
-            except KafkaError:  # malformed, so nothing is known
+            except (KafkaError, ValueError):  # malformed, so nothing is known
                 return
             with self._lock:
                 if error:

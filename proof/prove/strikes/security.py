@@ -28,7 +28,7 @@ from .refusals import Refusals
 
 USER = "application"
 # So long that brokers close no connection. The proxy tells a shorter time while it is needed.
-CONFIG = {"connections.max.reauth.ms": "3600000"}
+CONFIG = {"connections.max.reauth.ms": "86400000"}
 LIFETIME_MS = 2_000
 SEEN_WITHIN_S, LASTS_S = 6.0, (0.3, 2.0)
 APPLIED_S = 0.2  # brokers apply a new password shortly after the answer
@@ -153,7 +153,7 @@ class SecurityStrikes:
 
     @contextmanager
     def _removed(self, fault: AimedFault) -> Iterator[Callable[[], None]]:
-        """Give the function that removes something, and restore that at the end of the block.
+        """Yield the function that removes a credential or an ACL. Restore it after the block.
 
         It is not restored at an interruption, which ends our own cluster.
         """

@@ -24,7 +24,7 @@ from oncelog.proof.prove.settings import ProveSettings
         ({"faults": "stop,noon"}, "no fault noon"),
         ({"faults": "stop,broker@leader", "bootstrap": "a:1"}, "does not kill the brokers"),
         ({"faults": "acl-taken"}, "acl-taken changes users or ACLs"),
-        ({"faults": "password-change", "bootstrap": "a:1"}, "Give --secure instead of"),
+        ({"faults": "password-change", "bootstrap": "a:1"}, "only with --secure"),
         ({"faults": "certificate-expires"}, "certificate-expires needs TLS"),
         ({"faults": "certificate-expires", "bootstrap": "a:1"}, "needs TLS"),
         ({"alone": True, "instances": 2}, "is a single process"),

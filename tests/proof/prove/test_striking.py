@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.proof.prove import striking
 from oncelog.proof.prove.plan import FAULTS, Timeouts
+from oncelog.proof.prove.strikes import security
 from oncelog.proof.prove.striking import Striker
 
 
@@ -167,6 +168,41 @@ def test_fault_after_a_refusal_waits_until_its_instance_has_continued() -> None:
     striker = striker_of(NoticingApplication(), observed, Refusing())
     struck = striker.strike(FAULTS["error@Produce"])
     assert struck.is_made and looks == ["instance-1"] * 3
+
+
+class ExpiringProxy(LongPolls):
+    """A proxy whose new connections fail while it presents an expired certificate."""
+
+    def __init__(self) -> None:
+        self.handshakes = 0
+
+    def present(self, *, is_expired: bool) -> None: ...
+
+    def disconnect(self, instance: str) -> int:
+        return 1
+
+    def failed_handshakes(self, instance: str) -> int:
+        self.handshakes += 1
+        return self.handshakes
+
+
+@pytest.mark.parametrize("is_stuck", [True, False])
+def test_refused_instance_that_stays_in_its_transaction_is_restarted(
+    is_stuck: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed login librdkafka may wait forever in commit_transaction."""
+    monkeypatch.setattr(security, "LASTS_S", (0.0, 0.0))
+    application = NoticingApplication()
+    observed = SimpleNamespace(
+        open_work=lambda _: 2, silent_since_s=lambda _: None,
+        has_gone_through=lambda *_: False, is_in_transaction=lambda _: is_stuck,
+    )  # fmt: skip
+    timeouts = SoonMissed(session_s=0.05)
+    striker = striker_of(application, observed, ExpiringProxy(), timeouts=timeouts)
+    struck = striker.strike(FAULTS["certificate-expires"])
+    assert struck.is_made
+    assert application.struck == (["restart instance-1"] if is_stuck else [])
+    assert ("was restarted by prove" in struck.what) is is_stuck
 
 
 def test_rebalance_of_a_single_process_is_provoked_by_its_restart() -> None:
