@@ -3,9 +3,9 @@
     with Cluster(clock="controlled") as cluster:
         cluster.clock.advance("8d")
 
-The clock only goes forward. The advance survives restarts of nodes or of the whole cluster. When
-`advance` returns, each reachable node has checked timeouts, expiries and retention. Unreachable
-nodes check them after their return.
+The clock only goes forward. The advance survives restarts of nodes or of the whole cluster.
+`advance` waits up to LOOK_TIMEOUT_S until all running nodes have checked timeouts, expiries and
+retention. The nodes that have not done so by then are `behind` in its result, and check them later.
 """
 
 import re

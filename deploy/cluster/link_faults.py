@@ -1,6 +1,6 @@
 """Cuts and delays of the links between nodes, injected by the nodes themselves.
 
-A command affects all of its nodes or none. A node holds its link faults only in memory, so a
+`cut` affects all of its nodes or none. A node holds its link faults only in memory, so a
 restarted node has no link faults.
 """
 

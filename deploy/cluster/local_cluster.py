@@ -234,10 +234,10 @@ class Cluster:
                 guardian.keep("cluster", self.data, f"{KEEP} {file.owner}")
 
     def down(self, *, purge: bool = False) -> list[int]:
-        """Stop every node, gracefully if it answers. `purge` also removes the data.
+        """Stop every node gracefully. With `purge`, kill every node and remove the data.
 
-        Returns the nodes that did not stop after the request and had to be killed, which is a bug
-        of ours.
+        Returns the nodes that did not stop after a SIGTERM and had to be killed, which is a bug of
+        ours.
         """
         with self._admin_lock:
             if self._admin is not None:

@@ -80,9 +80,10 @@ class ClusterPlan:
         )
 
     def reused_file(self, data: Path, known: ClusterFile, running: Sequence[int]) -> ClusterFile:
-        """Return the existing cluster of a directory, changed by the options.
+        """Return `known`, changed by the options for ports, metrics, the clock and --config.
 
-        Raises Failure when the cluster runs, or has another number of nodes.
+        The other options apply only to a new cluster. Raises Failure when the cluster runs, has
+        another number of nodes or a folder of another cluster, or lacks the required security.
         """
         if running:
             which = ", ".join(str(i) for i in running)

@@ -35,7 +35,7 @@ async def wait_until_ready(
 ) -> None:
     """Wait until all nodes are ready, and call `on_ready` with the id of each when it is ready.
 
-    Raises Failure that names a node that is not ready at the timeout.
+    Raises Failure that names a node that has ended, or is not ready at the timeout.
     """
     deadline = time.monotonic() + timeout_s
     await asyncio.gather(*(_wait_for(node, cluster_id, deadline, on_ready) for node in nodes))

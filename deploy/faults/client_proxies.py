@@ -3,8 +3,8 @@
 There is one listener for each broker. All run in one thread with its own event loop. Requests are
 forwarded frame by frame, so a single request can be held while other connections continue. A held
 request is forwarded after its release even if its client has closed the connection, as on a network
-that delivers late. A cut connection is silent, and is reset when the fault ends. Encrypted bytes
-are forwarded unchanged, so their requests cannot be held.
+that delivers late. Bytes that arrive during a cut are dropped, and their connection is closed when
+the fault ends. Encrypted bytes are forwarded unchanged, so their requests cannot be held.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class ClientProxies:
             self._thread.close()
 
     def cut(self, broker_port: int) -> None:
-        """Block all bytes between clients and this broker until `heal`."""
+        """Drop all bytes between clients and this broker until `heal`."""
         self._call(self._is_whole.clear, partial(self._cut.add, broker_port))
 
     def delay(self, broker_port: int, delay_ms: int) -> None:
@@ -63,7 +63,7 @@ class ClientProxies:
         self._call(self._is_whole.clear, partial(self._held.add, api_key))
 
     def heal(self) -> None:
-        """End all cuts, delays and holds. A connection that was cut is reset."""
+        """End all cuts, delays and holds. Connections that lost bytes in a cut are closed."""
         all_ends = (self._held.clear, self._delay_ms.clear, self._cut.clear, self._is_whole.set)
         self._call(*all_ends)
 

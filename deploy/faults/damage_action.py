@@ -2,8 +2,8 @@
 
 The byte is changed while the node runs or before a start. Before the change, every partition must
 have all of its replicas in sync. Only one node at a time is damaged, because a cluster may lose a
-record that is damaged on all replicas. If no broker has read the byte, it is restored at the end,
-so that another node may be damaged next.
+record that is damaged on all replicas. If the file still has the changed byte at the end, the byte
+is restored, so that another node may be damaged next.
 """
 
 from pathlib import Path

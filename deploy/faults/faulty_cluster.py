@@ -31,7 +31,7 @@ class FaultyCluster(Cluster):
         return admin_socket_client.ask(Path(self.file.peer_directory), node_id, request, "faults")
 
     def wipe(self, node_id: int) -> None:
-        """Remove all data of a stopped node except its node.log."""
+        """Remove all data of a stopped node except node.log and server.properties."""
         node = self.node(node_id)
         if node.find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs: stop it before its data is removed.")

@@ -37,7 +37,7 @@ def _version(text: str) -> list[int]:
 
 
 def _serves(process: psutil.Process) -> bool:
-    """Return whether the server runs.
+    """Return whether a process of the server runs.
 
     A zombie does not run, and some parents do not reap their children.
     """

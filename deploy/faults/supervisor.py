@@ -93,7 +93,7 @@ class Supervisor:
         """
 
     def on_exit(self, name: str, code: int) -> None:
-        """Record that a child ended by itself and is started again.
+        """Handle the end of a child that was not stopped, before it is started again or given up.
 
         Subclasses override this, and are called with the lock held.
         """

@@ -1,7 +1,7 @@
 """The contents of a log as text, with batches, their producers, and markers.
 
 Every batch is checked (length, CRC, ascending offsets), so a damaged batch is visible. A batch with
-an invalid header ends the dump with CorruptMessage.
+an invalid header ends the dump of its segment with CorruptMessage.
 """
 
 from collections.abc import Iterator

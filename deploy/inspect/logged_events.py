@@ -101,8 +101,9 @@ class EventLogs:
     def new(self) -> list[LoggedEvent]:
         """Return the events that were written since the previous call, oldest first.
 
-        The first call returns the events in the newest part of each log. The call reads files, so
-        it blocks.
+        The first call returns the events in the newest part of each log. A call reads at most
+        READ_BYTES of each log, and the next call continues there. The call reads files, so it
+        blocks.
         """
         found = [event for tail in self._tails for event in tail.read()]
         return sorted(found, key=lambda event: event.at_ms)

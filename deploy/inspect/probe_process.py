@@ -42,7 +42,7 @@ NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 LATE_NS = 5_000_000  # the reason of a shorter one is not looked up
 STALL_MS = 50.0
 STALLS_MAX = 20
-TICKS_PER_LOOK = 20  # at memory and processor time
+TICKS_PER_LOOK = 20  # at the memory of the nodes
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # ApiVersions 0 with client id null, which every broker answers quickly.
@@ -273,7 +273,7 @@ class Watched:
     def _take_figures(self) -> None:
         """Add the CPU time and the waits of the node's process to the totals of the node.
 
-        The process is not read any more, because it has ended.
+        Its files are closed, because the process will be killed or the watch ends.
         """
         self._cpu_s += max(0.0, self.process.cpu_s() - self._cpu_before_s)
         self._waited_ns += max(0, self.process.waited_ns() - self._waited_before_ns)

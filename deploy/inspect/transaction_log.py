@@ -32,7 +32,7 @@ UNDECIDED = "not decided yet"
 
 @dataclass(frozen=True, slots=True)
 class ShardLog:
-    """The journal of a shard on the node `chosen`, and the journals of the shard on all nodes.
+    """The journal of a shard that is shown (`chosen`), and the journals on all readable nodes.
 
     The journals of all nodes show which entries are committed.
     """
@@ -83,9 +83,9 @@ class ShardLog:
 
 
 def shard_log(data: Path, shard: int, node_id: int | None) -> ShardLog:
-    """Read the journals of a shard, and choose the longest, or that of `node_id`.
+    """Read the journals of a shard, and choose that of `node_id`, or the one with the newest end.
 
-    Raises Failure if the shard, the node or the cluster does not exist.
+    Raises Failure if the shard, the node or the cluster does not exist, or no journal can be read.
     """
     file = layout.existing(data)
     count = int(file.settings.get(SHARDS_KEY, SHARDS_DEFAULT))

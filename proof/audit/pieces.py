@@ -43,8 +43,8 @@ BOUNDS = "topic string, partition int, low long, high long"
 def pieces(rows: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
     """Pack raw rows into pieces, and return the pieces.
 
-    The columns are first, last, records, mask, max_timestamp, compared and digest. Without `bounds`
-    copies are not compared, and compared and digest are 0.
+    To PIECE it adds the columns first, last, records, mask, max_timestamp, compared and digest.
+    Without `bounds` copies are not compared, and compared and digest are 0.
     """
     named = named_rows(rows)
     compared, digest = F.lit(0), F.lit(0)

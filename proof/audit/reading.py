@@ -1,8 +1,8 @@
 """Reads raw rows, from a live cluster by the protocol, or from the log directories of nodes.
 
-A live topic is read twice up to the end offsets that it had at the beginning, first as a
-read_committed consumer, and then as raw batches. The second pass therefore has the markers of
-everything in the first pass, even while producers continue.
+A live topic is read twice. The first pass is a read_committed consumer, up to the last stable
+offsets at its beginning. The second pass reads raw batches, up to the log ends after the first
+pass. It therefore has the markers of everything in the first pass, even while producers continue.
 
 For log directories, the high watermarks and log start offsets are also read, from Kafka's own
 checkpoint files, since only the records between them must be equal in every copy.

@@ -27,7 +27,7 @@ def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
     sequences. opened_before has epoch and last offset of the newest earlier transactional data, and
     marker_before those of the newest earlier marker. coordinator_before is the largest earlier
     coordinator epoch. marker_after has offset and kind of the next marker. The newest piece is the
-    last one of the highest epoch.
+    last one of the highest epoch. is_zombie says whether the epoch is below epoch_before.
     """
     is_data, is_marker = F.col("kind") == DATA, F.col("kind") != DATA
     epoch, place = F.col("producer_epoch"), F.struct("producer_epoch", "last")

@@ -1,7 +1,7 @@
 """Runs one load on one topic, at full speed or at a rate, and measures its rate and latency.
 
-Latency counts from the time at which a record was due, not from the time at which a stalled
-producer sent the record. This rule corrects coordinated omission.
+At a rate, latency counts from the time at which a record was due, not from the time at which a
+stalled producer sent the record. This rule corrects coordinated omission.
 """
 
 import os
@@ -19,7 +19,10 @@ PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The counts and the latencies (ms) of one run of a load."""
+    """The counts and the latencies (ms) of one run of a load.
+
+    failed: the timed records that were not delivered. records: all other records.
+    """
 
     records: int
     failed: int

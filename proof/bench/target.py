@@ -80,7 +80,7 @@ class BenchTarget:
 class NodeUsage:
     """The resources that a node has used since its start.
 
-    All fields are 0 for a stopped node, and None if unknown.
+    For a stopped node the first three fields are 0. The others are None for a silent node.
     """
 
     cpu_s: float

@@ -82,7 +82,10 @@ TransactionResult = CellResult[TransactionCell, TransactionRun]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionGrid(Grid[TransactionCell, TransactionRun]):
-    """The grid of transactions, each with at least one record for each partition."""
+    """The grid of transactions.
+
+    Cells with more partitions than records are left out, except for the smallest partition count.
+    """
 
     records: list[int]
     partitions: list[int]

@@ -23,7 +23,7 @@ Verdicts = Sequence[Mapping[str, Any]]
 
 
 def story(fields: Mapping[str, Any]) -> str:
-    """Return three sentences on the first run that broke the promise, or "" without one."""
+    """Return sentences on a run that broke the promise, if possible with a story, or ""."""
     broken = [CertifiedRun(**run) for run in fields["runs"] if run["is_kept"] is False]
     return sentences(min(broken, key=lambda run: (not run.story, run.seed))) if broken else ""
 

@@ -81,9 +81,9 @@ def certify(
     """Run a recipe for each seed, and return the fields of verdict.json.
 
     After each seed the results are written to `out`. Earlier runs on other clusters stay in the
-    verdict. resume: earlier runs on this cluster stay as well, and only missing seeds are run.
-    shrink: search for the fewest faults that break the promise. Raises Failure while another
-    process writes to `out`.
+    verdict if they had the same versions, machine and `seconds`. resume: such runs on this cluster
+    stay as well, and only missing seeds are run. shrink: search for the fewest faults that break
+    the promise. Raises Failure while another process writes to `out`.
     """
     recipe.settings(recipe.command, seconds=seconds, bootstrap=bootstrap)  # Failure: before all
     cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap))

@@ -29,7 +29,7 @@ def run_name(recipe: str, seed: int) -> str:
 
 @contextmanager
 def deleted_behind(bootstrap: str | None, name: str, say: Say) -> Iterator[None]:
-    """After the `with` block, delete all groups and topics with `name` in their names."""
+    """With `bootstrap`, delete groups and topics with `name` in their names after the block."""
     try:
         yield
     finally:

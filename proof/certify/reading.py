@@ -51,7 +51,7 @@ def reading_of(given: object) -> SecondReading | None:
 
 
 def settings_not_made(mode: str, texts: Iterable[str]) -> list[str]:
-    """Return the settings that the mode names and the program does not contain.
+    """Return the settings in the mode whose values are missing in the texts of the program.
 
     A value may be in a file, a command or a variable of the program.
     """

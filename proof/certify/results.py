@@ -121,7 +121,7 @@ def sarif(recipe: Recipe, runs: Sequence[CertifiedRun]) -> dict[str, Any]:
 
 
 def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRun]) -> str:
-    """Return a text for the system's maintainers, about the first run that broke the promise."""
+    """Return a text for the system's maintainers, about the broken run with the shortest story."""
     broken = [run for run in runs if run.is_kept is False]
     worst = min(broken, key=lambda run: (not run.story, len(run.story), run.seed))
     is_sure = fields["verdict"] == BROKEN
@@ -160,7 +160,7 @@ def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRu
 
 
 def sentences(run: CertifiedRun) -> str:
-    """Return a text of three sentences about a run."""
+    """Return a text of two or three sentences about a run that broke the promise."""
     faults = [line.partition("FAULT ")[2] for line in run.story if "FAULT " in line]
     told = [f"Seed {run.seed} on {run.cluster}: {run.why}."]
     if run.story_of:

@@ -79,7 +79,7 @@ def _client_delay(context: ChaosContext, fault: Fault) -> None:
 
 
 def _client_hold(context: ChaosContext, fault: Fault) -> None:
-    """Delay a request, mostly for longer than its client waits, so that the broker gets it late."""
+    """Hold a request, half of the time for longer than its client waits for the answer."""
     api_key = fault.pick(0, HELD_REQUESTS)
     hold = partial(context.proxies.hold, api_key)
     lasts_s = context.settings.request_timeout_ms / 1000 * fault.between(1, 0.4, 1.6)
@@ -150,9 +150,9 @@ def _config_change(context: ChaosContext, fault: Fault) -> None:
 
 
 def _reassignment(context: ChaosContext, fault: Fault) -> None:
-    """Reassign a partition to all but one of its replicas, then to all of them in another order.
+    """Reassign a partition to random nodes, first without the last of them, then to all of them.
 
-    If the partition has only two replicas, no replica is removed, and only the order changes.
+    The nodes are as many as the replication factor. Of two nodes, none is left out at first.
     """
     partition = fault.pick(0, range(context.settings.append_partitions))
     order = fault.turned(1, context.cluster.node_ids)[: context.settings.replication_factor]

@@ -18,7 +18,7 @@ from .load.settings import APPEND, LoadSettings
 class ChaosContext(NodeContext):
     """The objects that the faults of a chaos run act on: nodes, clients, proxies and the history.
 
-    A fault that raises one of the `tolerated` errors had no effect. Any other error ends the run.
+    A fault that raises one of the `tolerated` errors is a miss. Any other error ends the run.
     """
 
     tolerated = (Failure, KafkaError, OSError)

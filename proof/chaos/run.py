@@ -250,7 +250,7 @@ class ChaosRun:
             self.outcome.broken.append("the last reading did not come to the end of all partitions")
 
     def _end(self, cluster: FaultyCluster) -> None:
-        """Stop all processes, remove the sockets, and keep the logs of the nodes."""
+        """Stop all nodes, remove their sockets, and keep copies of their logs."""
         try:
             if any(status.pid for status in cluster.status()):
                 cluster.down()

@@ -42,7 +42,7 @@ class Series(NamedTuple):
 
 
 def series_of(history: History) -> Series:
-    """Return the curves and faults of a history. Second 0 is the first invocation."""
+    """Return the curves and faults of a history. Second 0 is the first send or polled record."""
     invoked = history.column("sends", "invoked_ns")
     acknowledged = history.column("sends", "acknowledged_ns")
     polled = history.column("polls", "returned_ns")

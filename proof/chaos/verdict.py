@@ -25,7 +25,7 @@ def judge_run(run: Path) -> Verdict:
 
 
 def counts_of(run: Path) -> dict[str, int]:
-    """Return the numbers of operations, of transactions by outcome, and of faults by effect."""
+    """Return the numbers of records, transactions, reconciliations, and faults that hit these."""
     history = History.open(run)
     outcome = history.column("transactions", "outcome")
     return {

@@ -79,7 +79,7 @@ def _labelled(row: ConformanceRow) -> tuple[str, str]:
 
 
 def summary(rows: Sequence[ConformanceRow], surveys: Mapping[str, Survey]) -> Iterator[str]:
-    """Yield lines with the number of equal rows, and the features that only this cluster has."""
+    """Yield a line with the number of rows by verdict, and a line for each stopped survey."""
     found = counts(rows)
     yield (
         f"{surveys['ours'].address} beside {surveys['theirs'].address}: {found['equal']} equal, "

@@ -1,7 +1,7 @@
 """One cluster's features and the outcomes of its APIs, for printing and comparison.
 
-`harmless` has the requests, `asking` sends them, `compare` compares two surveys, `reasons` explains
-the differences from Apache Kafka, and `report` is the text for a person.
+`harmless` has the requests, `asking` sends them, `surveying` makes a survey, `compare` compares two
+surveys and explains the differences from Apache Kafka, and `report` is the text for a person.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

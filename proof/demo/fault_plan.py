@@ -10,8 +10,8 @@ are in flight:
   stall-kill  both followers are paused, the leader is killed after a while, and the followers are
               resumed. Records that only the leader had are lost; none was acknowledged. (acks=all)
   blackout    one replica dies and misses some records; the other two die at the same time; the
-              first is restarted before them, and must not lead. (min.insync.replicas 2 and clean
-              election)
+              first is restarted with one of them, and must not lead. (min.insync.replicas 2 and
+              clean election)
   two         two kills, with only the restart of the first node between them
 
 On the plain workers, while a transaction is open:
@@ -54,7 +54,7 @@ BURST_S, OUTAGE_S = (0.05, 0.25), (0.2, 0.8)
 def plan(seed: int, kinds: Sequence[str]) -> list[Fault]:
     """Return each of these kinds once, in an order drawn from the seed.
 
-    Each fault has three random numbers. Number 0 chooses the partition, worker or query. Number 1
+    Three of its random numbers are used. Number 0 chooses the partition, worker or query. Number 1
     chooses the progress of the worker's transaction, or the time at full speed before the kill.
     Number 2 chooses how long the node stays down.
     """

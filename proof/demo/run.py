@@ -220,7 +220,7 @@ class Demo:
         self.say(describe(report))
 
     def _drain(self, engine: Engine) -> None:
-        """Wait until the engine has committed all inputs."""
+        """Wait until the engine has committed all inputs, at most its drain_timeout_s."""
 
         def is_done() -> bool:
             engine.processes.check()

@@ -31,7 +31,7 @@ from .checks.groups import a6_group_offsets, g1_owners, g2_epochs, g3_fenced_com
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of the judge, which is skipped when a table in `needs` has no rows."""
+    """A check of the judge, which is skipped when all tables in `needs` are empty."""
 
     name: str
     what: str

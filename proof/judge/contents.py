@@ -150,7 +150,7 @@ def judge_end(
     committed: Mapping[int, int],
     input_ends: Mapping[int, int],
 ) -> tuple[Finding, ...]:
-    """Find open transactions, and input partitions with a committed offset other than their end.
+    """Find low LSOs, open transactions, and committed offsets that are not the end of the input.
 
     open_transactions: the states of incomplete transactions by transactional id. committed,
     input_ends: by partition of the input.

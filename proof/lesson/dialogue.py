@@ -70,7 +70,7 @@ class Dialogue:
         return answer
 
     def next(self) -> None:
-        """Wait until the reader presses Enter, or raise Quit or Repeat."""
+        """Wait until the reader presses Enter or skips, or raise Quit or Repeat."""
         is_over: list[bool] = []
         try:
             self.until(lambda: bool(is_over), lambda: is_over.append(True))

@@ -173,7 +173,7 @@ class Application(Supervisor):
             self._awake_since_s[name] = time.monotonic()
 
     def end(self, name: str) -> str:
-        """Send SIGTERM, and SIGKILL 10 s later if a process is left.
+        """Send SIGTERM, and SIGKILL to the processes left after the first one's end, or after 10 s.
 
         Return a sentence about the end.
         """

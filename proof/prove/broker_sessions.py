@@ -45,7 +45,7 @@ def with_broker_sessions(
 
 
 def session_s(admin: "BlockingAdmin", groups: Iterable[str]) -> float:
-    """Return the longest session timeout of these groups, or Kafka's default without an answer."""
+    """Return the longest session timeout of these groups, also the broker's if one is unknown."""
     asked = [(GROUP_RESOURCE, name, OF_GROUP) for name in groups]
     found = [_value_ms(admin, *each) for each in asked]
     known = [each for each in found if each is not None]

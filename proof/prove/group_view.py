@@ -77,7 +77,7 @@ def outputs(facts: WatchedGroup) -> set[str]:
 
 
 def has_moved(facts: WatchedGroup) -> bool:
-    """Return whether the group's committed offsets changed between the observations."""
+    """Return whether a committed offset of the group rose since the first observation."""
     first = facts.first or {}
     return any(offset > first.get(place, -1) for place, offset in facts.last.items())
 

@@ -114,7 +114,7 @@ class Observed:
             return any(i == instance for t, i in self._transactions.items() if t not in self._2pc)
 
     def has_finished(self, instance: str, since_s: float) -> bool:
-        """Return whether an instance has committed or aborted since this time.
+        """Return whether a commit or abort of an instance was answered since this time.
 
         The result is True if the application sends no requests that end work.
         """
@@ -135,7 +135,7 @@ class Observed:
             return self._apis.isdisjoint(ENDS) or self._through_s.get(instance, 0.0) > since_s
 
     def in_vain(self, instance: str, since_s: float) -> str:
-        """Return a text about the instance's failed attempts since this time, or "" without any."""
+        """Return text about TRIES_MIN or more failed attempts, the last since this time, or ""."""
         with self._lock:
             tries = self._tries.get(instance)
             if tries is None or tries.count < TRIES_MIN or tries.at_s < since_s:

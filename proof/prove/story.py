@@ -14,9 +14,9 @@ AGAIN_S = 1.0  # a batch may come twice in a row where a fetch began within it
 
 
 def candidates(judgement: Judgement) -> list[tuple[str, str]]:
-    """Return pairs of id and anomaly, the one that explains most first.
+    """Return pairs of id and anomaly, all of the kind that explains most.
 
-    First come outputs of aborted inputs, then lost ids, then the ids with the fewest extra copies.
+    They are aborted inputs with outputs, else lost ids, else the ids with the fewest extra copies.
     """
     if judgement.aborted:
         return [(i, "whose transaction was aborted") for i in judgement.aborted][:STORIES_MAX]

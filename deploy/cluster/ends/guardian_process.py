@@ -21,7 +21,7 @@ Kept = dict[tuple[str, str], str]
 
 
 def kept_at_the_end(owner: int, source: int) -> Kept:
-    """Wait until the owner has ended. Return the items that are still registered.
+    """Wait until the owner has ended, or has removed all items. Return those still registered.
 
     The end of the pipe `source` is not awaited alone, because a process that was forked from the
     owner may hold the pipe open after the owner's death.

@@ -39,7 +39,7 @@ class FoundCluster:
 
     @property
     def node_ids(self) -> list[int]:
-        """Return the ids in the cluster's file, or no ids if the file is missing."""
+        """Return the ids in the cluster's file, or no ids if it is missing or invalid."""
         with contextlib.suppress(Failure):
             if (file := layout.read(self.data)) is not None:
                 return file.node_ids

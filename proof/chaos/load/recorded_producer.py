@@ -1,8 +1,8 @@
 """A producer of our client library that records every operation.
 
 One object is one client. When `is_over`, a new client has to be created, as after a fence, or when
-the outcome of a commit is unknown. Errors of records are recorded in the history. Errors of calls
-are raised unchanged.
+the outcome of a commit is unknown. Errors of records are recorded in the history. `initialize`,
+`begin` and `send` raise their errors unchanged, and `commit` and `end` return an outcome.
 """
 
 from ....client.produce.delivery import Delivery

@@ -12,7 +12,7 @@ JOB, READERS = GROUPS = ("job", "readers")
 class LoadSettings:
     """The settings of a load, with times in ms of the event loop, and probabilities.
 
-    The shares are probabilities of one operation.
+    The shares are probabilities for one operation, or for one new client.
     """
 
     append_partitions: int = 6
@@ -34,15 +34,15 @@ class LoadSettings:
     abort_share: float = 0.1
     reassign_share: float = 1 / 64
     stolen_share: float = 1 / 4  # share of new clients that use another client's transactional id
-    life_ms_max: int = 12_000  # lifetime of a client, until a new one replaces it
+    life_ms_max: int = 12_000  # longest lifetime of a client, until a new one replaces it
     behind_max: int = 200  # how many records before the end a new reader begins
     request_timeout_ms: int = 2_500
     patience_ms: int = 6_000  # for one call, and for the delivery of a record
-    patient_share: float = 0.25  # share of transactional clients that wait longer than brokers do
+    patient_share: float = 0.25  # share of clients of `append` that wait longer than brokers do
     patient_ms: int = 25_000
     transaction_timeout_ms: int = 5_000
     session_timeout_ms: int = 3_000
-    assignor: str = "range"  # share of the job's members; the others use cooperative-sticky
+    assignor: str = "range"  # of the members of groups with the classic protocol
     visitors: int = 0  # further members of each consumer group in a process that stay briefly
     visit_ms_max: int = 2_000
     # as pause_ms; a member that polls seldom takes and revokes partitions late

@@ -50,7 +50,7 @@ class TransferDatabase:
         return text.replace("?", self.mark)
 
     def create(self) -> None:
-        """Create the tables, with accounts and without transfers."""
+        """Create the tables anew, with accounts and without transfers."""
         self.remove()
         self._execute(
             *(["PRAGMA journal_mode=WAL"] if self.is_sqlite else []),  # so that judges may read

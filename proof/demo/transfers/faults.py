@@ -9,9 +9,9 @@ decided      a service dies when its database has committed and Kafka has not
 sleeper      a service is paused before its commit, until the check-back has aborted the
              transaction, and is then resumed (tests that the check-back's row `aborted` in the
              table of decisions stops the service)
-takeover     another process of the same name starts while the first process is paused before
-             its commit; then the first is resumed (tests the generation, by which a newer
-             process stops an older one)
+takeover     another process of the same name claims the name and is paused; the first process
+             is paused before its commit; the other is resumed, and then the first (tests the
+             generation, by which a newer process stops an older one)
 late-start   another process of the same name is paused before its first request to Kafka;
              when it is resumed, the restarted first process has decided (tests that each
              session has its own transactional id)

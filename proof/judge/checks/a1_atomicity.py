@@ -2,9 +2,7 @@
 
 A successful transaction shows all records, a transaction of unknown outcome all or none, and a
 failed transaction none (J3 reports that). Only records in the range of the last reading of the
-topics count. The offsets of a transaction must move together with its records. A5 judges their
-effect on a group's offsets. This check tests only whether the last committed offset is one that the
-visible transactions committed.
+topics count. The offsets of a transaction must move together with its records, which A5 checks.
 """
 
 from collections.abc import Iterable

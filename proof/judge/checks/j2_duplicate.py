@@ -9,7 +9,7 @@ from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 
 DUPLICATE = Anomaly("duplicate", "J2", "a value has several offsets")
-MISPLACED = Anomaly("misplaced", "J2", "a value has another offset than its acknowledgement said")
+MISPLACED = Anomaly("misplaced", "J2", "a value is in another partition than it was sent to")
 ANOMALIES = (DUPLICATE, MISPLACED)
 
 

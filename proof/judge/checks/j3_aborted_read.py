@@ -1,4 +1,4 @@
-"""Check J3: failed and never-sent records are never read with read_committed.
+"""Check J3: failed records are not read with read_committed, and never-sent ones not at all.
 
 If the client does not know the outcome of its transaction, the marker in the log decides.
 """

@@ -1,4 +1,4 @@
-"""Check J9: no two transactions have each seen the other's values (G1c).
+"""Check J9: transactions do not read each other's values in a cycle (G1c).
 
 An edge leads from the writer of a value to a transaction that read the value. Each transaction has
 a time, which is that of its commit call. A send without a transaction has the time of its call, and

@@ -192,7 +192,7 @@ class Recorder:
         transaction: Begun | None = None,
         session: int = 0,
     ) -> None:
-        """Record one polled record. The records of a poll are recorded in their order."""
+        """Record one record of a read_committed poll. Records of a poll are recorded in order."""
         row = (process, session, call, partition, offset, value, returned_ns)
         self.add("polls", _number(transaction), *row, Isolation.READ_COMMITTED)
 

@@ -14,7 +14,8 @@ Rules that recorders follow and checks rely on:
     transaction sends new values.
   * A *session* numbers the periods in which order is promised. A consumer begins a new one when it
     is assigned, subscribed, rebalanced or sought to another offset, except when it seeks back to
-    the start of its own failed transaction. A producer begins a new one when it is created.
+    the start of its own failed transaction. A producer begins a new one when it is created, and
+    after a failed send.
   * `commit_invoked_ns` is taken before the commit call, `returned_ns` after the poll call.
 docs/judge.md has more details, and the tables that each check needs.
 """

@@ -9,8 +9,8 @@ the files, so that one mistake is not made twice. These files are compared:
     leader-epoch-checkpoint   the leader epoch that wrote each part
 
 A file may lack its newest entries (they are written late), and a snapshot may lack expired
-producers. If the beginning of a log was deleted, or if the log was compacted, producers and
-transactions are judged only as far as the remaining records show.
+producers. If the beginning of a log was deleted, or if the log was compacted, producers are judged
+only as far as the remaining records show, and .txnindex is not judged.
 """
 
 import struct
@@ -31,7 +31,7 @@ _OFFSET, _TIME, _ABORTED = struct.Struct(">ii"), struct.Struct(">qi"), struct.St
 def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Problem]:
     """Yield the problems of the files beside a partition's log.
 
-    A damaged batch ends the check of its segment.
+    A damaged batch ends the check of the partition.
     """
     logs = sorted(folder.glob("*.log"))
     if not logs:

@@ -66,7 +66,7 @@ async def scan_topics(
 
 
 def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPACTED) -> int:
-    """Record batches, end offsets and derived files of all nodes' data.
+    """Record batches, end offsets and problems of derived files in all nodes' data.
 
     Return the number of batches. compacted: topics with batches that may differ from node to node.
     """

@@ -122,7 +122,7 @@ class CommitBeforeOutput(FindingRule):
 
     An output is recognised by the key of its input. A key that occurs in two inputs proves nothing.
     Keys before a batch with unknown keys prove nothing either, since they may occur again in that
-    batch. There is no finding while more outputs came before their commit than after it.
+    batch. A finding needs five outputs after the commit of their input, and more than before.
     """
 
     def __init__(self) -> None:

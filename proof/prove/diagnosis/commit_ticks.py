@@ -47,7 +47,7 @@ class CommitTicks:
     def opened(self, instance: str, at_s: float) -> None:
         """Record that an instance opened a connection.
 
-        Its first connection is the start of its client.
+        A connection that is opened while no other is open is the start of its client.
         """
         if not self._connections[instance]:
             self._started_s[instance] = at_s

@@ -87,7 +87,7 @@ class GroupFencing(FindingRule):
             )
 
     def _is_bound(self, name: str) -> bool:
-        """Return whether a transactional id ends in the number of its only input partition."""
+        """Return whether an id has the number of its only input partition and owns it alone."""
         partitions = self._partitions.get(name) or ()
         if len(partitions) != 1:
             return False
@@ -232,9 +232,10 @@ class RandomIds(FindingRule):
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
-        """Report the instance if it used new ids at its starts and sends offsets unfenced.
+        """Report the instance if it used new ids at its starts and never sent offsets fenced.
 
-        It is called when a transaction has ended, because its TxnOffsetCommit was seen before.
+        It is called at EndTxn, because a TxnOffsetCommit was seen before it, and at a
+        TxnOffsetCommit without a generation.
         """
         lives = self._names[seen.instance].lives
         random = [name for name in lives if LOOKS_RANDOM.search(name)]

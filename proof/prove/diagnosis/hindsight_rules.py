@@ -199,8 +199,7 @@ class OffsetsApart(FindingRule):
 class SinkNotAtomic(FindingRule):
     """The rule that rows and offsets are committed together.
 
-    The rule is violated if rows are wrong, the application writes nothing to Kafka, and its offsets
-    are committed.
+    The rule is violated if rows are doubled or lost, and the application writes nothing to Kafka.
     """
 
     def __init__(self) -> None:

@@ -119,7 +119,7 @@ class SeenRecords(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenJoin(Sighting):
-    """A member has joined its group."""
+    """A member has joined its group, or got a new assignment by a heartbeat (KIP-848)."""
 
     group: str
     session_ms: int = 45_000
@@ -133,7 +133,7 @@ class SeenHeartbeat(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetFetch(Sighting):
-    """An OffsetFetch was sent. `is_stable` means that it waits for pending commits (KIP-447)."""
+    """An OffsetFetch has succeeded. With `is_stable` it waited for pending commits (KIP-447)."""
 
     group: str
     is_stable: bool
@@ -172,7 +172,7 @@ class SeenOffsetsRefused(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdd(Sighting):
-    """AddPartitionsToTxn or AddOffsetsToTxn was sent, as the first request of a V1 transaction."""
+    """AddPartitionsToTxn or AddOffsetsToTxn was sent, which V2 transactions do not need."""
 
     transactional_id: str
 
@@ -203,7 +203,7 @@ class SeenEndRefused(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCluster(Sighting):
-    """The configuration of the cluster and of topics.
+    """The configuration of the cluster.
 
     With `has_connection_fence` the cluster refuses late V1 requests (KAFKA-17754).
     """

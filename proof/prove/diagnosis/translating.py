@@ -39,7 +39,7 @@ class Translator:
     def sightings(self, event: Event) -> Iterator[s.Sighting]:
         """Yield the sightings of one event of the proxy, in order.
 
-        There are none for a body that the broker will refuse as malformed.
+        A body that the broker will refuse as malformed gives only its SeenRequest.
         """
         try:
             if isinstance(event, Request):

@@ -82,7 +82,7 @@ class DatabaseOutputs(threading.Thread):
             self.join(10)
 
     def check(self) -> None:
-        """Check the table. A missing table is allowed, since the application may create it."""
+        """Accept the table in any state, since the application may still create or unlock it."""
 
     @property
     def problem(self) -> str:

@@ -88,7 +88,7 @@ def read_all(
     begin: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> list[LogRecord]:
-    """Return all committed records between two offsets of each partition, in their order."""
+    """Return the committed records of partitions from `begin` to `ends` or beyond, in order."""
     reader = OutputReader(config, begin)
     reader.start()
     try:
