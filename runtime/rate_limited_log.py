@@ -7,7 +7,10 @@ PERIOD_S = 60.0
 
 
 class LimitedLog:
-    """A log of ten lines of each kind per minute, then one line with the omitted number."""
+    """A log of ten lines of each kind per minute.
+
+    The number of omitted lines is logged before the first line of a later minute.
+    """
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log

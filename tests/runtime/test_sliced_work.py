@@ -79,7 +79,7 @@ async def test_sliced_broker_jobs_share_one_slice_of_each_loop_turn() -> None:
     assert trace.index("c") < last(trace, "a"), "none waits until another has ended"
 
 
-async def test_sliced_client_jobs_of_one_client_run_sequentially() -> None:
+async def test_sliced_client_jobs_that_are_short_run_one_after_the_other() -> None:
     work = SlicedWork(StepClock())
     trace = await traced(work, [(work.clients, name, 40) for name in "abc"])
     assert "".join(trace).replace("|", "") == 40 * "a" + 40 * "b" + 40 * "c"
