@@ -180,7 +180,8 @@ class FetchSession(StandingFetch):
     def was_answered(self, place: SessionPartition, answer: FetchedPartition) -> None:
         """Record the answer for a partition, which the client gets unless it loses the session.
 
-        A partition with sent records and more to send goes to the end of the queue.
+        A partition with sent records, or an error or divergence, goes to the end of the queue.
+        Without more to read, any other partition leaves the queue.
         """
         place.was_answered(answer)
         is_served = answer.records or answer.error_code or answer.diverging_epoch is not None

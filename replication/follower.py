@@ -96,7 +96,7 @@ class PartitionFollower:
 
 
 def _common_end(answer: SlotAnswer, log: FollowedLog) -> int:
-    """Return the offset above which this log may differ from the leader's log.
+    """Return the offset from which on this log may differ from the leader's log.
 
     One answer may not show the whole divergence (KIP-279), and then the next answer shows more.
     """

@@ -130,7 +130,8 @@ class PartitionLeader:
         """Record that a follower's log has all records below `fetch_offset`.
 
         The caller has checked that the follower's log does not diverge below `fetch_offset`. A
-        follower is caught up if it is at the log end now, or at the log end of its previous fetch.
+        follower is caught up if it has reached the leader's log end of now, or of its previous
+        fetch.
         """
         follower = self.followers.get(node_id)
         if (

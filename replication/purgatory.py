@@ -69,7 +69,10 @@ class Purgatory:
         return self._settle(key, high_watermark, ErrorCode.NONE)
 
     def fail_produces(self, key: Hashable, error: int) -> list[DelayedProduce]:
-        """End all produces of a partition with an error, because the leadership was lost."""
+        """Set an error for a partition in its waiting produces, because the leadership was lost.
+
+        Returns the produces that this completes. The others still wait on other partitions.
+        """
         return self._settle(key, 1 << 63, error)
 
     def _settle(self, key: Hashable, high_watermark: int, error: int) -> list[DelayedProduce]:

@@ -194,7 +194,7 @@ class ReplicaServer:
             slot.session.quiet[slot.slot] = slot
 
     def partition_changed(self, key: TopicIdPartition, now_ms: int) -> ReplicationUpdates:
-        """Check the partition's slots again, after any change of its leader, epoch or state.
+        """Check again the slots of a partition after a change of its leader, epoch or host.
 
         Returns the changes of the partition that follow from the slots' positions.
         """

@@ -72,8 +72,8 @@ class LinkGate:
     ) -> None:
         """Hold the next `count` messages until `heal`, while later messages overtake them.
 
-        kind: a PeerMessage. Only requests of this type are held, because most messages are
-        heartbeats.
+        kind: a PeerMessage. Only outbound requests and one-way messages of this type are then held,
+        because most messages are heartbeats.
         """
         for direction in self._chosen(peer, inbound, outbound):
             direction.keeps, direction.kept_kind = min(count, HELD_MAX), kind
@@ -94,7 +94,8 @@ class LinkGate:
     def heal(self, peer: int | None = None) -> None:
         """End the faults of the links with `peer`, or of all links.
 
-        Held messages are delivered now, in order.
+        Held and delayed messages are delivered now, in order. Single messages held by `keep` are
+        the last.
         """
         for key in [key for key in self._directions if peer in (None, key[0])]:
             direction = self._directions[key]

@@ -29,7 +29,7 @@ def encode(
 ) -> tuple[list[Buffer], int]:
     """Return the parts of a message to write, and their total size in bytes.
 
-    Only small frames are copied.
+    Frames are copied only into a small message.
     """
     header_bytes = len(header)
     if not frames:

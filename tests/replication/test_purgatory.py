@@ -103,7 +103,7 @@ def test_bytes_hidden_before_the_wait_count_towards_min_bytes(purgatory: Purgato
         max_size=20,
     ),
 )
-def test_read_committed_fetch_completes_exactly_with_enough_bytes(
+def test_read_committed_fetch_completes_at_the_latest_with_enough_stable_bytes(
     missing_bytes: int, steps: list[tuple[int, int, int, bool]]
 ) -> None:
     """The last stable offset may reach the high watermark later, when a transaction ends."""

@@ -89,7 +89,7 @@ def test_follower_session_opening_request_does_not_wait_at_the_leader() -> None:
     assert request_of(session).max_wait_ms == 500
 
 
-def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> None:
+def test_leader_session_answers_very_many_partitions_in_parts() -> None:
     """One answer for all partitions of a returning follower would block both brokers' loops."""
     session = LeaderSession(2, 7, lambda slot: None)
     count = 2 * ANSWERS_MAX + 10

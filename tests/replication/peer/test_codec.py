@@ -97,7 +97,7 @@ def test_peer_message_of_other_bytes_than_msgpack_is_refused(payload: bytes) -> 
         decode_message(Message, payload)
 
 
-def test_peer_message_type_that_cannot_be_encoded_raises_at_definition() -> None:
+def test_peer_message_type_with_an_unsupported_field_raises_a_type_error() -> None:
     @dataclass
     class Wrong:
         value: complex

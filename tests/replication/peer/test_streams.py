@@ -109,7 +109,7 @@ async def test_peer_stream_request_is_answered_on_the_same_stream(directory: Pat
         ("malformed", HELLO.pack(16, b"oncelog1", 2, 1) + b"\0\0\0\x05short"),
     ],
 )
-async def test_peer_hello_of_an_unknown_broker_is_refused(
+async def test_peer_connection_of_a_stranger_or_with_malformed_bytes_is_refused(
     directory: Path, reason: str, sent: bytes
 ) -> None:
     one, _ = pair(directory)

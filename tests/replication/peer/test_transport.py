@@ -108,7 +108,7 @@ async def test_killed_peer_fails_its_requests_immediately_and_reconnects(
     assert peer.changes == [True, False, True]
 
 
-async def test_killed_peer_is_reported_down_before_the_grace_period_ends(
+async def test_killed_peer_is_reported_down_within_two_seconds(
     peer: Peer, transport: PeerTransport
 ) -> None:
     """A killed process refuses connections, and after two refusals the peer is reported down."""
