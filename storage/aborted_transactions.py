@@ -90,7 +90,10 @@ class AbortedTransactions:
         return None
 
     def mended(self, mending: IndexMending) -> None:
-        """Replace the unreadable index by the new index, after it was written to the disk."""
+        """Replace the unreadable index by the new index, after it was written to the disk.
+
+        If the log was truncated meanwhile, the new index is discarded.
+        """
         log = self._log
         with log.disk.retriable:
             if log.durability.since_cut is self._mending_since:

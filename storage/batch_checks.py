@@ -35,14 +35,14 @@ class TimestampOutOfRange(InvalidTimestamp):
 
 
 class UnexpectedAppendOffset(Exception):
-    """The leader's batch does not continue this log, and the follower must fetch again."""
+    """The leader's first batch begins below this log's end, and the follower must fetch again."""
 
 
 def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Check the header of a client's batch on the leader. `record_checks` checks the records.
 
-    Raises InvalidRecord for a base offset other than 0, and InvalidTimestamp if the maximum
-    timestamp is too far from `now_ms` (wall-clock time).
+    Raises InvalidRecord for a base offset other than 0, and, unless the topic uses LogAppendTime,
+    InvalidTimestamp if the maximum timestamp is too far from `now_ms` (wall-clock time).
     """
     if header.base_offset != 0:
         raise InvalidRecord(
@@ -53,7 +53,7 @@ def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> N
 
 
 def check_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> None:
-    """Raise TimestampOutOfRange for a timestamp that is too far from `now_ms`."""
+    """Raise TimestampOutOfRange for a timestamp, other than -1, too far from `now_ms`."""
     earliest = now_ms - config.timestamp_before_max_ms
     latest = now_ms + config.timestamp_after_max_ms
     if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:

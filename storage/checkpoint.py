@@ -186,7 +186,7 @@ class MetaProperties:
 
     @classmethod
     def read(cls, directory: Path) -> "MetaProperties | None":
-        """Return the directory's properties, or None for a new directory.
+        """Return the directory's properties, or None if it has no such file.
 
         Raises CorruptCheckpoint.
         """

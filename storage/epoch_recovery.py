@@ -52,10 +52,11 @@ def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
 def load_epochs(
     directory: Path, segments: SegmentList, log_start_offset: int, end_offset: int
 ) -> Steps[tuple[LeaderEpochs, tuple[EpochStart, ...]]]:
-    """Load the leader epochs below `end_offset`. Return them with the checkpoint's entries.
+    """Load the leader epochs. Return them with the checkpoint's entries.
 
-    Epochs below the first entry of the checkpoint are read from the batches. The checkpoint lacks
-    them if it was lost, or was shortened for a log start offset that was not saved.
+    All entries of the checkpoint are included, even those above `end_offset`. Epochs below its
+    first entry, and below `end_offset`, are read from the batches. The checkpoint lacks them if it
+    was lost, or was shortened for a log start offset that was not saved.
     """
     saved: tuple[EpochStart, ...] = ()
     with suppress(CorruptCheckpoint):

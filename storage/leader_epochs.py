@@ -1,6 +1,6 @@
 """The leader epochs of a log, and the start offset of each (KIP-101, KIP-279, KIP-320).
 
-The list has (epoch, start offset), both strictly rising. The first batch of an epoch is at its
+The list has (epoch, start offset), both strictly rising. No batch of an epoch begins below its
 start offset, and the epoch ends at the next entry's start, or at the log end. Batches have their
 epoch, so the list can be rebuilt from the log. The list is stored in a file to avoid a rebuild.
 """
@@ -15,7 +15,7 @@ OFFSET_MAX = 2**63 - 1
 
 
 class EpochStart(NamedTuple):
-    """A leader epoch and the offset of its first batch."""
+    """A leader epoch and the offset at which it begins, even without a batch."""
 
     epoch: int
     start_offset: int

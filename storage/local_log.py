@@ -7,7 +7,8 @@ are allowed and which offsets are committed. LogFlushing, LogTruncation and Abor
 in between.
 
 An append writes the bytes first, then changes the memory. If a write fails, the memory is
-unchanged, and the log has failed until a restart has recovered its directory.
+unchanged. The log has then failed until a restart has recovered its directory, unless only
+resources (such as disk space) were lacking.
 """
 
 import logging
@@ -102,7 +103,7 @@ class LocalLog:
     # -- growing -----------------------------------------------------------------------------
 
     def write_batch(self, records: Buffer, header: BatchHeader, base_offset: int) -> None:
-        """Append one batch at `base_offset`. `header` is the header as the producer sent it."""
+        """Append one batch at `base_offset`. The base offset in `header` is not used."""
         size_bytes = len(records)
         last_offset = base_offset + header.last_offset_delta
         segment = self.segments.active
@@ -232,7 +233,7 @@ class LocalLog:
     def save_epochs(self) -> None:
         """Save the epochs if they have changed.
 
-        Raises KafkaStorageError if the disk is full.
+        Raises KafkaStorageError if the write fails.
         """
         if self._epochs_unsaved:
             with self.disk.retriable:
@@ -243,7 +244,11 @@ class LocalLog:
     # -- segments ----------------------------------------------------------------------------
 
     def roll(self, base_offset: int) -> Segment:
-        """Close the active segment, begin one at `base_offset`, and write a producer snapshot."""
+        """Close the active segment, begin one at `base_offset`, and write a producer snapshot.
+
+        With many producers the snapshot is only requested. An empty active segment that begins at
+        `base_offset` is returned unchanged.
+        """
         active = self.segments.active
         if active.size_bytes == 0 and active.base_offset == base_offset:
             return active

@@ -68,7 +68,7 @@ class LogFlushing:
 
         A job without `is_whole` must be followed by another. Recovery does not read epochs below
         the recovery point. Therefore, if the disk is too full to save the epochs, only a truncation
-        is synced, and otherwise KafkaStorageError is raised.
+        whose files fit into one job is synced, and otherwise KafkaStorageError is raised.
         """
         log = self._log
         try:

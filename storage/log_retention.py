@@ -101,7 +101,7 @@ class LogRetention:
 
     @property
     def has_deleted_files(self) -> bool:
-        """Return whether `purge_deleted_files` has files to delete."""
+        """Return whether `purge_deleted_files` has files to delete, now or after their delay."""
         return bool(self._log.deleted)
 
     def purge_deleted_files(self, now_ms: int) -> int:

@@ -36,7 +36,10 @@ class LogTruncation:
         run_to_end(self.truncating_to(offset))
 
     def truncating_to(self, offset: int) -> Steps[None]:
-        """Truncate the log to `offset` or, if a batch spans it, to the start of that batch."""
+        """Truncate the log to `offset` or, if a batch spans it, to the start of that batch.
+
+        An offset below the first segment leaves an empty log that starts at `offset`.
+        """
         log = self._log
         if offset >= log.log_end_offset:
             # An epoch that was assigned here without a batch may contradict the leader's.

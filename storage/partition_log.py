@@ -257,7 +257,7 @@ class PartitionLog:
         return new_tuple(AppendInfo, (*offsets, append_time_ms, False))
 
     def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
-        """Return the batch with the producer and sequences of this header, or None.
+        """Return the batch with the producer, epoch and sequences of this header, or None.
 
         Only the last five batches of the producer are known.
         """
@@ -276,7 +276,8 @@ class PartitionLog:
         """Append the leader's batches, with their offsets and epochs.
 
         A partial last batch is ignored. Raises CorruptMessage (nothing is appended), and
-        UnexpectedAppendOffset if the first batch does not continue the log.
+        UnexpectedAppendOffset if the first batch begins below the log end. An empty log that starts
+        within the first batch is moved to the start of that batch.
         """
         local, disk = self.local, self.local.disk
         if disk.failure is not None:

@@ -4,8 +4,9 @@ This table is used wherever topic configs are needed. CreateTopics and AlterConf
 the table, DescribeConfigs lists it, and LogConfig is filled from it. The rows and the error
 messages are those of Apache Kafka 4.4 (LogConfig's ConfigDef).
 
-A config that this broker does not support is refused, never ignored. Such a row has the reason in
-`not_served`, and accepts only the default value.
+The row of a config that this broker does not support has the reason in `not_served`, and accepts
+only the default value. Only local.retention.* is accepted without an effect, as in Kafka without
+tiered storage.
 """
 
 import re

@@ -11,10 +11,10 @@ loses records keeps its offset range. A batch without records is removed, with t
 
 Readers must see tombstones and markers for delete.retention.ms. Therefore the first compaction that
 could remove such a batch writes the delete horizon `now + delete.retention.ms` into its header,
-instead of the base timestamp (KIP-534). A compaction after that time removes the batch. By then the
-records that a tombstone removes are gone permanently, even if a crash undoes a part of a
-compaction. The reason is that segments are replaced from the oldest on, and that a tombstone
-follows the records that it removes.
+instead of the base timestamp (KIP-534). A compaction after that time removes the marker, or the
+tombstones of the batch. By then the records that a tombstone removes are gone permanently, even if
+a crash undoes a part of a compaction. The reason is that segments are replaced from the oldest on,
+and that a tombstone follows the records that it removes.
 """
 
 import hashlib

@@ -120,9 +120,10 @@ class LogCleaner:
         )
 
     def _planning(self, log: PartitionLog, now_ms: int) -> Steps[CleaningPlan | None]:
-        """Read the first timestamps of segments if they are needed, and plan the compaction.
+        """Plan the compaction of a log, after the inputs of the plan were read.
 
-        Returns None for an unreadable log.
+        First timestamps of segments are read if they are needed, and the producer state is rebuilt
+        after a truncation. Returns None after an error of the log (see `_set_aside`).
         """
         try:
             if log.config.max_compaction_lag_ms < LONG_MAX:
@@ -194,7 +195,7 @@ class LogCleaner:
             self._is_outdated |= end_offset < self._end_offset
 
     def _has_changed(self) -> bool:
-        """Return whether a segment under compaction has been removed from the log."""
+        """Return whether the log failed, was truncated, or lost a segment under compaction."""
         assert self._log is not None
         floor = self._log.segments.floor
         return (

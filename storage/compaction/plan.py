@@ -5,9 +5,9 @@
 The clean part was compacted before, so each record is the last of its key within the clean part. A
 compaction reads the keys of the dirty part and rewrites both parts. Four limits apply, which are
 the last stable offset (at most the high watermark), the active segment, the recovery point, and the
-first dirty segment with a record younger than min.compaction.lag.ms. The end offset is the start of
-the segment with the smallest limit. Therefore every record below the end is committed and synced,
-and every transaction has ended. This file is pure.
+first dirty segment with a record younger than min.compaction.lag.ms. The end offset is the last
+start of a segment that is not above the smallest limit. Therefore every record below the end is
+committed and synced, and every transaction has ended. This file is pure.
 """
 
 from collections.abc import Sequence

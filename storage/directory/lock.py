@@ -48,7 +48,7 @@ def close_to_others(path: Path) -> bool:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Return whether other users may enter a directory, or read a file."""
+    """Return whether other users have any right on a directory or file."""
     return bool(stat.S_IMODE(path.stat().st_mode) & OTHERS)
 
 

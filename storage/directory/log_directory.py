@@ -187,8 +187,9 @@ class LogDirectory:
         """Rename a directory that the metadata does not assign to this broker (blocks).
 
         The directory will be deleted if its topic was deleted or moved. The directory of an unknown
-        topic (the cluster's metadata may have been lost) is kept for the operator, as in Kafka.
-        `found` and the offsets remain until `remove_partition`.
+        topic (the cluster's metadata may have been lost) is kept for the operator, as in Kafka. The
+        kept directories of a damaged partition are treated in the same way. `found` and the offsets
+        remain until `remove_partition`.
         """
         kept = self._removed.damaged.get((topic, partition), [])
         if all(self._topic_in(each) in self.known_elsewhere for each in kept):
@@ -308,10 +309,10 @@ class LogDirectory:
                 log.flushing.write_last()
 
     def close(self, broker_epoch: int) -> None:
-        """Close and sync all logs, and mark the shutdown as clean if all were closed (blocks).
+        """Close and sync all logs, write the checkpoints, and release the lock (blocks).
 
-        A log that cannot be closed does not stop the others, and the first error is raised at the
-        end.
+        The shutdown is marked as clean if all logs were closed. A log that cannot be closed does
+        not stop the others, and the first error is raised at the end.
         """
         problem: KafkaError | None = None
         try:
@@ -348,12 +349,12 @@ class LogDirectory:
     ) -> MetaProperties:
         """Check that the directory is of this cluster and node, and return its properties.
 
-        A new directory gets a file with the properties. Raises WrongCluster for the directory of
-        another cluster or node.
+        A new directory gets a file with the properties. Other users lose their access to the
+        directory. Raises WrongCluster for the directory of another cluster or node.
         """
         meta = MetaProperties.read(self.path)
         is_ours = meta is not None or os.listdir(self.path) == [LOCK]
-        # Other programs may use a directory of another cluster.
+        # A directory with other files, but without properties, may belong to another program.
         if is_ours and is_open_to_others(self.path):
             is_closed = close_to_others(self.path)
             now = (

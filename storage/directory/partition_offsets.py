@@ -96,7 +96,7 @@ class PartitionOffsets:
             for key, offset in offsets.items():
                 _note(self._known[name], key, offset)
             on_disk = self.on_disk[name]
-            if on_disk is None:  # no log is truncated before the next write
+            if on_disk is None:  # after a failed write the content is unknown
                 self.write(name, run_to_end(self.collect(name, logs)))
                 continue
             lower = {key: at or 0 for key, at in offsets.items() if (at or 0) < on_disk.get(key, 0)}

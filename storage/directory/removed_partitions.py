@@ -38,7 +38,10 @@ class RemovedPartitions:
         self.damaged: dict[tuple[str, int], list[Path]] = {}  # renamed directories that are kept
 
     def found(self, path: Path) -> bool:
-        """Record a renamed directory from an earlier run. Return whether it is to be deleted."""
+        """Record a directory that an earlier run has renamed for deletion, or as damaged.
+
+        Return whether it is to be deleted.
+        """
         is_deleted = _DELETED_DIRECTORY.fullmatch(path.name) is not None
         if is_deleted:
             self._renamed.append(path)
@@ -123,10 +126,11 @@ class RemovedPartitions:
         return target
 
     def purge(self) -> int:
-        """Remove the renamed directories (blocks). Return how many.
+        """Remove the directories renamed for deletion (blocks).
 
-        The method may run in an executor. A directory that cannot be removed is retried by the next
-        call, and the first error is raised at the end.
+        Return how many. The strays are renamed first. The method may run in an executor. A
+        directory that cannot be removed is retried by the next call, and the first error is raised
+        at the end.
         """
         count, problem = 0, None
         try:

@@ -164,10 +164,11 @@ class ProducerEntry:
 
 
 def drop_longest_idle(entries: dict[int, ProducerEntry]) -> None:
-    """Drop the longest idle of the first `_DROP_AMONG` entries, except those with a transaction.
+    """Drop a sixteenth of the first `_DROP_AMONG` entries, except those with a transaction.
 
-    A check of all producers would take too long for an append. The entries that are kept move to
-    the end of the order, and the next call checks others.
+    The entries with the lowest newest offsets are dropped. A check of all producers would take too
+    long for an append. The entries that are kept move to the end of the order, and the next call
+    checks others.
     """
     some = [entries.pop(producer_id) for producer_id in list(islice(entries, _DROP_AMONG))]
     idle = [entry for entry in some if entry.transaction_first_offset == NO_OFFSET]

@@ -54,7 +54,7 @@ class OpenTransactions:
         heapq.heappush(self.unreplicated, (completed.first_offset, completed.last_offset))
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Remove the transactions with markers below `high_watermark`, since they are committed."""
+        """Remove the oldest transactions as long as their markers are below `high_watermark`."""
         unreplicated = self.unreplicated
         while unreplicated and unreplicated[0][1] < high_watermark:
             heapq.heappop(unreplicated)

@@ -54,7 +54,7 @@ def encode(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def encoding(ordered: Iterable[ProducerSnapshotEntry], count: int) -> Steps[bytes]:
-    """Encode the content of a snapshot file in steps, with the entries sorted by id."""
+    """Encode the content of a snapshot file in steps. `ordered` are sorted by producer id."""
     content = bytearray(_HEAD.size)
     crc = crc32c(_COUNT.pack(count))
     entries = iter(ordered)

@@ -1,9 +1,9 @@
 """The .snapshot files of a partition, with the producer state as of an offset.
 
-A snapshot is written whenever a segment begins. It is named by the segment's base offset, so the
-segment can be recovered by itself. A snapshot is also written at the log end when the log is closed
-or opened. An unreadable snapshot is deleted and an older snapshot is used, which only makes the
-replay longer.
+A snapshot is written when a segment begins (with many producers a little later). It is named by its
+offset, usually the segment's base offset, so the segment can be recovered by itself. Snapshots are
+also written between, after some megabytes, and at the log end when the log is closed or opened. An
+unreadable snapshot is deleted and an older snapshot is used, which only makes the replay longer.
 """
 
 import logging
@@ -54,7 +54,7 @@ class SnapshotFiles:
         return None
 
     def remove_unreadable(self) -> None:
-        """Delete the unsynced snapshots that a power failure has damaged.
+        """Delete all unreadable snapshots, such as an unsynced one after a power failure.
 
         A killed process leaves no damaged snapshot, because a snapshot gets its name after it is
         written.
@@ -74,7 +74,7 @@ class SnapshotFiles:
         self.remove([offset for offset in self.offsets if offset not in base_offsets][:-2])
 
     def remove_above(self, offset: int) -> None:
-        """Delete the snapshots above the end of the log."""
+        """Delete the snapshots above `offset`, the end of the log."""
         self.remove([at for at in self._offsets if at > offset])
 
     def _read(self, offset: int) -> Iterable[ProducerSnapshotEntry] | None:

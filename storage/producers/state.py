@@ -119,12 +119,12 @@ class ProducerStateTable:
         """Check a data batch with a producer id before it is appended on the leader.
 
         `guard` is the result of `begin_verification` for this request, if any. For an offset commit
-        (origin COORDINATOR), which has no sequence, only the epoch and the guard are checked.
-        Raises InvalidProducerEpoch (a zombie), OutOfOrderSequenceNumber (a gap that would lose
-        records, or a duplicate older than five batches), InvalidTxnState (no verified transaction,
-        or a non-transactional batch during an open transaction). The order of the checks is part of
-        the protocol: a fenced producer must learn that it is fenced, whatever else is wrong
-        (KAFKA-19690).
+        (origin COORDINATOR), which has no sequence, only the epoch, the guard and the open
+        transaction are checked. Raises InvalidProducerEpoch (a zombie), OutOfOrderSequenceNumber (a
+        gap that would lose records, or a duplicate older than five batches), InvalidTxnState (no
+        verified transaction, or a non-transactional batch during an open transaction). The order of
+        the checks is part of the protocol: a fenced producer must learn that it is fenced, whatever
+        else is wrong (KAFKA-19690).
         """
         producer_id = header.producer_id
         epoch = header.producer_epoch

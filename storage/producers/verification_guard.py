@@ -4,10 +4,10 @@ Before the first transactional batch of a producer is appended, the coordinator 
 partition belongs to the transaction. Meanwhile a marker may end the transaction, and a verification
 that arrives later must open no transaction. Therefore each verification gets a guard, a number that
 is never reused. Any appended data or marker of the producer destroys the guard, and only a request
-with the current guard may append. While the guard exists, the lowest sequence that was seen must be
-appended first, since otherwise that sequence would be a gap forever. The coordinator's answer has
-an index of its Raft log at which the transaction was ongoing. Markers that were decided before that
-index belong to earlier transactions.
+with the current guard may open the transaction. While the guard exists, the lowest sequence that
+was seen must be appended first, since otherwise that sequence would be a gap forever. The
+coordinator's answer has an index of its Raft log at which the transaction was ongoing. Markers that
+were decided before that index belong to earlier transactions.
 """
 
 import itertools
@@ -20,7 +20,7 @@ _guards = itertools.count(1)  # unique in the process, so that no guard returns 
 
 @dataclass(slots=True, eq=False)
 class VerificationStateEntry:
-    """One producer's transactional append that waits for its verification."""
+    """The verification of one producer's transaction, until its first append or its marker."""
 
     epoch: int
     lowest_sequence: int

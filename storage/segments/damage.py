@@ -47,7 +47,7 @@ class LogDamage:
     def __init__(self, name: str, disk: DiskGuard) -> None:
         self._name, self._disk = name, disk
         self.words = ""
-        self.is_in_batches = False  # the batches seem intact, but the log must be copied
+        self.is_in_batches = False  # True: copy the log, without a search by `find_damage`
         self.on_found: Callable[[], object] = lambda: None
 
     def found(self, problem: Exception) -> None:
@@ -92,7 +92,7 @@ def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int
 
 
 def remove_derived_files(directory: Path) -> None:
-    """Remove the files that the next opening rebuilds from the batches, or raise OSError.
+    """Remove the indexes and leader epochs, which the next opening rebuilds, or raise OSError.
 
     An opening notices a missing offset index, but not a missing transaction index. Therefore
     transaction indexes are removed last, in case of an interruption.

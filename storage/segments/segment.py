@@ -78,10 +78,10 @@ class Segment:
         *,
         suffix: str = "",
     ) -> None:
-        """Open the files, and create missing files, without reading them.
+        """Open the .log file and the indexes, and create those missing (no transaction index).
 
-        `resume` reads the files. `suffix` is appended to every name while the segment is not part
-        of its log yet.
+        Only the last index entries are read here. `suffix` is appended to every name while the
+        segment is not part of its log yet.
         """
         self.directory = directory
         self.base_offset = base_offset
@@ -309,7 +309,7 @@ class Segment:
         self._last_indexed_position = 0
 
     def kept_below(self, offset: int) -> KeptBatches:
-        """Return the batches that remain if every batch that ends above `offset` is removed.
+        """Return the batches that remain if every batch with a record from `offset` on is removed.
 
         The segment then ends with the last remaining batch, as after a restart. That end is below
         `offset` if a batch spans `offset`, or if compaction left a gap. Everything that may need a

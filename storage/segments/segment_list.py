@@ -114,8 +114,8 @@ class SegmentList:
 def while_unchanged(segments: SegmentList, steps: Steps[Result]) -> Steps[Result | None]:
     """Run steps that read `segments`, and return their result.
 
-    Once a segment is removed, no further step runs, and the result is None. The caller may then
-    start over.
+    Once a segment is removed, replaced or truncated, no further step runs, and the result is None.
+    The caller may then start over.
     """
     losses = segments.losses
     while segments.losses == losses:
