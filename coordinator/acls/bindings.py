@@ -33,7 +33,7 @@ class AclBinding:
 
 
 def check_binding(binding: AclBinding) -> None:
-    """Raise INVALID_REQUEST for an ACL that Kafka would refuse to create."""
+    """Raise INVALID_REQUEST for an ACL that Kafka would refuse, or with a text that is too long."""
     for number, known, what in (
         (binding.resource_type, _RESOURCE_TYPES, "resourceType"),
         (binding.pattern_type, _PATTERN_TYPES, "patternType"),

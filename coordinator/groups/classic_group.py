@@ -246,7 +246,7 @@ class ClassicGroup:
 
     @property
     def have_all_joined(self) -> bool:
-        """Return whether all members have joined the next generation."""
+        """Return whether all members have joined the next generation, and none is pending."""
         return len(self.members) == self.awaiting_join_count and not self.pending_join
 
     @property

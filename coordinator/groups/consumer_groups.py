@@ -209,9 +209,9 @@ class ConsumerGroups:
     ) -> tuple[ConsumerGroup, Former | None]:
         """Return the group, and the classic group that it replaces, or None.
 
-        A group is created for its first member.
+        A group that is created for its first member is not in the table yet.
 
-        Raises GroupIdNotFound.
+        Raises GroupIdNotFound, or CoordinatorNotAvailable if there are too many groups.
         """
         group_id, joins = request.group_id, request.member_epoch == JOINS
         group = self._groups.get(group_id)

@@ -161,7 +161,7 @@ class GroupTable:
     def leave(self, group_id: str, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
         """Handle LeaveGroup. Return an ErrorCode for each member.
 
-        Raises CoordinatorNotAvailable for a dead group.
+        Raises CoordinatorNotAvailable for a dead group, or if a consumer group has taken its place.
         """
         group = self.groups.get(group_id)
         # The group was upgraded when the first of several members left.

@@ -3,7 +3,7 @@
 From version 3 on LeaveGroup names several members (KIP-345), by member id, by instance id (used by
 administrators to remove static members), or by both. Each member gets its own answer, and all
 together cause one rebalance. A pending member, which got its id and never joined, is removed
-without a rebalance.
+without a rebalance when its session expires.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
 
 
 def session_deadline(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Remove a member when its session expires, unless a request of the member still waits."""
+    """Remove a member when its session expires, unless the member `counts_as_alive`."""
     if member_id in group.pending_join:
         group.remove(member_id)
         _complete_if_the_last(group, turn)

@@ -232,8 +232,9 @@ class OffsetTable:
     ) -> list[bytes]:
         """Return the keys of offsets that were committed for deleted topics.
 
-        Offsets of a new topic with the name of a deleted topic are not included. topics: the ids of
-        the deleted topics by name. among: the partitions to examine.
+        Pending offsets, and offsets without a topic id, also count. Offsets of a new topic with the
+        name of a deleted topic are not included. topics: the ids of the deleted topics by name.
+        among: the partitions to examine.
         """
         committed, unstable = self._committed.get(group_id, {}), self._open.get(group_id, {})
         found: list[bytes] = []

@@ -5,8 +5,8 @@
 
 The versions written are those of Apache Kafka 4.3. An offset is written as version 4 with the topic
 id (KIP-848), or as version 1 if the request had its own retention. A group is written as version 3.
-All earlier versions can be read, and unknown tagged fields are skipped (KIP-915). For key types of
-the newer group protocols `decode_key` returns None, and the record is ignored.
+All earlier versions can be read, and unknown tagged fields are skipped (KIP-915). For all other key
+types `decode_key` returns None (`consumer/record_codec` has those of consumer groups).
 """
 
 import struct
@@ -159,7 +159,7 @@ def encode_group_value(value: GroupValue) -> bytes:
 
 
 def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
-    """Return the key of a record, or None for a type of the newer group protocols.
+    """Return the key of an offset or a classic group, or None for any other type.
 
     Raises InvalidRecord for a missing or truncated key. The same few keys are committed repeatedly,
     so the latest keys are cached, which makes loading several times as fast.

@@ -112,7 +112,7 @@ def _assigned(group: ClassicGroup, member: Member) -> SyncAnswer:
 
 
 def sync_deadline(group: ClassicGroup, turn: Turn) -> None:
-    """Remove members that have sent no SyncGroup within the rebalance timeout."""
+    """Remove members that sent no SyncGroup within the rebalance timeout, and rebalance."""
     if (
         group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         or not group.pending_sync

@@ -63,7 +63,7 @@ class Turn:
     # Group, reason and sentence of each event for the log.
     notes: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     steps: list[Steps[None]] = field(default_factory=list[Steps[None]])
-    # Groups that were removed after an internal error, with the exception.
+    # Groups with an internal error (a classic one was removed), with the exception.
     failures: list[tuple[str, Exception]] = field(default_factory=list[tuple[str, Exception]])
 
     def answer(self, ticket: object, answer: Answer) -> None:

@@ -67,9 +67,9 @@ class PartitionRegistration:
     although they left the ISR (KIP-966). They left an ISR that was too small for further commits.
     last_known_elr: replicas that have since lost power or failed, and would otherwise be in the ISR
     or ELR, the latest first. elr and last_known_elr are empty when the ISR has min.insync.replicas
-    members. leader_epoch rises with each leader and each dropped replica, partition_epoch with
-    every change of this value. adding, removing: replicas of an ongoing reassignment (KIP-455).
-    last_known_leader: the last leader while there is none.
+    members. leader_epoch rises with each leader, each dropped replica, and each replica whose log
+    failed, partition_epoch with every change of this value. adding, removing: replicas of an
+    ongoing reassignment (KIP-455). last_known_leader: the last leader while there is none.
     """
 
     replicas: tuple[int, ...]
@@ -90,7 +90,7 @@ class PartitionRegistration:
 
     @property
     def is_imbalanced(self) -> bool:
-        """Return whether the leader is not the preferred leader."""
+        """Return whether another replica than the preferred leader leads."""
         return self.leader not in (NO_LEADER, self.replicas[0])
 
 

@@ -128,8 +128,8 @@ class ClusterState(ClusterTables):
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
         """Replace the state by the snapshot's. Listeners are called with the differences.
 
-        The state changes in the last step, before which no command may be applied. Raises
-        UnreadableSnapshot without any change.
+        The state changes in one step, before which no command may be applied. Later steps only free
+        the old state. Raises UnreadableSnapshot without any change.
         """
         tables, outcomes = yield from decode_tables(snapshot)
         changes = yield from difference(self, tables)

@@ -154,7 +154,7 @@ class ClusterTables:
         return iter(self._in_elr.get(node_id, ()))
 
     def imbalanced_partitions(self) -> Iterator[TopicPartition]:
-        """Iterate over the partitions that are not led by their preferred leader."""
+        """Iterate over the partitions with another leader than their preferred leader."""
         return iter(self._imbalanced)
 
     def reassigning_partitions(self) -> Iterator[TopicPartition]:

@@ -52,7 +52,7 @@ class SetDefaults:
     """Set the static broker configuration that apply uses, so that all nodes decide equally.
 
     These are min.insync.replicas, unclean.leader.election.enable, num.partitions,
-    default.replication.factor.
+    default.replication.factor, and oncelog.clock if the cluster has a controlled clock.
     """
 
     defaults: dict[str, str]

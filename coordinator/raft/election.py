@@ -96,7 +96,8 @@ class RaftElection:
     def on_deadline(self, now_ms: float) -> None:
         """Ask the voters for pre-votes, because no leader was heard.
 
-        This method is never called on a leader.
+        A node that has lost the voter's memory repeats its census instead. This method is never
+        called on a leader.
         """
         if not self._log.is_voter:
             self.deadline_ms = now_ms + self._settings.census_interval_ms

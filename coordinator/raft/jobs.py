@@ -60,7 +60,10 @@ class Jobs:
         future.add_done_callback(ended)
 
     def begin_steps(self, name: str, steps: Steps[T], done: Callable[[T], None]) -> None:
-        """Begin a job on the event loop. A job of one step has ended when this method returns."""
+        """Begin a job on the event loop.
+
+        Steps are run here for up to FIRST_SLICE_S, so a short job has ended when this returns.
+        """
         clock = self._work.clock
         deadline = clock() + FIRST_SLICE_S
         try:

@@ -25,7 +25,7 @@ class RaftStatus(NamedTuple):
     applied_index: int
     log_start: int
     log_end: int
-    is_voter: bool  # False for a node without a voter's memory, until its census is complete
+    is_voter: bool  # False for a node that has lost its promises, until it may vote again
     voters: list[VoterStatus]
 
 

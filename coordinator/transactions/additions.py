@@ -72,7 +72,7 @@ def add_jointly(
 ) -> JointAddition:
     """Decide all requests in their order. A refused request changes nothing.
 
-    limit: returns the error if a new record would exceed a limit of the shard, else None.
+    limit: returns the error if a new record would exceed a limit of the shard, else NONE.
     """
     answers: list[ErrorCode | None] = []
     reached = record

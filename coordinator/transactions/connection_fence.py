@@ -31,7 +31,7 @@ class ConnectionFence:
         self._newest: dict[str, tuple[Identity, int]] = {}
 
     def check(self, transactional_id: str, identity: Identity, connection_id: int) -> None:
-        """Accept a request of the transactional id's current client, or raise StaleConnection."""
+        """Accept a request and record its client and connection, or raise StaleConnection."""
         known_identity, newest = self._newest.get(transactional_id, (None, 0))
         if known_identity == identity:
             if connection_id < newest:

@@ -124,9 +124,10 @@ class TransactionShard:
         run_to_end(self.restore_steps(snapshot))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
-        """Replace the state by the snapshot's, in the last step.
+        """Replace the state by the snapshot's, in one step.
 
-        No command may be applied before the last step. Raises UnreadableShard without any change.
+        No command may be applied before that step. Later steps only free the old state. Raises
+        UnreadableShard without any change.
         """
         new = TransactionShard()
         try:

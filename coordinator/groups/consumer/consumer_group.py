@@ -60,9 +60,9 @@ class ConsumerGroup:
 
     `appended_until` is the offset after its last record, and answers wait until that record is
     committed. `checked_version` is the version of the topics with which the group's hash was
-    compared. `resolved_creations` is the version of the topics with which the group's patterns were
-    resolved (`KnownTopics`). If the records of a long job could not be appended, the job is tried
-    again at `long_work_after_ms`.
+    compared. `resolved_creations` is the count `KnownTopics.creations` when the group's patterns
+    were resolved. If the records of a long job could not be appended, the job is tried again at
+    `long_work_after_ms`.
     """
 
     type: ClassVar[GroupType] = GroupType.CONSUMER

@@ -1,8 +1,8 @@
 """The removal of members that leave, leave temporarily, or time out.
 
 A dynamic member that leaves is removed immediately. A static member may leave temporarily (member
-epoch -2). A static member keeps its partitions until its session expires, so that its next process
-can resume them. Each removal begins a new epoch of the group.
+epoch -2). It then keeps its partitions until its session expires, so that its next process can
+resume them. Each removal begins a new epoch of the group.
 """
 
 from collections.abc import Collection, Sequence

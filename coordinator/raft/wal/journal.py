@@ -175,7 +175,7 @@ class Journal:
         return self._segments[min(self._segments)].pop(group_id, 0)
 
     def deletable(self) -> list[int]:
-        """Remove segments without needed entries from memory, and return their numbers.
+        """Remove the oldest segments without needed entries from memory. Return their numbers.
 
         The files of these segments may be deleted once all BASE records are durable.
         """
