@@ -1,9 +1,10 @@
 """Administration of topics, configurations, the cluster itself, offsets and log directories.
 
-Results are small frozen dataclasses. Every error code in an answer is raised as the matching class
-of `wire.errors`, with the broker's own message. Each call repeats retriable errors (for example,
-after a leader or a controller has moved) until `timeout_ms`. A create request is sent again after a
-lost answer, so it may raise TopicAlreadyExists for a topic that its own first attempt has created.
+Results are small frozen dataclasses. An error code in an answer is raised as the matching class of
+`wire.errors`, with the broker's own message. A call is repeated after retriable errors (for
+example, after a leader or a controller has moved) until `timeout_ms`. Only `elect_leaders` and
+`describe_log_dirs` send each request once. A create request is sent again after a lost answer, so
+it may raise TopicAlreadyExists for a topic that its own first attempt has created.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -154,7 +155,8 @@ class Admin:
         """Delete topics by name. Return the error of each, or None for a deleted topic.
 
         A topic that the controller does not know is not requested again. If an earlier request for
-        that topic was not answered, the topic counts as deleted.
+        that topic was not answered or has timed out, the topic counts as deleted. Raises the last
+        error if no topic has an outcome at the deadline.
         """
         outcomes: dict[str, KafkaError | None] = {}
         doubtful: set[str] = set()

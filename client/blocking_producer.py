@@ -6,10 +6,11 @@
 
 This file follows some rules. `send` hands a record to an event loop in another thread and returns
 immediately, unless buffer.memory bytes or HANDED_MAX records already wait for that loop. The error
-of a record is therefore in the record's delivery, and `flush` and `close` raise an error that the
-application has not read. An application that ignores deliveries must not commit a transaction
-without the failed record. Therefore the commit raises the error too, and the transaction must be
-aborted. Every other call first waits for the records that were handed over before.
+of a record is therefore in the record's delivery, and `flush` raises an error that the application
+has not read, as does `close` without a transactional id. An application that ignores deliveries
+must not commit a transaction without the failed record. Therefore the commit raises the error too,
+and the transaction must be aborted. Every other call first waits until the event loop has taken the
+records that were handed over before.
 """
 
 import asyncio
@@ -284,7 +285,10 @@ class BlockingProducer(BlockingClient[Producer]):
         self._raise_refused()
 
     def close(self) -> None:
-        """Close as `Producer.close` does, and raise the unread error of a refused record."""
+        """Close as `Producer.close` does.
+
+        Without a transactional id, raise the unread error of a refused record.
+        """
         super().close()
 
     def _close(self) -> None:
@@ -338,7 +342,11 @@ class BlockingProducer(BlockingClient[Producer]):
         return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
 
     def _whole(self) -> Producer:
-        """Return the producer, or raise if a record of the transaction has failed."""
+        """Return the producer, or raise the error that forbids a commit.
+
+        A commit is forbidden after the event loop has refused a record of the transaction, and
+        after sending offsets was interrupted.
+        """
         if self._problem is not None:
             raise as_abortable(self._problem)
         return self._client

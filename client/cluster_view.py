@@ -77,7 +77,7 @@ class ClusterSnapshot:
     _numbered: int = field(default=0, init=False)  # partitions when they were sorted
 
     def keep_newer(self, known: "ClusterSnapshot") -> None:
-        """Replace leaders by those of `known` that have a higher leader epoch (KIP-320).
+        """Replace partitions by those of `known` that have a higher leader epoch (KIP-320).
 
         The broker that sent this snapshot may have older metadata than the sender of `known`.
         """
@@ -244,7 +244,10 @@ class ClusterView:
         return await self.connection_to(known.host, known.port, channel)
 
     async def any_broker(self) -> BrokerConnection:
-        """Return a connection to the first broker that answers, else raise NetworkException."""
+        """Return a connection to the first broker that accepts one, else raise NetworkException.
+
+        An error of authentication or of trust is raised at once.
+        """
         addresses = [(b.host, b.port) for b in self.snapshot.brokers.values()]
         random.shuffle(addresses)
         known = {a: self._connections.get((*a, "")) for a in addresses}
@@ -297,7 +300,8 @@ class ClusterView:
     async def refresh_by_id(self, topic_ids: Iterable[bytes]) -> None:
         """Request metadata of topics by their ids (KIP-516), and keep it in the view.
 
-        Topics that the broker does not know are left out.
+        Topics that the broker does not know are left out. A broker without Metadata 12 is asked for
+        all topics.
         """
         connection = await self.any_broker()
         wanted = [{"topic_id": topic_id, "name": None} for topic_id in topic_ids]
@@ -369,8 +373,8 @@ class ClusterView:
     ) -> T:
         """Call `attempt` until it succeeds, fails permanently, or the deadline passes.
 
-        After a failure the loop waits, then refreshes `topics` in the view (only the brokers if
-        None). The last error is raised at the deadline.
+        After a retriable error the loop waits, then refreshes `topics` in the view (only the
+        brokers if None). The last error is raised at the deadline.
         """
         backoff = Backoff(BACKOFF_FIRST_MS, BACKOFF_LAST_MS, now_ms() + timeout_ms)
         while True:
@@ -416,7 +420,7 @@ def read_metadata(answer: Any) -> ClusterSnapshot:
 
 
 def topic_error(topic: str, code: int) -> KafkaError:
-    """Return the error of a code. Its message begins with the topic's name."""
+    """Return the error of a code, with a message that names the topic."""
     return error_about(code, topic, "Describe", f"topic {topic}: {error_for(code)}")
 
 

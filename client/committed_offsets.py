@@ -21,8 +21,9 @@ async def fetch_committed(
 ) -> tuple[int, dict[TopicPartition, OffsetAndMetadata]]:
     """Return the first error code (0 for none) and the committed offsets of these partitions.
 
-    None stands for all partitions. stable: wait for the end of open transactions (KIP-447). member:
-    the id and epoch of the asking member of a consumer group (KIP-848).
+    Partitions without a committed offset are left out. None stands for all partitions. stable: wait
+    for the end of open transactions (KIP-447). member: the id and epoch of the asking member of a
+    consumer group (KIP-848).
     """
     topics = None if partitions is None else entries_by_topic(partitions, "partition_indexes")
     values: dict[str, Any] = {"group_id": group_id, "topics": topics}

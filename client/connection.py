@@ -159,8 +159,9 @@ class BrokerConnection:
         security: "Security | None" = None,
         meant: ClusterAndNode | None = None,
     ) -> Self:
-        """Connect, negotiate versions and authenticate. Raises NetworkException without an answer.
+        """Connect, negotiate versions and authenticate.
 
+        Raises NetworkException or, after `timeout_ms`, RequestTimedOut without an answer.
         meant: the expected broker. Another broker is refused with AnotherBroker, if it serves
         version 5 of ApiVersions (KIP-1242). Raises the errors of `security`, which are not
         retriable, and ValueError.

@@ -70,7 +70,7 @@ class Consumer:
         self._taking = Taking(self._positions, read_committed=self._is_committed)
         self._looked_ms = self._committed_ms = now_ms()
         self._finding, self._refreshing, self._committing = LongWork(), LongWork(), LongWork()
-        self._membership: GroupMetadata | None = None  # at the last poll that returned records
+        self._membership: GroupMetadata | None = None  # at the last poll
         # an exception interrupted the application at the records of the last poll
         self.is_interrupted = False
         self._is_closed = False
@@ -167,9 +167,10 @@ class Consumer:
     async def poll(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """Return the records that arrive before the timeout, in order within each partition.
+        """Return the next records as soon as there are any, in order within each partition.
 
-        The list is empty if no records arrive.
+        The list has at most `max_records`, by default max.poll.records. It is empty if no records
+        arrive before the timeout.
         """
         limit = max_records or self.settings.max_poll_records
         return await self._poll(timeout_ms, lambda: self._taking.records(limit))
@@ -334,7 +335,8 @@ class Consumer:
     ) -> None:
         """Commit `offsets`, or the positions of all partitions if None.
 
-        Raises CommitFailed if the group has rebalanced since the last poll.
+        Raises CommitFailed if one of the partitions was revoked since the last poll, or if the
+        group refuses the member. A classic group also refuses the member while it rebalances.
         """
         member = self._require_group()
         is_another = offsets is not None and self.group_metadata() != member.requests.metadata

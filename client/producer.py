@@ -128,7 +128,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Put a record into a batch. Its delivery is done when the record is acknowledged.
+        """Put a record into a batch. Its delivery is done when it is acknowledged or has failed.
 
         Raises if the record cannot be sent, because the topic or partition does not exist, the
         record is too large, the transaction accepts no more records, or nothing was acknowledged
@@ -301,10 +301,10 @@ class Producer:
             raise problem
 
     async def close(self) -> None:
-        """Flush and close the producer. An open transaction is aborted unless it is prepared.
+        """Close the producer.
 
-        Without transactions the close raises the first unread error of a record. With transactions
-        only the commit raises it.
+        Without a transactional id the close flushes first, and raises the first unread error of a
+        record. With one it aborts an open transaction, unless the transaction is prepared.
         """
         if self._is_closed:
             return

@@ -134,7 +134,7 @@ class TransactionAdmin:
     async def describe_listed(
         self, listed: Iterable[TransactionListing]
     ) -> dict[str, DescribedTransaction]:
-        """Describe listed transactional ids, without those that were removed meanwhile."""
+        """Describe listed transactional ids, without those that were removed or are refused."""
         by_node: dict[int, list[str]] = {}
         for each in listed:
             by_node.setdefault(each.coordinator, []).append(each.transactional_id)

@@ -57,7 +57,7 @@ class AsyncpgConnection:
         return AsyncpgCursor(self)
 
     async def begun(self) -> Any:
-        """Execute BEGIN, and return `raw`.
+        """Execute BEGIN unless the block has begun, and return `raw`.
 
         This method does not use asyncpg's `start()`. A cancelled `start()` leaves an outermost
         transaction that never ends. The next transaction would be a savepoint in it, and its commit
@@ -93,7 +93,10 @@ class AsyncpgConnection:
             self._set_outermost(None)
 
     def _set_outermost(self, transaction: Any) -> None:
-        """Let `raw.transaction()` create a savepoint in this transaction."""
+        """Let `raw.transaction()` create a savepoint in this transaction.
+
+        With None it creates a transaction again.
+        """
         self.raw.transaction()._connection._top_xact = transaction
 
     async def close(self) -> None:

@@ -59,7 +59,7 @@ class ConnectionFlow:
         self._is_forked = True
 
     def refuse_forked(self) -> None:
-        """Raise ClientClosed in a forked child.
+        """Raise ClientClosed in a forked child if the parent has opened the connection.
 
         The child's statements would mix with the statements of the parent.
         """

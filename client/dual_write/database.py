@@ -90,7 +90,7 @@ class Dialect:
         yield SqlEnding.ROLLBACK
 
     def before_commit(self) -> Script[None]:
-        """Check that the savepoint of the block exists, and that settings keep commits durable."""
+        """Release the savepoint of the block, and check that settings keep commits durable."""
         yield from decision_table.end_block()
         if self._is_sqlite:
             yield from _refuse_unsynced_sqlite()

@@ -3,8 +3,8 @@
     writer, transactional_id, producer_id, producer_epoch    one transaction (steps.TransactionKey)
     outcome      committed or aborted; the primary key prevents a second outcome
     generation   the generation of the writer that wrote the row
-    decisions    in the row of a writer: the number of its decisions; each decision
-                 increments the number, which locks the row
+    decisions    in the row of a writer or a session: a count that each decision (a commit in
+                 the writer's row, an abort in the session's) increments, which locks the row
 
 A decision is the outcome of one transaction, and a session is one start of a writer. There are
 three more kinds of rows (names.py). A writer's row holds the generation. A session's row exists
@@ -207,7 +207,8 @@ def read_decisions(transactional_id: str) -> Script[tuple[TransactionKey, ...]]:
 def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
     """Return the outcome of a transaction. If the table has none, insert `aborted` and return it.
 
-    After an error the script may be run again.
+    A transaction of another database has no outcome here, and one of a session that is over gets no
+    row. After an error the script may be run again.
     """
     own_id = yield from _find_database_id()
     found = yield from read_outcome(key)
@@ -237,7 +238,7 @@ def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
 
 
 def decide(asked: steps.Decide) -> Script[None]:
-    """Insert the row of a committed transaction, without a COMMIT.
+    """Insert the row of a committed transaction and delete the finished ones, without a COMMIT.
 
     Raises WriterSuperseded or CheckedBackError.
     """

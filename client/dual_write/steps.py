@@ -191,7 +191,9 @@ class EndBlock:
 
 @dataclass(frozen=True, slots=True)
 class WaitAndAsk:
-    """End a check-back without a result, because the resolver does not know the outcome yet.
+    """End a check-back without a result.
+
+    The resolver does not know the outcome yet, or EndTxn was not answered.
 
     The transaction is checked again after a pause.
     """

@@ -72,7 +72,8 @@ class DualWriter(WriterFlow):
     async def start(self) -> None:
         """Fence older writers of this name, and end their transactions in Kafka.
 
-        Those that are committed in the database are committed, and all others are aborted.
+        Those that are committed in the database are committed, and all others are aborted. A start
+        that fails closes the writer.
         """
         try:
             await drive_async(self._start())
@@ -103,9 +104,10 @@ class DualWriter(WriterFlow):
     async def transaction(self) -> AsyncGenerator[DualWork]:
         """Open an atomic block. Its end commits, or raises the reason why nothing was committed.
 
-        Only DecisionInDoubt means that the outcome is unknown, until the next start or a check-back
-        resolves it. If the task is cancelled at the end of the block, the block may commit or not.
-        The next block waits until the cancelled one has ended.
+        DecisionInDoubt means that the outcome is unknown, until the next start or a check-back
+        resolves it, and DecisionOverruled that only the database has committed. If the task is
+        cancelled at the end of the block, the block may commit or not. The next block waits until
+        the cancelled one has ended.
         """
         await self._shielded.ended()
         with self._taken():

@@ -216,7 +216,10 @@ class WriterFlow(ConnectionFlow):
         return effect
 
     def _is_final(self, effect: steps.Effect, problem: BaseException) -> bool:
-        """Return whether a failure stops the writer, because no retry can resolve it."""
+        """Return whether a failure stops the writer.
+
+        A failure outside of a block does, and an error of reading the outcome or the generation.
+        """
         is_of_database = isinstance(effect, steps.ReadOrAbort | steps.ReadGeneration)
         return not self._protocol.is_amid or (is_of_database and isinstance(problem, Exception))
 

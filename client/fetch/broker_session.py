@@ -1,9 +1,9 @@
 """The client's state of a fetch session with one broker (KIP-227).
 
 In a session, a fetch names only the partitions that have changed since the last fetch. The file
-does no I/O. The next fetch names all partitions and opens another session in three cases: after a
-refusal, after a request with an unknown outcome, and if the broker has opened no session. That
-fetch also names the old session, which the broker then closes.
+does no I/O. The next fetch names all partitions and opens another session in four cases: after a
+refusal, after a request with an unknown outcome, if the broker has opened no session, and if topics
+are now named in another way. That fetch also names the old session, which the broker then closes.
 """
 
 from collections.abc import Iterable, Mapping

@@ -167,7 +167,8 @@ class Positions:
     def truncated(self, state: FetchState, offset: int, end: EpochEnd) -> None:
         """Move a position that is beyond `end`, the end of the new leader's log, back to that end.
 
-        Raises LogTruncated if auto.offset.reset is none.
+        If that end is unknown, the position is reset by auto.offset.reset. Raises LogTruncated if
+        auto.offset.reset is none.
         """
         if not self._is_at(state, offset):
             return

@@ -169,7 +169,8 @@ class FetchState:
         """Return whether a log lacks records that a poll has returned.
 
         The leader, whose epoch is `leader_epoch`, knows `known_epoch` as the last epoch up to
-        `fetch_epoch`, and the end of that epoch (-1 if it knows none).
+        `fetch_epoch`, and the end of that epoch (-1 if it knows none). A log that lacks only data
+        fetched ahead has that data dropped. If nothing is lacking, the leader counts as checked.
         """
         knows = known_epoch >= self.fetch_epoch
         if knows and end_offset >= self.fetch_offset:
@@ -200,7 +201,7 @@ class FetchState:
             self._answers.append((view, aborted or ()))
 
     def take(self, count_max: int, *, read_committed: bool) -> list[ConsumerRecord]:
-        """Return at most `count_max` visible records.
+        """Return at most `count_max` records of the next visible batch, or [] without fetched data.
 
         Raises CorruptMessage for a wrong checksum, InvalidRecord for unreadable records.
         """

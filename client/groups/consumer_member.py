@@ -48,8 +48,8 @@ class HeartbeatWatcher(Protocol):
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
         """Observe an answer to a heartbeat. Answers with an error are not reported.
 
-        is_given: the answer has an assignment. is_settled: the member has its target assignment,
-        and has reported it.
+        is_given: the answer has an assignment. is_settled: the member is not reconciling
+        its partitions with its target assignment.
         """
         ...
 
@@ -102,7 +102,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
     def subscribe(
         self, topics: tuple[str, ...], pattern: str | None, listener: RebalanceListener
     ) -> None:
-        """Subscribe from the next heartbeat on to topics, or to those matching a pattern (RE2)."""
+        """Subscribe from the next heartbeat on to topics, and to those matching a pattern (RE2)."""
         self.holding.listener = listener
         self._membership.subscribe(topics, pattern)
         self._due.set()
@@ -132,7 +132,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._due.set()
 
     async def close(self) -> None:
-        """Stop and leave the group. A static member leaves temporarily, since it may return."""
+        """Revoke all partitions and leave. A static member leaves temporarily, as it may return."""
         await self._settling.stop()
         try:
             await self._give_up_everything()
@@ -316,7 +316,10 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._answered = asyncio.Event()
 
     async def _next_answer(self) -> None:
-        """Send a heartbeat soon, and return after the next answer or a timeout."""
+        """Send a heartbeat soon, and return after the next answer or a timeout.
+
+        Outside of the group, return at once.
+        """
         if self._membership.is_within:
             self._due.set()
             await wait_for(self._answered, ANSWER_MS_MIN)

@@ -34,8 +34,9 @@ class RebalanceListener:
 class Holding:
     """The partitions that a member owns.
 
-    changed(gone, added): called after partitions were removed or added. before_revoking: awaited
-    before partitions are revoked (the consumer commits). member: the name of the member in the log.
+    changed(gone, added): called after partitions were removed or added, and with empty sets when
+    other partitions are about to be revoked. before_revoking: awaited before partitions are revoked
+    (the consumer commits). member: the name of the member in the log.
     """
 
     def __init__(
@@ -119,8 +120,8 @@ class Holding:
         await self.callbacks.call(self.listener.on_lost or self.listener.on_revoked, lost)
 
     def polled(self) -> None:
-        """Forget which partitions were revoked since the last poll, because a new poll returns
-        records.
+        """Forget which partitions were revoked since the last poll, because a new poll is under
+        way.
         """
         self._gone = set()
 

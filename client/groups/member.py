@@ -112,7 +112,7 @@ class GroupMember(PolledMember[GroupRequests]):
         self._is_lost |= is_lost
 
     async def close(self) -> None:
-        """Stop and leave the group. A static member does not leave, since it may return."""
+        """Revoke all partitions and leave. A static member does not leave, since it may return."""
         await self._settling.stop()
         await self._heartbeats.stop()
         await self._give_up(everything=True)

@@ -96,7 +96,10 @@ class Membership:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """The member id and epoch for offset requests, which are "" and -1 outside of the group."""
+        """The member id and epoch for offset requests.
+
+        They are "" and -1 before the first join and after leaving. A fenced member keeps them.
+        """
         return (self.member_id, self.epoch) if self.epoch >= 0 else ("", -1)
 
     @property
@@ -166,7 +169,7 @@ class Membership:
     def too_slow(self) -> MemberHeartbeat | None:
         """Leave the group after max.poll.interval.ms without a poll.
 
-        Return the heartbeat that reports it.
+        Return the heartbeat that reports it, or None outside of the group.
         """
         if not self.is_within:
             return None

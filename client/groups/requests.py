@@ -108,7 +108,7 @@ class GroupRequests(CoordinatorRequests):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_itself: bool = False
     ) -> None:
-        """Commit offsets, or raise CommitFailed if the group has removed this member.
+        """Commit offsets, or raise CommitFailed if the group rebalances or has removed this member.
 
         by_itself: an automatic commit, which fails immediately for deleted topics.
         """

@@ -166,9 +166,9 @@ def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
 
 
 def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
-    """Check that this relay has the current generation, and lock the relays' row until the COMMIT.
+    """Store `batch` as the last batch, which locks the relays' row until the COMMIT.
 
-    Raises RelaySuperseded.
+    Raises RelaySuperseded if the relay's generation is not the current one.
     """
     answer = yield Statement(
         f"UPDATE {RELAYS} SET batch = ? WHERE outbox = ? AND generation = ?",

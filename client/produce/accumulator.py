@@ -157,10 +157,10 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> int | None:
-        """Return the ms until a batch may be sent (0 for now), or None if no batch waits.
+        """Return the ms until a batch may be sent (0 for now).
 
-        is_flushing: send without linger. may_leave: returns whether batches of a partition may be
-        sent.
+        Return None if no partition with a waiting batch may send before an answer. is_flushing:
+        send without linger. may_leave: returns whether batches of a partition may be sent.
         """
         times = [
             max(0, self._ready_at(where, queue, is_flushing) - now_ms)

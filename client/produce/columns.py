@@ -2,7 +2,7 @@
 
 The file does no I/O, and needs no other package. An array of binary or text is read through its
 `buffers()`, which have Arrow's columnar format (validity bits, offsets, data) in any
-implementation. Arrays of pyarrow are kept unchanged if numpy is loaded (joined_rows.py).
+implementation. Arrays of pyarrow for which `can_join` is true are kept (joined_rows.py).
 """
 
 import sys

@@ -86,7 +86,7 @@ class Outcome:
     def listen(self, index: int, listener: Callable[[], object]) -> None:
         """Call `listener` when the record at this index is decided.
 
-        The record must be undecided.
+        The record must be undecided. The outcome counts as read from now on.
         """
         self.is_seen = True
         self._listeners.append((index, listener))
@@ -231,7 +231,7 @@ class Deliveries:
     def exception(self) -> Exception | None:
         """Return the first error of the records, or None if all records are written.
 
-        Raises InvalidStateError if a record is undecided.
+        Raises InvalidStateError if an undecided record comes before the first error.
         """
         problem: Exception | None = None
         for outcome, _, _ in self._leaves():
@@ -242,10 +242,7 @@ class Deliveries:
         return problem
 
     def result(self) -> list[RecordRange]:
-        """Return the places of the records in the logs, or raise the first error.
-
-        Raises InvalidStateError if a record is undecided.
-        """
+        """Return the places of the records in the logs, or raise the error of `exception`."""
         problem = self.exception()
         if problem is not None:
             raise problem

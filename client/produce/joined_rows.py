@@ -140,7 +140,7 @@ class JoinedRows(SizedRows):
         return lengths.clip(0) + self._known.sizes(lengths)
 
     def largest_bytes(self) -> int:
-        """Return the size of the largest record, which is the sum of key, value and headers."""
+        """Return the encoded size of key, value and headers of the largest record."""
         return int(self._sizes.max())
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:

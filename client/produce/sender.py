@@ -2,8 +2,8 @@
 
 This file follows some rules. A request has at most one batch of a partition. A partition has at
 most five batches in flight, and only one while a batch is retried (`accumulator`). In a transaction
-a batch is sent only to a partition that was added to the transaction. When the transaction ends,
-its batches are abandoned, and their answers are ignored.
+a batch is sent only to a partition that was added to the transaction. When the transaction is
+aborted, its batches are abandoned, and their answers are ignored.
 
 A batch that fails permanently leaves a gap in the sequence numbers, so the batches after the gap
 are refused. A producer without transactions then waits until no batch is in flight, takes a new

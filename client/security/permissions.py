@@ -20,8 +20,10 @@ RESOURCES = {
 def error_about(
     code: int, name: str, operation: str, message: str | None = None, *, of_cluster: str = ""
 ) -> KafkaError:
-    """Return the error of `error_for`, with the missing permission and the command to grant it.
+    """Return the error of `error_for`.
 
+    An authorization error names the missing permission and the command to grant it instead of
+    `message`.
     operation: the operation on the resource `name`. of_cluster: the operation on the cluster.
     """
     found = RESOURCES.get(code)  # type: ignore[call-overload]

@@ -12,10 +12,10 @@ missing, and is final. A producer without a transactional id uses UNINITIALIZED,
 and FATAL_ERROR.
 
 A producer has an id and an epoch from the cluster, and counts the records of each partition from 0.
-A batch gets its sequence number once and keeps that number over all retries. Idempotence rests on
+A batch that may have been written keeps its sequence numbers over all retries. Idempotence rests on
 this rule alone. When the outcome of a batch stays permanently unknown, its numbers are used up. The
-producer then takes a new id or epoch and counts from 0 again, and never sends a batch of the old id
-or epoch under the new one.
+producer then takes a new id or epoch and counts from 0 again. Only batches that were certainly not
+written get new numbers under the new id or epoch.
 """
 
 from collections.abc import Mapping
@@ -114,7 +114,10 @@ class ProducerIdentity:
         self.renew(producer_id, producer_epoch)
 
     def renew(self, producer_id: int, producer_epoch: int) -> None:
-        """Store the id and epoch of the next transaction (V2). The state is not changed."""
+        """Store the id and epoch of the next transaction (V2). The state is not changed.
+
+        If they are new, sequence numbers begin at 0 again.
+        """
         if (producer_id, producer_epoch) != (self.producer_id, self.producer_epoch):
             self.producer_id, self.producer_epoch = producer_id, producer_epoch
             self._next.clear()

@@ -4,7 +4,8 @@ Other modules have the rules. `producer_state` has the states in which a call is
 the parts of a transaction and its end, `reactions` the meaning of errors. This module applies the
 rules in order, and waits.
 
-After a deadline only the same call may be repeated, because the coordinator's decision is unknown.
+After the deadline of an init, commit or abort only the same call may be repeated, because the
+coordinator's decision is unknown.
 Sending of offsets continues after its call was cancelled, one call after another. A commit waits
 for that sending, and an abort cancels it. A call that is cancelled while it waits for an earlier
 call requires an abort.
@@ -327,8 +328,9 @@ class TransactionSession:
         current: Identity = (-1, -1),
         keeps_prepared: bool = False,
     ) -> Session:
-        """Call InitProducerId. The state becomes READY, or `otherwise` after a failure.
+        """Call InitProducerId. The state becomes READY, or `otherwise` after an error.
 
+        After a fatal error it becomes FATAL_ERROR.
         current: the id to keep.
         """
         try:

@@ -74,7 +74,7 @@ class PoolNames:
         self._waiting: OrderedDict[Ticket, None] = OrderedDict()
 
     def wait(self, ticket: Ticket) -> None:
-        """Add a ticket to the end of the queue."""
+        """Add a ticket to the end of the queue, or raise NoWriterFree if WAITING_MAX wait."""
         if len(self._waiting) >= WAITING_MAX:
             raise NoWriterFree(f"{WAITING_MAX:,} wait for a writer of pool {self.prefix!r} already")
         self._waiting[ticket] = None
