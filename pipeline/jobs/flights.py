@@ -17,7 +17,8 @@ a line of JSON each:
     ["failed", QUERY, SENTENCE]                                 a query failed; the exit code is 3
 
 BEGUN_MS is the time when the trigger fired, since 1970. After SIGTERM, running micro-batches are
-abandoned, and the next run writes them. Threads that do not end within STOP_S_MAX are killed.
+abandoned, and the next run writes them. If Spark does not stop within STOP_S_MAX, the job and its
+JVM are killed.
 """
 
 import argparse

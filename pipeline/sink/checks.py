@@ -180,9 +180,9 @@ async def check_brokers(
 async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers) -> int:
     """Return the longest transaction timeout that every broker accepts.
 
-    If a broker's configuration may not be read, the limit is found by InitProducerId requests with
-    a transactional id that serves only this search. The first request has Kafka's default as its
-    timeout, and further requests bisect.
+    If a broker's configuration may not be read, the timeout is found by InitProducerId requests
+    with a transactional id that serves only this search. The first request has Kafka's default,
+    which is returned if it is accepted. Else further requests bisect, to within TIMEOUT_STEP_MS.
     """
     if not answers.unseen and answers.timeout_max_ms:
         return min(answers.timeout_max_ms.values())

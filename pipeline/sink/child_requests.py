@@ -107,7 +107,7 @@ class ChildRequests:
     async def roll_back(self, children: Iterable[PreparedTransaction]) -> steps.Event:
         """Abort the transactions of all children, with retries until each has an outcome.
 
-        The event has the names of children that were already committed.
+        The event has the names of children that were already committed, or whose ids have expired.
         """
         names = tuple(child.transactional_id for child in children)
         log.warning(
@@ -130,7 +130,7 @@ class ChildRequests:
         self, children: Iterable[PreparedTransaction], *, commit: bool
     ) -> dict[str, KafkaError]:
         """Commit or abort each child. Return, by id, the errors of children that had ended
-        otherwise.
+        otherwise, or whose ids have expired.
         """
         refused: dict[str, KafkaError] = {}
 

@@ -229,8 +229,8 @@ class ClusterThread:
             self._thread.close()
 
     def let_go(self) -> None:
-        """Close the connections and the thread later, after LINGER_S of sweeps, from a separate
-        thread.
+        """Close the connections and the thread in a separate thread, if sweeps run after
+        LINGER_S.
 
         The garbage collector calls this method, possibly in the thread that has to end.
         """

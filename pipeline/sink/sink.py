@@ -240,8 +240,8 @@ class ExactlyOnceSink:
     def close(self) -> None:
         """Close the sink's thread and connections. A query that continues opens them again.
 
-        The sink itself calls this method when a batch fails. Otherwise the garbage collector closes
-        the sink.
+        The sink itself calls this method after a SinkStopped and after a failed start. After
+        another failure of a batch, or by the garbage collector, the same is closed later.
         """
         opened, self._opened = self._opened, None
         if opened is not None:

@@ -1,9 +1,9 @@
 """The effects and events of the sink's protocol, as values.
 
 The protocol (protocol.py) returns one effect at a time. Its executor (sink.py with a cluster, a
-model in the tests) answers with one of the events in ANSWERS. The answer is Failed if the effect
-could not be executed and decided nothing. A child is the transaction of one task attempt. The
-control id is the transactional id with which a driver writes the sink's decision.
+model in the tests) answers with one of the events in ANSWERS, or with Failed after an error. A
+child is the transaction of one task attempt. The control id is the transactional id with which a
+driver writes the sink's decision.
 """
 
 from collections.abc import Mapping
@@ -126,7 +126,7 @@ class TasksFailed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The effect could not be executed, and decided nothing."""
+    """The effect has raised an error. It may have been executed, in part or as a whole."""
 
 
 Event = (

@@ -1,10 +1,10 @@
 """Requests for the partitions, topic ids, log bounds and offsets by time that the source needs.
 
 The lookup runs in the process where Spark plans, for as long as the query lives. Every request is
-retried until it is answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. Requests go
-to the leaders in the cached metadata, and after ROUND_MS_MAX to the leaders in new metadata. New
-metadata is needed because requests about a topic deleted in between are never answered, and to find
-new topics that match a pattern.
+retried until it is answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. `known`
+requests metadata, then the bounds of the logs. If the bounds are not complete after ROUND_MS_MAX,
+it begins anew with new metadata, because requests about a topic deleted in between are never
+answered, and because new topics may match a pattern.
 """
 
 import asyncio

@@ -92,7 +92,7 @@ class KeptViews:
             await oldest.close()
 
     def close(self) -> None:
-        """Close the waiting views and the thread. A later `take` starts them again."""
+        """Close the waiting views and the thread. The next use of `thread` starts another one."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:

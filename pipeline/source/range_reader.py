@@ -11,8 +11,8 @@ removes meanwhile are reported. Fetches run ahead in the client's thread while t
 earlier batches, but never beyond the range.
 
 Fetches use the topic's id, so the rows belong to the right topic. If a broker supports only names,
-the id is checked before the first fetch and after the last fetch. The process keeps connections and
-metadata (kept_views.py), so later ranges cost only their fetches.
+the id is checked before the first batches are returned, and after the last fetch. The process keeps
+connections and metadata (kept_views.py), so later ranges cost only their fetches.
 """
 
 import asyncio
