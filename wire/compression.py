@@ -51,7 +51,8 @@ def compress(codec: int, data: bytes) -> bytes:
 def decompress(codec: int, data: bytes | memoryview, max_bytes: int) -> bytes:
     """Return the original bytes, at most max_bytes.
 
-    Raises DecompressedTooLarge above that size, InvalidRecord for malformed data.
+    Raises DecompressedTooLarge above that size, InvalidRecord for malformed data. With codec NONE
+    the data is returned whatever its size.
     """
     if codec == NONE:
         return bytes(data)

@@ -27,7 +27,10 @@ class FrameMemory:
         self._large_bytes = 0
 
     def large(self, size_bytes: int) -> bytearray:
-        """Return memory of at least `size_bytes` bytes. It is reused once it has no more views."""
+        """Return memory of at least `size_bytes` bytes.
+
+        Memory up to LARGE_KEPT_BYTES_MAX is reused once it has no more views.
+        """
         kept = self._large
         for _ in range(len(kept)):
             memory = kept.popleft()

@@ -1,7 +1,8 @@
 """The frames and headers around the body of every request and response.
 
 A frame is a 4-byte length and this number of bytes. The length is not trusted. A frame's memory
-grows with the received bytes, and is never more than `TRUSTED_BYTES` ahead of them.
+grows with the received bytes, and is ahead of them by at most `TRUSTED_BYTES`, or by as many bytes
+as were received if these are more.
 
 `FrameReceiver` is made for `asyncio.BufferedProtocol`. Small frames, and the beginning of large
 frames, are received in a staging buffer that all receivers share, and are then copied. A frame that
@@ -60,7 +61,8 @@ class FrameReceiver:
     ) -> None:
         """Create a receiver of frames with at most `max_frame_bytes`.
 
-        The memory for a frame is at most `trusted_bytes` ahead of its received bytes.
+        The memory for a frame is at most `trusted_bytes`, or the number of its received bytes,
+        ahead of these.
         """
         self.max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
@@ -164,7 +166,10 @@ def peek_api(frame: Buffer) -> tuple[int, int]:
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """Decode a header of version 1 or 2 (client_id is never compact), or raise MalformedFrame."""
+    """Decode a header of version 0, 1 or 2 (client_id is never compact).
+
+    Raises MalformedFrame.
+    """
     try:
         key, version, correlation_id, length = _request_start.unpack_from(frame)
     except struct.error:

@@ -157,8 +157,8 @@ def split_batches(
 ) -> Iterator[memoryview]:
     """Yield the buffer in parts of whole batches, with at most `batches_max` batches a part.
 
-    A part with several batches has at most `bytes_max` bytes. A partial or invalid rest belongs to
-    the last part.
+    A part with several batches has at most `bytes_max` bytes, except for the last part, to which
+    the last batch, or a partial or invalid rest, is added whatever its size.
     """
     view, length_at = memoryview(buffer), _base_offset.size
     start, end = 0, len(view)

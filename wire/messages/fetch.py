@@ -168,7 +168,7 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
 
 
 def decode_request_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
-    """Decode a large request in steps, like `decode_request`."""
+    """Decode a large request in steps, like `decode_request`, but leave `rack_id` empty."""
     message = yield from control.decode_request_steps(FETCH, version, body)
     topics: dict[bytes | str | None, FetchTopic] = {}
     wanted: dict[tuple[bytes | str | None, int], FetchPartition] = {}

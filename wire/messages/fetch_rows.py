@@ -33,8 +33,8 @@ class FetchRows(NamedTuple):
 def fetch_rows(body: memoryview, version: int) -> Steps[FetchRows | None]:
     """Return the hashes of a request, computed in steps.
 
-    Returns None for a request with a session, with tags, or with a repeated partition, and for a
-    malformed one.
+    Returns None for a request with a session, with tags of a topic or partition, or with a repeated
+    partition, and for a malformed one.
     """
     flexible = version >= FLEXIBLE_FROM
     size = partition_row_bytes(version)

@@ -25,7 +25,10 @@ class TooLargeAtOnce(Exception):
 
 
 class ShortChunks(list[bytes]):
-    """The encoded pieces of a message without long arrays. A long array raises TooLargeAtOnce."""
+    """The encoded pieces of a short message.
+
+    A long array raises TooLargeAtOnce, and so does an array after CHUNKS_AT_ONCE_MAX pieces.
+    """
 
 
 class SlicedChunks(list[bytes]):

@@ -63,7 +63,8 @@ class OauthbearerServer:
         """Return the server's answer to a client's message.
 
         The answer is empty for a valid token, and has the reason for an invalid token. Raises
-        FailedLogin for a malformed message, and when the client confirms the reason.
+        FailedLogin for a malformed message, for an authorization id that differs from the token's
+        principal, and for the client's next message after a refusal.
         """
         if self.state is OauthState.REFUSED:
             self._move(OauthState.FAILED)
