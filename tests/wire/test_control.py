@@ -81,7 +81,7 @@ def test_generic_codec_creates_array_items_lazily_while_encoding() -> None:
     assert [each.partition_index for each in topic.partitions] == list(range(1_000))
 
 
-def test_generic_codec_long_message_is_decoded_in_many_steps() -> None:
+def test_generic_codec_long_message_is_encoded_and_decoded_in_many_steps() -> None:
     partitions = [{"partition_index": i, "timestamp": -1, "offset": i} for i in range(5_000)]
     values = {"topics": [{"name": "t", "partitions": partitions}]}
     assert control.encode_short_response(LIST_OFFSETS, 7, values) is None

@@ -120,7 +120,7 @@ def test_batches_in_a_buffer_are_iterated_up_to_a_partial_last_batch() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0, 48, -(2**31)])
-def test_batch_iteration_ends_at_an_impossible_length(length: int) -> None:
+def test_batch_iteration_at_an_impossible_length_raises_corrupt_message(length: int) -> None:
     data = bytearray(BATCH + BATCH)
     struct.pack_into(">i", data, len(BATCH) + 8, length)
     with pytest.raises(CorruptMessage):
@@ -218,7 +218,9 @@ STRICTER: list[tuple[str, bytes, ErrorCode]] = [
     ("records", "code"),
     [pytest.param(records, code, id=name) for name, records, code in AS_KAFKA + STRICTER],
 )
-def test_batch_of_a_client_is_validated_as_by_apache_kafka(records: bytes, code: ErrorCode) -> None:
+def test_batch_of_a_client_is_validated_as_by_apache_kafka_or_more_strictly(
+    records: bytes, code: ErrorCode
+) -> None:
     answer = ErrorCode.NONE
     try:
         validate_client_batch(memoryview(records), max_message_bytes=MAX_BYTES)

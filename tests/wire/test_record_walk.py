@@ -104,7 +104,7 @@ def damage(batch: bytearray, chance: random.Random) -> None:
 
 
 @given(record_lists())
-def test_record_skeleton_has_the_first_and_last_timestamp_of_the_batch(
+def test_record_skeleton_has_the_earliest_and_latest_timestamp_of_the_batch(
     records: list[Record],
 ) -> None:
     times = [record.timestamp for record in records]
@@ -138,7 +138,7 @@ def test_record_skeleton_of_a_damaged_but_decodable_batch_has_the_decoded_timest
 @pytest.mark.in_turn
 @settings(max_examples=500)
 @given(record_lists(), st.randoms(use_true_random=False))
-def test_record_skeleton_walk_finds_the_same_records_as_a_plain_walk(
+def test_record_skeleton_walk_refuses_the_same_batches_as_a_plain_walk(
     records: list[Record], chance: random.Random
 ) -> None:
     """The plain walk reads only the length, timestamp and offset of each record."""

@@ -171,7 +171,9 @@ def test_record_of_the_smallest_size_is_decoded() -> None:
         pytest.param(b"\xff" * 20, 1, id="varint without an end"),
     ],
 )
-def test_record_batch_with_bytes_after_its_records_is_refused(body: bytes, count: int) -> None:
+def test_record_batch_with_malformed_records_or_a_wrong_count_is_refused(
+    body: bytes, count: int
+) -> None:
     with pytest.raises(InvalidRecord):
         decode_batch(with_body(body, count))
 
