@@ -56,8 +56,8 @@ def messages(
 ) -> list["Message"]:
     """Read all records, and fail if the end of a partition is not reached.
 
-    committed: read with read_committed. The last read offset is then the last stable offset, below
-    the log end while a transaction is open.
+    committed: read with read_committed, up to the last stable offset, which is below the log end
+    while a transaction is open.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 

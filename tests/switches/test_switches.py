@@ -29,13 +29,13 @@ def attempt(name: str, *, on_processes: bool = False) -> None:
 
 
 @pytest.mark.parametrize("name", chosen(ROUND, IN_SIMULATION, DIRECTED))
-def test_switch_chosen_for_this_build_is_detected_in_simulation(name: str) -> None:
+def test_each_switch_chosen_for_this_build_is_detected_in_simulation(name: str) -> None:
     attempt(name)
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", chosen(ROUND, ON_PROCESSES, REAL))
-def test_switch_chosen_for_this_build_is_detected_on_processes(name: str) -> None:
+def test_each_switch_chosen_for_this_build_is_detected_on_processes(name: str) -> None:
     attempt(name, on_processes=True)
 
 

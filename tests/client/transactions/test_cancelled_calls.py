@@ -188,7 +188,9 @@ async def test_commit_raises_if_a_queued_send_offsets_call_was_cancelled(slow: S
     assert slow.state is S.READY
 
 
-async def test_prepare_raises_when_its_transaction_is_aborted_meanwhile(slow: Slow) -> None:
+async def test_prepare_raises_when_another_task_of_the_application_aborts_the_transaction(
+    slow: Slow,
+) -> None:
     await slow.begun()
     is_flushed = asyncio.Event()
     slow.sending.flush = is_flushed.wait  # type: ignore[assignment]

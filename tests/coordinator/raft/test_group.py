@@ -154,7 +154,7 @@ def test_raft_snapshot_that_cannot_be_loaded_is_not_acknowledged_and_stops_the_n
     cluster.check_end()
 
 
-def test_raft_state_machine_without_a_snapshot_keeps_its_log(
+def test_raft_group_keeps_its_log_if_the_snapshot_of_its_state_machine_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After a failed snapshot the state machine is not asked again at each command."""

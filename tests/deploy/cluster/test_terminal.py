@@ -53,7 +53,7 @@ def test_table_with_a_long_sentence_wraps_the_sentence_and_drops_no_column() -> 
     assert fitted(HEADINGS, cells, 60, ("n",)) == {"id": 14, "why": 33, "n": 5}
 
 
-def test_progress_line_is_repeated_until_the_next_progress_line(
+def test_last_progress_line_is_printed_again_after_each_interval_of_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []

@@ -1,6 +1,6 @@
 """Test on Apache Kafka's StandardAuthorizer that our matrix of APIs and rights is Kafka's.
 
-Our brokers are tested by `tests/node/security/rights_by_api.py`.
+Our brokers are tested with the same table by `tests/node/security/test_matrix.py`.
 """
 
 import time

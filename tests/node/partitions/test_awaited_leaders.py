@@ -81,7 +81,10 @@ def put(
 
 
 async def held(broker: OwnBroker, partitions: int = 2) -> None:
-    """Create topic `a`, while the thread that opens logs is blocked."""
+    """Block the thread that opens logs, create topic `a`, and wait until its log is being opened.
+
+    `broker.directories.release` ends the block.
+    """
     broker.directories.hold()
     await broker.create("a", partitions)
     await until(broker.directories.is_entered.is_set)

@@ -136,10 +136,10 @@ async def test_deleted_topic_immediately_stops_being_served(tmp_path: Path, coun
         (False, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-async def test_waiting_produce_of_a_removed_replica_gets_the_error_of_kafka(
+async def test_waiting_produce_of_a_removed_replica_gets_unknown_topic_only_after_a_deletion(
     tmp_path: Path, is_deleted: bool, error: ErrorCode
 ) -> None:
-    """The error is UNKNOWN_TOPIC_OR_PARTITION only if the topic was deleted."""
+    """If the replica was reassigned instead, the error is NOT_LEADER_OR_FOLLOWER."""
     async with running(tmp_path) as broker:
         submit = broker.metadata_group.submit
         await submit(encode_command(RegisterBroker(2, bytes(16), "boot", "127.0.0.1", 1)))

@@ -69,7 +69,7 @@ async def test_marker_overtaken_by_its_own_repetition_is_refused(
 @pytest.mark.parametrize(
     ("meant_for", "error"), [(1, E.FENCED_LEADER_EPOCH), (5, E.NONE), (6, E.UNKNOWN_LEADER_EPOCH)]
 )
-async def test_marker_is_accepted_only_in_the_leader_epoch_of_its_request(
+async def test_marker_is_refused_if_its_request_names_another_leader_epoch(
     broker: LeadingBroker, meant_for: int, error: int
 ) -> None:
     """A new leader does not know for which transaction a marker was sent to its predecessor."""

@@ -71,7 +71,7 @@ def test_arrow_rows_of_plain_records_have_the_columns_of_spark() -> None:
     assert rows.take() is None, "what was taken is gone"
 
 
-def test_arrow_row_with_a_timestamp_out_of_range_is_null() -> None:
+def test_arrow_timestamp_out_of_range_is_refused_or_null_in_raw_rows() -> None:
     """A producer may set nanoseconds, and a Kafka before 4.0 accepts them."""
     rows = ArrowRows(schema(), is_raw=False)
     for time_ms in (arrow_rows.TIME_MS_MAX, -1):

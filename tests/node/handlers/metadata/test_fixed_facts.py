@@ -1,4 +1,4 @@
-"""Test the APIs with constant answers, for changes that this cluster does not support."""
+"""Test the APIs for changes that this cluster does not support, which change nothing."""
 
 from typing import Any
 

@@ -270,7 +270,7 @@ async def test_transactional_produce_verified_after_a_leader_change_answers_not_
     assert await answer.errors() == {0: E.NOT_LEADER_OR_FOLLOWER}
 
 
-async def test_transactional_produce_on_a_new_leader_is_not_confirmed_by_an_older_verification(
+async def test_partition_whose_leader_is_elected_during_a_verification_is_verified_separately(
     tmp_path: Path,
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
