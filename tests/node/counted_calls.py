@@ -35,7 +35,7 @@ class Calls:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count calls from the next callback of the event loop on, while the context is open."""
+        """Count calls while the context is open, except in functions that are already running."""
         self._depth, self._root = 0, None
         sys.setprofile(self._profile)
         try:

@@ -1,4 +1,4 @@
-"""Test the events that a node logs for faults and log levels set through its admin socket."""
+"""Test faults and log levels set through a node's admin socket, and the events for faults."""
 
 import json
 import logging

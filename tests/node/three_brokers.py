@@ -31,7 +31,7 @@ class ThreeBrokers:
         self.brokers = brokers
 
     async def create_topic(self) -> Broker:
-        """Create `t`, wait until the followers fetch, and return the leader's broker."""
+        """Create `t`, wait until a broker leads it, and return that broker."""
         new = NewTopic("t", TOPIC_ID, 1, len(NODES))
         result = await self.brokers[0]._controller.submit(CreateTopics((new,)), timeout_ms=10_000)
         assert [item.error for item in result.items] == [0]

@@ -373,7 +373,7 @@ async def test_controller_with_its_maximum_of_proposals_serves_requests_of_broke
     assert decode_result(replies[0].payload).error == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-async def test_controller_service_that_is_stopped_forwards_requests_and_proposes_nothing(
+async def test_controller_service_that_is_stopped_serves_no_request_and_proposes_nothing(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 1, 2)

@@ -97,7 +97,7 @@ async def test_group_request_without_the_offsets_topic_has_no_coordinator(tmp_pa
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_classic_group_is_created_and_deleted_in_every_version(
+async def test_classic_group_member_joins_syncs_heartbeats_and_leaves_in_every_version(
     broker: CoordinatingBroker, version: int
 ) -> None:
     joined = await member_of(broker, version)

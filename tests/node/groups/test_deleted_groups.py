@@ -1,4 +1,7 @@
-"""Test that no request during a deletion recreates the group, and a later offset commit does."""
+"""Test the deletion of groups, which requests do not undo.
+
+Only an offset that was appended before the deletion, and is committed later, keeps the group.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -143,7 +146,7 @@ async def test_group_shard_above_its_limit_of_groups_serves_every_existing_group
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-async def test_offset_commit_to_a_deleted_topic_keeps_the_offset_of_the_recreated_topic(
+async def test_offset_commit_to_a_topic_deleted_during_its_check_is_refused_and_stores_no_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
     """The topic is deleted while a commit is checked. An offset's key has only the topic's name."""

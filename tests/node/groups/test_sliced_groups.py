@@ -190,7 +190,7 @@ async def test_group_shard_that_resigns_while_it_replays_a_marker_stops_the_repl
     assert not shard.offsets.group_ids()
 
 
-async def test_many_offsets_of_one_group_expire_in_parts_and_the_group_last(
+async def test_many_offsets_of_one_group_expire_with_their_group(
     broker: Broker,
 ) -> None:
     await broker.groups.append(broker.shard, commits(OFFSETS))

@@ -222,7 +222,7 @@ async def test_offset_commit_with_a_raising_step_is_answered(
     assert error in (0, BROKEN, ErrorCode.NOT_COORDINATOR)
 
 
-async def test_malformed_group_record_does_not_prevent_the_loading_of_other_groups(
+async def test_group_that_raises_when_restored_does_not_prevent_the_loading_of_other_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)

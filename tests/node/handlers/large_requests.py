@@ -40,7 +40,7 @@ class LargeRequest(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Names and ids of topics. Every second topic exists."""
+    """Names and ids of topics, some of which may not exist."""
 
     topics: Sequence[str]
     ids: Sequence[bytes]
@@ -82,7 +82,7 @@ def _message(
 
 
 def _value(kind: Kind, inner: tuple[str, ...] | None, items: int, names: Names, number: int) -> Any:
-    """Return a random value of a field.
+    """Return a value of a field.
 
     `inner` is the path from this field to the long array, or None for other fields.
     """

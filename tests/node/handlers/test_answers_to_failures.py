@@ -139,7 +139,7 @@ async def _awaiting(work: Interrupted) -> Any:
 
 
 class CallsThatRaise:
-    """A tracer that raises in call number `at` of functions in handlers and codecs."""
+    """A tracer that raises in call number `at` of functions in handlers, codecs and partitions."""
 
     PLACES = ("/node/handlers/", "/wire/messages/", "/node/partitions/")
     OUTSIDE = ("replica_manager.py",)  # this file calls the others

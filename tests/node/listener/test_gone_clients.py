@@ -75,7 +75,7 @@ async def test_request_age_of_a_closed_connection_is_unknown(bench: Bench) -> No
     assert context.waited_ms() == 0
 
 
-async def test_waiting_produces_of_a_closed_connection_are_executed_and_fetches_are_not(
+async def test_queued_requests_of_a_closed_connection_are_executed_except_fetches(
     bench: Bench,
 ) -> None:
     gone, reading = await bench.connect(), await bench.connect()

@@ -1,4 +1,4 @@
-"""Test that large requests are handled a few at a time, except those of closed clients."""
+"""Test that large requests are handled a few at a time, and not if their client has closed."""
 
 import asyncio
 import gc
@@ -220,7 +220,7 @@ async def test_large_requests_without_a_controller_do_not_delay_other_answers() 
 
 
 async def test_large_requests_of_clients_that_close_leave_little_work() -> None:
-    """In an earlier version all 100,000 entries of each dropped request were handled."""
+    """In an earlier version all entries of each dropped request were handled."""
     broker = FakeBroker(1)
     topics = [{"name": f"{n:09}"} for n in range(20_000)]
     values = {"topics": topics, "allow_auto_topic_creation": False}
@@ -242,5 +242,5 @@ async def test_large_requests_of_clients_that_close_leave_little_work() -> None:
     assert reasons.count("its client is gone") >= 20 - IN_WORK_BYTES_MAX // len(body)
 
 
-def test_topic_deletions_in_large_requests_all_complete() -> None:
+def test_wait_of_a_large_topic_deletion_is_shorter_than_the_largest_timeout() -> None:
     assert DELETION_WAIT_MS_MAX < 2**31 - 1

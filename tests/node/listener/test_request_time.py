@@ -94,7 +94,9 @@ def test_request_time_throttle_is_in_the_answer(
 
 
 @pytest.mark.parametrize("asks", ["produce", "large produce", "fetch"])
-def test_request_time_throttle_is_in_the_answer_of_a_waiting_fetch(asks: str, tmp_path: Path):
+def test_request_time_throttle_is_in_the_answer_of_a_produce_and_a_waiting_fetch(
+    asks: str, tmp_path: Path
+):
     async def scenario() -> None:
         async with held(tmp_path, 1.0) as (broker, client):
             if asks != "fetch":

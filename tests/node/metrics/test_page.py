@@ -29,7 +29,7 @@ def test_metrics_page_is_built_in_steps_of_few_samples() -> None:
     assert sum(1 for _ in page_of(many())) >= 5 * SERIES // page.SAMPLES_A_STEP
 
 
-def test_metrics_page_built_in_steps_equals_the_page_of_the_prometheus_client(
+def test_metrics_page_built_in_steps_equals_the_page_built_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = run_to_end(page_of(many()))

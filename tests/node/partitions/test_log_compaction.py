@@ -76,7 +76,7 @@ class Log:
     """A stand-in for a log, which the test can observe to be freed."""
 
 
-async def test_compaction_of_a_deleted_log_ends_at_the_deletion() -> None:
+async def test_compaction_between_two_passes_keeps_no_reference_to_a_deleted_log() -> None:
     """References to thousands of deleted logs would close them together at the end of a pass."""
     looks: list[int] = []
 

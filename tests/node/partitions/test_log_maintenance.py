@@ -37,7 +37,7 @@ from ..leading_broker import LeadingBroker
 async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The disk refuses ten writes of a checkpoint. Afterwards all work is done."""
+    """The disk refuses at least ten checkpoint writes and renames. Afterwards all work is done."""
     failures, is_full = 0, False
 
     def fault_point(name: str) -> None:

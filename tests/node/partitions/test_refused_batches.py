@@ -82,10 +82,10 @@ async def test_batch_after_a_batch_refused_without_a_leader_is_refused(broker: B
     assert await broker.errors_of(connection, 2, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
-async def test_refused_batch_appended_by_another_leader_delays_no_other_batch(
+async def test_refused_batch_appended_on_another_connection_delays_no_other_batch(
     broker: Broker,
 ) -> None:
-    """The producer has retried the batch at another leader, or on another connection."""
+    """The producer has retried the refused batch on another connection."""
     connection, other = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
     assert await broker.errors_of(other, 2, 1) == [OUT_OF_ORDER, -1], "it sends its own batches"

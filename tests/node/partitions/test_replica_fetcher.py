@@ -1,4 +1,4 @@
-"""Test that an error in one partition does not affect other partitions of the same leader."""
+"""Test replica fetchers: errors of one partition, a full disk, lost sessions, and throttles."""
 
 import asyncio
 import errno

@@ -135,7 +135,7 @@ def test_replication_rate_of_another_broker_does_not_apply() -> None:
     assert not braked.throttle.is_on
 
 
-def test_replication_rate_of_zero_allows_a_byte_a_second() -> None:
+def test_replication_rate_of_zero_is_a_limit() -> None:
     braked = Braked()
     braked.limit(0)
     braked.list_replicas("*")

@@ -105,7 +105,7 @@ async def test_produce_with_a_failing_flush_gets_a_storage_error(
     assert failures.reported == [broker.partition().key] and broker.partition().leader is None
 
 
-async def test_newly_elected_leader_with_unsynced_records_flushes_them(
+async def test_newly_elected_leader_with_unsynced_records_commits_them_after_a_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})

@@ -36,7 +36,7 @@ def acl(name: str) -> AclBinding:
 
 
 def asked(name: str | None = None, resource_type: int = ResourceType.TOPIC) -> Any:
-    """Return a DeleteAcls filter for one ACL of this name, or for all ACLs for None."""
+    """Return a DeleteAcls filter for one ACL of this name, or for all of the type for None."""
     return SimpleNamespace(
         resource_type_filter=resource_type,
         pattern_type_filter=PatternType.ANY if name is None else PatternType.LITERAL,

@@ -1,4 +1,7 @@
-"""Test that a partition aborts an open transaction which its coordinator does not know."""
+"""Test that a partition ends an open transaction that its coordinator does not know or has ended.
+
+Silent producers expire, too.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

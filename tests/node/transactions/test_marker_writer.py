@@ -123,7 +123,7 @@ async def test_write_txn_markers_answers_each_partition_separately(tmp_path: Pat
     ]
 
 
-async def test_marker_of_an_old_coordinator_epoch_is_refused_permanently(
+async def test_marker_with_a_too_low_producer_epoch_is_refused(
     broker: LeadingBroker,
 ) -> None:
     await open_transaction(broker, epoch=5)

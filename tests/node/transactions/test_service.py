@@ -111,7 +111,7 @@ async def test_end_txn_waits_for_an_add_partitions_write_in_flight(node: OneNode
     await node.until_state("CompleteAbort")
 
 
-async def test_empty_v2_abort_is_written_as_one_command(node: OneNode) -> None:
+async def test_empty_v2_abort_needs_no_marker_and_may_be_repeated(node: OneNode) -> None:
     who = await node.init()
     ended = await node.end(who, False, v2=True)
     assert (ended.error, ended.producer_epoch) == (0, 1)
@@ -234,7 +234,7 @@ async def test_transaction_completion_that_was_not_durable_is_repeated(node: One
     assert [m.coordinator_epoch for _, m in node.partitions.written] == [1, 2]
 
 
-async def test_transaction_shard_count_is_equal_on_all_nodes() -> None:
+async def test_transaction_shard_count_other_than_that_of_the_cluster_is_refused() -> None:
     node = OneNode(shards=4)
     await node.coordinators.leaders.confirm_shard_count()
     other = OneNode(shards=2, is_led=False)
@@ -317,7 +317,9 @@ async def test_wall_clock_set_back_does_not_prolong_open_transactions() -> None:
     await node.coordinators.stop()
 
 
-async def test_prepared_transaction_does_not_time_out_and_may_be_ended_on_any_connection() -> None:
+async def test_two_phase_commit_transaction_does_not_time_out_and_may_be_ended_on_any_connection() -> (
+    None
+):
     node = OneNode(timeout_scan_interval_ms=5, two_phase_commit_enabled=True)
     node.connection_ids.newest = 5
     who = await node.init(timeout_ms=1, enables_two_phase_commit=True)
@@ -370,7 +372,7 @@ async def test_transactional_ids_expire_in_steps_except_those_used_meanwhile(mon
     await node.coordinators.stop()
 
 
-async def test_transactions_that_time_out_together_are_aborted_a_few_at_a_time(monkeypatch) -> None:
+async def test_transactions_that_time_out_together_are_all_aborted(monkeypatch) -> None:
     monkeypatch.setattr(shard_timeouts, "IDS_A_STEP", 10)
     monkeypatch.setattr(shard_timeouts, "ABORTS_AT_ONCE", 5)
     node = OneNode(timeout_scan_interval_ms=5)

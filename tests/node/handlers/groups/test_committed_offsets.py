@@ -56,7 +56,7 @@ def fetch(
 ) -> dict[object, tuple]:
     """Send OffsetFetch, and return (offset, leader epoch, metadata, error) by partition.
 
-    The key None has the error of the group.
+    The key "error" has the error of the group, if there is one.
     """
     answer = broker.ask(FETCH, version, asked(version, topics, **more))
     group = answer.groups[0] if version >= 8 else answer

@@ -17,7 +17,7 @@ def broker() -> FakeBroker:
     return FakeBroker()
 
 
-def test_log_dirs_show_partitions_in_the_only_directory(broker: FakeBroker) -> None:
+def test_alter_replica_log_dirs_to_another_directory_is_refused(broker: FakeBroker) -> None:
     broker.create("t", 1)
     own = str(broker.services.config.log_directory.absolute())
 
@@ -90,7 +90,9 @@ def test_unregister_controller_of_an_unknown_or_the_active_voter_is_refused(
     assert answer.error_code == error and answer.error_message.endswith(message)
 
 
-def test_log_dirs_of_many_partitions_are_answered_in_steps(broker: FakeBroker) -> None:
+def test_alter_replica_log_dirs_of_many_partitions_answers_each_partition(
+    broker: FakeBroker,
+) -> None:
     topics = [{"name": "t", "partitions": list(range(30_000))}]
     answer = broker.ask(LOG_DIRS, 1, {"dirs": [{"path": "/elsewhere", "topics": topics}]})
     (row,) = answer.results

@@ -49,7 +49,7 @@ def test_elect_leaders_reports_each_partition(broker: FakeBroker, version: int) 
     }
 
 
-def test_elect_leaders_for_all_partitions_reports_only_changed_partitions(
+def test_elect_leaders_for_all_partitions_omits_partitions_that_need_no_election(
     broker: FakeBroker,
 ) -> None:
     broker.create("a", partitions=3)
@@ -278,7 +278,7 @@ def test_init_producer_id_without_a_transactional_id_returns_a_new_id(
         ({"transactional_id": None, "producer_id": -1, "producer_epoch": 3}, 42),
     ],
 )
-def test_init_producer_id_with_a_producer_id_and_no_epoch_is_refused(
+def test_init_producer_id_with_only_one_of_producer_id_and_epoch_is_refused(
     values: dict[str, Any], code: int
 ) -> None:
     answer = FakeBroker().ask(INIT_PRODUCER_ID, 5, values)
@@ -293,7 +293,9 @@ def test_init_producer_id_without_an_id_block_gets_a_retriable_error(broker: Fak
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_elect_leaders_preferred_returns_leadership_when_in_sync(broker: FakeBroker) -> None:
+def test_elect_leaders_of_a_preferred_leader_that_is_not_in_sync_is_refused(
+    broker: FakeBroker,
+) -> None:
     created(broker, "a", 1, 2, 3)
     bounce(broker, 1)
     assert broker.state.topics["a"].partitions[0].leader == 2

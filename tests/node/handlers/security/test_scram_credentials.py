@@ -1,4 +1,4 @@
-"""Test SCRAM credentials that change while a request about them is handled."""
+"""Test SCRAM requests whose users change meanwhile, or whose changes are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ async def test_scram_user_removed_during_a_description_is_omitted(tmp_path: Path
         )
 
 
-async def test_scram_user_with_one_refused_change_keeps_its_credentials(tmp_path: Path) -> None:
+async def test_scram_user_with_one_refused_change_gets_none_of_its_changes(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         context = RequestContext(broker.services, 1, "127.0.0.1")
         password = {"iterations": 4_096, "salt": b"s", "salted_password": bytes(64)}
@@ -63,7 +63,9 @@ async def test_scram_user_with_one_refused_change_keeps_its_credentials(tmp_path
         assert not broker.services.state.scram_credentials
 
 
-async def test_scram_changes_that_are_all_refused_are_answered_with_errors(tmp_path: Path) -> None:
+async def test_scram_changes_that_the_controller_refuses_fail_with_its_message(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as broker:
         await change(broker, ScramChange("alice", 1, b"s", b"k", b"k", 4_096))
         context = RequestContext(broker.services, 1, "127.0.0.1")

@@ -125,7 +125,7 @@ def _produce(options: dict[str, Any]) -> list[Any]:
     return errors
 
 
-async def test_sasl_wrong_password_is_refused_after_a_delay_and_never_logged(
+async def test_sasl_wrong_password_is_refused_and_never_logged(
     tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.server")

@@ -117,7 +117,7 @@ async def test_connection_that_reads_no_answers_before_its_sasl_login_is_closed(
 
 
 @pytest.mark.parametrize("beyond", [0, 1])
-def test_oauth_token_that_is_too_long_is_refused_without_a_check(beyond: int) -> None:
+def test_sasl_token_that_is_too_long_is_refused_without_a_check(beyond: int) -> None:
     seen: list[str] = []
 
     def scram() -> ScramServer:

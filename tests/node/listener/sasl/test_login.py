@@ -111,7 +111,7 @@ def test_sasl_reauthentication_within_a_second_is_illegal() -> None:
         ("PLAIN", WRONG, "Invalid username or password"),
     ],
 )
-def test_sasl_reauthentication_as_another_principal_fails(
+def test_sasl_reauthentication_with_another_mechanism_principal_or_password_fails(
     mechanism: str, token: bytes, says: str
 ) -> None:
     login = logged_in(SESSION_MS)

@@ -1,4 +1,4 @@
-"""Test that aiokafka and librdkafka produce and consume over TLS, with client certificates."""
+"""Test clients over TLS with certificates: aiokafka also consumes, librdkafka only produces."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -103,8 +103,10 @@ async def test_tls_answer_that_is_large_is_encrypted_in_slices(certificates: Cer
         assert turns > 20 * MIB / SLICE_BYTES / 8
 
 
-async def test_tls_client_that_half_closes_gets_its_answers(certificates: Certificates) -> None:
-    """A half-close ends only the client's direction, so requests that were read are answered."""
+async def test_tls_requests_of_a_client_that_half_closes_are_handled(
+    certificates: Certificates,
+) -> None:
+    """A half-close ends only the client's direction, so requests that were read are handled."""
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
         client.send(WAIT, b"later")
