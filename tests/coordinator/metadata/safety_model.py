@@ -127,7 +127,7 @@ class SafetyModel(ModelCluster):
             self.die(node)
 
     def flicker(self, node: Node | None = None) -> None:
-        """Let a node restart and be unfenced before any other event, often with loss of its log."""
+        """Let a node restart and be unfenced before any other event, often after a power cut."""
         node = node or self.some_alive()
         if node is not None:
             if self.random.random() < 0.7:

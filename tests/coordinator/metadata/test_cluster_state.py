@@ -1,4 +1,4 @@
-"""Test that the metadata accepts any bytes, is deterministic, and runs an operation once."""
+"""Test that the metadata refuses unreadable bytes, and runs an operation once and in slices."""
 
 from typing import cast
 

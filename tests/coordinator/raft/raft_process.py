@@ -136,7 +136,10 @@ class Process:
 
 
 async def measure(process: Process) -> dict[str, Any]:
-    """Return the latencies of the groups led by this node, with 1, 10 and 100 waiting commands."""
+    """Return the node's idle CPU time and the number of groups that it leads.
+
+    A leader of group 0 adds its latencies with 1, 10 and 100 waiting commands.
+    """
     import resource
 
     def cpu() -> float:

@@ -49,7 +49,7 @@ def test_raft_proposals_pending_at_a_stop_have_an_unknown_outcome() -> None:
     assert "not running" in str(outcomes[1])
 
 
-def test_raft_engine_with_a_failing_disk_stops_before_an_acknowledgement() -> None:
+def test_raft_engine_with_a_failing_disk_stops_with_the_error() -> None:
     """After a failed fdatasync earlier writes are uncertain, so the sync is not repeated."""
     cluster, leader = started()
     node = cluster.nodes[leader]

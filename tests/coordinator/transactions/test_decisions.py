@@ -177,7 +177,7 @@ def test_end_txn_v2_with_an_epoch_above_the_current_is_fenced(state, is_commit) 
 
 
 @pytest.mark.parametrize("state", [S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_end_txn_v1_with_the_epoch_of_a_v2_retry_is_fenced(state) -> None:
+def test_end_txn_v2_with_a_lower_epoch_after_a_v1_end_is_fenced(state) -> None:
     record = reached(state, v2=False)
     request = EndTransaction(
         identity=(PID, 4), is_commit=state == S.COMPLETE_COMMIT, bumps_epoch=True

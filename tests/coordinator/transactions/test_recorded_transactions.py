@@ -133,13 +133,13 @@ def test_transaction_case_of_each_kind_has_a_recorded_kafka_answer():
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("state", [state.name for state in STATES])
-def test_transaction_answers_in_some_states_equal_those_recorded_from_kafka(inner, stage, state):
+def test_transaction_answers_of_some_cases_equal_those_recorded_from_kafka(inner, stage, state):
     found = differences(inner, stage, _some(state))
     assert not found, f"{len(found)} differences\n" + "\n".join(found)
 
 
 @pytest.mark.soak
-def test_transaction_answers_in_all_states_equal_those_recorded_from_kafka(inner, stage):
+def test_transaction_answers_of_all_cases_equal_those_recorded_from_kafka(inner, stage):
     found = differences(inner, stage, list(cases()))
     assert not found, f"{len(found)} differences\n" + "\n".join(found)
     stale = [meant for meant in MEANT if meant not in used]

@@ -317,9 +317,7 @@ async def test_wall_clock_set_back_does_not_prolong_open_transactions() -> None:
     await node.coordinators.stop()
 
 
-async def test_two_phase_commit_transaction_does_not_time_out_and_may_be_ended_on_any_connection() -> (
-    None
-):
+async def test_two_phase_commit_transaction_has_no_timeout_and_ends_on_any_connection() -> None:
     node = OneNode(timeout_scan_interval_ms=5, two_phase_commit_enabled=True)
     node.connection_ids.newest = 5
     who = await node.init(timeout_ms=1, enables_two_phase_commit=True)

@@ -356,7 +356,7 @@ def test_static_consumer_that_returns_as_a_classic_member_downgrades_the_group(
     assert kind(log) == "classic/Stable" and successor.generation == generation
 
 
-def test_static_consumer_that_returns_as_a_classic_member_makes_all_members_rejoin(
+def test_static_consumer_that_returns_as_a_classic_member_unrevoked_downgrades_the_group(
     log: ConsumerLog,
 ) -> None:
     stays = ClassicClient(log, "a", instance="a")
@@ -385,7 +385,7 @@ def test_downgraded_group_that_is_loaded_makes_all_members_rejoin(log: ConsumerL
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
-def test_committed_offset_of_a_deleted_topic_is_left_out_of_the_group_upgrade(
+def test_assigned_partitions_of_a_deleted_topic_are_left_out_of_the_group_upgrade(
     log: ConsumerLog,
 ) -> None:
     (client,) = classic_group(log, 1)

@@ -282,7 +282,7 @@ def test_last_known_replicas_are_kept_until_a_smaller_isr_is_committed() -> None
 
 
 def test_election_waits_for_the_last_known_replica_that_left_last() -> None:
-    """Broker 1 has lost records. Later all lost power, and broker 3 its directory as well."""
+    """Broker 1 has lost records. Later 2 and 3 lost power, and broker 3 its directory as well."""
     cluster = after_power_cuts(1, min_isr=3)
     cluster.die(2, 3)
     cluster.register(2, lost_power=True)
