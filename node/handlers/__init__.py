@@ -1,4 +1,4 @@
 """The handlers of all APIs.
 
-Each file begins with the supported versions and KIPs.
+The file of an API's handler begins with the supported versions and KIPs.
 """

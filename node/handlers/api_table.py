@@ -42,7 +42,7 @@ FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata, with which every client beg
 
 
 def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
-    """Return the rows of all APIs except the APIs of the log (Produce, Fetch, ListOffsets)."""
+    """Return the rows of all APIs except Produce and the APIs in `fetch/`."""
     creation = AutoCreation(log)
     return (
         *cluster.apis(),
@@ -87,8 +87,9 @@ def served_apis(log: logging.Logger) -> tuple[Api, ...]:
 
 
 def prepare_codecs() -> None:
-    """Create the codecs of every client's first requests, in a thread while the broker starts.
+    """Create the codecs of every client's first requests.
 
+    The broker calls this function in a thread while it starts.
     A codec is created at its first use, on the event loop. The first codec also loads the schema
     library, which on a busy machine takes long enough to miss a heartbeat.
     """

@@ -1,4 +1,4 @@
-"""The new leader in an answer with the error NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+"""The new leader in an answer with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951)."""
 
 from ..listener.dispatch import RequestContext
 

@@ -247,7 +247,7 @@ async def _wait_in_slices(
     """Return the answer to a fetch of many partitions, once it has enough bytes or has expired.
 
     Each read takes several turns of the event loop. look: the first read, which found too few
-    bytes.
+    bytes, or None before the first read.
     """
     replicas: ReplicaManager = context.broker.replicas
     led_by_ms = min(deadline_ms, replicas.awaited.deadline_ms())

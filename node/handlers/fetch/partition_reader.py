@@ -31,7 +31,7 @@ from ..leader_hints import LeaderHints
 READ_COMMITTED = 1
 NO_EPOCH = -1
 PARTITIONS_PER_STEP = 50
-# Each batch is checked, so that many small batches would block the event loop.
+# Each batch is checked, so a read of more small batches would block the event loop.
 LOOK_BATCHES_MAX = 4_096
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 

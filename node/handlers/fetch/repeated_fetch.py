@@ -2,7 +2,7 @@
 
 librdkafka has no fetch sessions. Without new records each of its fetches equals the previous one,
 except for the order of the partitions. Each fetch would cost a decoding and two reads of every
-partition. So a large fetch that is repeated and finds nothing gets an internal session, which its
+partition. So a large fetch that repeats the previous one gets an internal session, which its
 client does not see. If the fetch is repeated again and its partitions have not changed, the fetch
 waits and gets the previous answer.
 """
@@ -62,7 +62,7 @@ class RepeatedFetch:
     def keep(self, request: FetchRequest) -> Steps[KeptFetch | None]:
         """Return the internal session that tracks changes of the partitions, opened if needed.
 
-        Returns None if the session cache is full or the connection is closed.
+        Returns None if `open_session` opens none, or if the connection is closed.
         """
         if self._context.is_closed:
             return None
@@ -80,7 +80,10 @@ class RepeatedFetch:
         return kept
 
     def answered(self, look: FetchLook, answer: list[Buffer]) -> None:
-        """Store an answer without records, which is sent again if the fetch is repeated."""
+        """Store an answer without records and errors, which is sent again if the fetch is repeated.
+
+        Any other answer clears the stored one.
+        """
         is_nothing = not (look.bytes_read or look.must_answer or look.is_empty)
         self.answer = answer if is_nothing and self.kept is not None else None
 
@@ -116,7 +119,8 @@ class RepeatedFetch:
 def note(context: RequestContext, version: int, body: memoryview) -> Steps[RepeatedFetch | None]:
     """Return the last large fetch of the connection if this fetch repeats it.
 
-    Otherwise store this fetch for a later repetition, and return None.
+    Otherwise store this fetch for a later repetition, unless its body is too large, and return
+    None.
     """
     rows = None
     if len(body) <= BODY_BYTES_MAX:

@@ -63,8 +63,9 @@ class SessionFetch:
         return len(self.session.partitions) if self.is_opening else 0
 
     def update(self) -> "Steps[SessionFetch | None]":
-        """Update the session from the request, and return None if no partition is left in it.
+        """Update the session from the request, and return this fetch.
 
+        A continued session without partitions is closed, and None is returned.
         Raises FETCH_SESSION_ID_NOT_FOUND, or INVALID_FETCH_SESSION_EPOCH if another request has
         continued the session.
         """
@@ -203,8 +204,9 @@ class SessionRead(PartitionReader):
 
 
 def begin(context: RequestContext, request: FetchRequest, version: int) -> SessionFetch | None:
-    """Return the session that a request continues or opens, or None for a request without one.
+    """Return the session that a request continues or opens.
 
+    Returns None for a request without a session, or if no session can be opened.
     Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
     """
     broker, epoch = context.broker, request.session_epoch
@@ -236,7 +238,10 @@ def begin(context: RequestContext, request: FetchRequest, version: int) -> Sessi
 def open_session(
     broker: BrokerServices, request: FetchRequest, version: int
 ) -> FetchSession | None:
-    """Return a new, empty session for the requested partitions, or None if the cache is full."""
+    """Return a new, empty session for the requested partitions.
+
+    Returns None if the cache is full or a topic name is too long.
+    """
     if _has_overlong_name(request):
         return None
     size = sum(len(topic.partitions) for topic in request.topics)

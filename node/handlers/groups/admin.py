@@ -3,7 +3,8 @@
 DescribeGroups 0-6   v3 authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for a
                      missing group (KIP-1043), which older versions report as state Dead.
 ListGroups 0-5       v4 states (KIP-518), v5 types (KIP-848); only the groups of this broker.
-DeleteGroups 0-3     KIP-229; empty groups only, with all their offsets; v3 has an error message.
+DeleteGroups 0-3     KIP-229; empty groups only, with all their offsets; v3 has an error message,
+                     which is always null here.
 """
 
 import asyncio
@@ -121,7 +122,10 @@ def _members(group: ClassicGroup) -> "list[responses.DescribeGroups.DescribedGro
 async def list_groups(
     context: RequestContext, header: RequestHeader, request: "requests.ListGroupsRequest"
 ) -> "Steps[responses.ListGroups.Response]":
-    """Return the groups that this broker coordinates and that have committed records."""
+    """Return the groups of this broker, once the pending records of consumer groups are committed.
+
+    A shard that resigns during the wait is omitted.
+    """
     groups = context.broker.groups
     settling = [
         groups.until_settled(shard)
@@ -129,8 +133,9 @@ async def list_groups(
         if shard.state is ShardState.SERVING and shard.consumer_records_until > shard.replayed
     ]
     for outcome in await asyncio.gather(*settling, return_exceptions=True):
+        # NotCoordinator: the shard has resigned, and another broker lists its groups.
         if isinstance(outcome, BaseException) and not isinstance(outcome, NotCoordinator):
-            raise outcome  # the shard has resigned, so that another broker lists its groups
+            raise outcome
     return _listing(context, request)
 
 

@@ -47,7 +47,10 @@ OFFSETS_A_STEP = 100
 async def offset_fetch(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetFetchRequest"
 ) -> "Steps[responses.OffsetFetch.Response]":
-    """Return the committed offsets of groups, after their pending commits are settled."""
+    """Return the committed offsets of groups.
+
+    A request for stable offsets first waits until the groups' pending commits are settled.
+    """
     broker = context.broker
     version = header.api_version
     unsettled: dict[str, int] = {}
@@ -219,7 +222,10 @@ class _Group(NamedTuple):
         return answers
 
     def _answer(self, name: str, index: int, topic_id: bytes) -> "_Partition | None":
-        """Return a committed offset, or None if there is none for the current topic of the name."""
+        """Return a committed offset, or None if there is none for the current topic of the name.
+
+        A request for stable offsets gets UNSTABLE_OFFSET_COMMIT for an unstable offset.
+        """
         if self.offsets is None:
             return None
         if self.stable and self.offsets.is_unstable(self.group_id, name, index):
@@ -290,7 +296,7 @@ def _fetch_refusal(
 async def offset_delete(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetDeleteRequest"
 ) -> "responses.OffsetDelete.Response":
-    """Delete committed and pending offsets of a group."""
+    """Delete the committed and pending offsets of a group in the requested partitions."""
     broker = context.broker
     group_id = request.group_id
     try:
@@ -340,7 +346,10 @@ def _judge(
     topic: "requests.OffsetDeleteRequest.OffsetDeleteRequestTopic",
     wanted: "requests.OffsetDeleteRequest.OffsetDeleteRequestPartition",
 ) -> "responses.OffsetDelete.OffsetDeleteResponsePartition":
-    """Return the answer for one partition, and add its key to `keys` if an offset is committed."""
+    """Return the answer for one partition, and add its key to `keys` if it can be deleted.
+
+    That requires a committed or pending offset, and no subscription to the topic.
+    """
     name, index, error = topic.name, wanted.partition_index, ErrorCode.NONE
     if state.partition(name, index) is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

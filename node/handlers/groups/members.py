@@ -246,7 +246,7 @@ async def _leave_consumer_group(
 ) -> "responses.LeaveGroup.Response":
     """Remove members of a consumer group, and return the answer once the removal is committed.
 
-    Members are removed in steps of LEAVING_A_STEP, each with its own group epoch.
+    Members are removed in steps of LEAVING_A_STEP. Each step has its own group epoch.
     """
     group_id = request.group_id
     members: list[responses.LeaveGroup.MemberResponse] = []

@@ -168,9 +168,10 @@ class SortedCommit:
         key: Callable[[str, str, int], bytes] = encode_offset_key,
         **producer: Any,
     ) -> Steps[bytes]:
-        """Encode the offsets as one batch, and refuse offsets with too much metadata in the answer.
+        """Return the offsets encoded as one batch, or empty bytes if no offset is left.
 
-        Returns the batch, or empty bytes if no offset is left.
+        Offsets with more than `metadata_max` characters of metadata are left out, and get an error
+        in the answer.
         """
         records: list[Record] = []
         for number, (answer, topic, partition, value) in enumerate(self.offsets, 1):
@@ -184,9 +185,10 @@ class SortedCommit:
         return (yield from encoding_batch(records, **producer)) if records else b""
 
     def checking_room(self, table: OffsetTable) -> Steps[None]:
-        """Raise InvalidCommitOffsetSize if the shard would exceed OFFSETS_MAX committed offsets.
+        """Raise InvalidCommitOffsetSize if the shard may exceed OFFSETS_MAX committed offsets.
 
-        Partitions that already have a committed offset in the shard do not count.
+        All partitions of the request are added to the offsets of the shard. A request whose
+        partitions all have an offset in the shard is accepted in any case.
         """
         if table.size + len(self.offsets) <= OFFSETS_MAX:
             return
@@ -280,7 +282,10 @@ def _generation(request: "requests.TxnOffsetCommitRequest", version: int) -> int
 def _check_connection(
     context: RequestContext, request: "requests.TxnOffsetCommitRequest", version: int
 ) -> None:
-    """Raise CloseConnection for a connection older than the producer's newest connection."""
+    """Raise CloseConnection for a connection older than the producer's newest connection.
+
+    Requests of version 5 and later are not checked.
+    """
     broker = context.broker
     if version >= ADDS_FROM or not broker.config.transaction_connection_fence:
         return

@@ -4,8 +4,8 @@ DescribeAcls, CreateAcls, DeleteAcls 1-3  KIP-140, prefixed patterns of KIP-290 
                                           of principal in v3. Without an authorizer the answer is
                                           SECURITY_DISABLED.
 
-A DeleteAcls request can delete at most 10,000 different ACLs, and have at most 1,000 filters with
-wildcards. Above these limits the answer is INVALID_REQUEST, and nothing is deleted.
+The filters of a DeleteAcls request can have at most 10,000 matches together, and at most 1,000 of
+them can have wildcards. Above these limits the answer is INVALID_REQUEST, and nothing is deleted.
 
 CreateAcls and DeleteAcls are answered when every live broker applies the new ACLs, so that a client
 can use the new rights immediately on any broker. Kafka answers when the controller has them.

@@ -1,4 +1,4 @@
-"""The automatic creation of requested topics (`auto.create.topics.enable`).
+"""The automatic creation of requested topics (`auto.create.topics.enable`) and __consumer_offsets.
 
 Many clients may request the same new topic at the same time, on several brokers. On one broker they
 share one request to the controller. If several brokers send such a request, the controller creates

@@ -171,7 +171,10 @@ def operations_on(context: RequestContext, resource_type: ResourceType, name: st
 def list_config_resources(
     context: RequestContext, header: RequestHeader, request: "requests.ListConfigResourcesRequest"
 ) -> "responses.ListConfigResources.Response":
-    """Return the names of resources with configs."""
+    """Return the names of the resources of the requested types.
+
+    These are all topics and brokers, and the groups and metrics subscriptions with configs.
+    """
     state = context.broker.state
     nodes = list(map(str, state.brokers))
     named: dict[int, Iterable[str]] = {

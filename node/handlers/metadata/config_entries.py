@@ -61,9 +61,9 @@ def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) 
 
 
 def as_parsed(entry: Entry) -> Entry:
-    """Return the entry with the value and the synonym of a topic or group in Kafka's parsed form.
+    """Return the entry with its value, and its synonym of a topic or group, in Kafka's parsed form.
 
-    Values of brokers stay in their original text, as in Kafka's DescribeConfigs.
+    Synonyms of brokers and defaults stay in their original text, as in Kafka's DescribeConfigs.
     """
     if entry.value is None or entry.source == DEFAULT:
         return entry
@@ -76,7 +76,7 @@ def as_parsed(entry: Entry) -> Entry:
 
 
 def broker_entries(broker: BrokerServices) -> list[Entry]:
-    """Return the visible configs of this broker, sorted by name."""
+    """Return the visible configs of this broker, sorted by name, passwords without values."""
     entries = []
     for name, key in sorted(BROKER_KEYS.items()):
         if not key.is_shown:
@@ -86,7 +86,7 @@ def broker_entries(broker: BrokerServices) -> list[Entry]:
             continue
         value = synonyms[0].value if synonyms else None
         if not synonyms or synonyms[0].source == DEFAULT:
-            # Text_of resolves defaults that depend on other keys.
+            # `text_of` resolves defaults that depend on other keys.
             value = broker.config.text_of(name) or value
         source = synonyms[0].source if synonyms else DEFAULT
         if key.type == ConfigType.PASSWORD:
@@ -136,7 +136,7 @@ def client_metrics_entries(broker: BrokerServices, name: str) -> list[Entry]:
 
 
 def logger_entries() -> list[Entry]:
-    """Return the levels of all loggers of this process by name."""
+    """Return the levels of this process's loggers (`logger_levels`)."""
     return [
         Entry(name, level, LOGGER, False, UNKNOWN_TYPE, [], "") for name, level in logger_levels()
     ]

@@ -1,7 +1,8 @@
 """APIs for changes that this cluster does not support, with the answers of Kafka.
 
 AlterReplicaLogDirs 1-2  KIP-113; there is one directory, so a replica in it needs no move.
-Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48; not allowed on a plain text listener.
+Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48; refused on every listener, as by Kafka on
+                                                   a plain text listener.
 AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853; with kraft.version 0 answered as by Kafka.
 UnregisterController 0  a voter has no registration that could be removed.
 """

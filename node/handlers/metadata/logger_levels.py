@@ -17,7 +17,10 @@ LOGGERS_MAX = 1_000
 
 
 def logger_levels() -> Iterator[tuple[str, str]]:
-    """Yield the name and the effective level of each logger, the root logger first."""
+    """Yield the name and the effective level of the root logger, then of other loggers by name.
+
+    At most LOGGERS_MAX other loggers are included.
+    """
     yield ROOT, _name_of(logging.root.getEffectiveLevel())
     for name in islice(sorted(_loggers()), LOGGERS_MAX):
         yield name, _name_of(logging.getLogger(name).getEffectiveLevel())

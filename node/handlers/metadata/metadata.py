@@ -151,7 +151,7 @@ class MetadataAnswers:
     def _keep(
         self, broker: BrokerServices, key: Key | None, answer: bytes, began_at: Hashable
     ) -> None:
-        """Cache an answer, unless the metadata has changed since the answer was begun."""
+        """Cache an answer, unless the metadata has changed since its begin or the cache is full."""
         self._forget_outdated(broker)
         if key is None or key in self._cached or began_at != self._cached_at:
             return
@@ -206,7 +206,7 @@ class _Question(NamedTuple):
         )
 
     def may_create(self, name: str) -> bool:
-        """Return whether the client may create the topic, which requires the right to describe."""
+        """Return whether the client has the rights to describe and to create the topic."""
         access = self.access
         return access is None or (
             access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name)

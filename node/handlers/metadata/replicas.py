@@ -57,7 +57,8 @@ async def elect_leaders(
 ) -> "responses.ElectLeaders.Response":
     """Elect leaders, and return a result for each partition.
 
-    The result is NONE, ELECTION_NOT_NEEDED, or another error.
+    The result is NONE, ELECTION_NOT_NEEDED, or another error. The answer to a request for all
+    partitions omits those that need no election.
     """
     election_type = getattr(request, "election_type", PREFERRED)
     if election_type not in (PREFERRED, UNCLEAN):

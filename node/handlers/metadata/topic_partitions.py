@@ -69,7 +69,7 @@ def describe_topic_partitions(
         for index, partition in enumerate(topic.partitions[start:end], start):
             partitions.append(
                 {
-                    **partition_values(state, index, partition),  # Metadata lacks the fields above
+                    **partition_values(state, index, partition),  # without the ELR, as in Metadata
                     "error_code": ErrorCode.NONE,
                     "eligible_leader_replicas": partition.elr,
                     "last_known_elr": partition.last_known_elr,

@@ -257,7 +257,7 @@ async def create_partitions(
     """Add partitions to topics, placed by the cluster or by the client.
 
     Difference from Kafka (KAFKA-14418): __consumer_offsets cannot be extended. The number of its
-    partitions determines the partition of each group, so that groups would lose their offsets and
+    partitions determines the partition of each group, so groups would lose their offsets and
     transactions.
     """
 

@@ -45,10 +45,11 @@ class RecordError(NamedTuple):
 class LeaderAppend:
     """A batch with its replica, its answer, and the result of its record check.
 
-    partition: None if it is not hosted here. header: None if the bytes do not begin with a header,
-    so that the append refuses them. records: None during the wait for replicas, because the next
-    request reuses the memory. record_check: the level of the completed check, a RecordCheck or
-    NOT_CHECKED. is_denied: True if the client may not write to the topic.
+    partition: None if it is not hosted here, or for a denied batch. header: None if the bytes do
+    not begin with a header, which the append refuses. records: None if the request has none, and
+    during the wait for replicas, because the next request reuses the memory. record_check: the
+    level of the completed check, a RecordCheck or NOT_CHECKED. is_denied: True if the client may
+    not write to the topic.
     """
 
     topic_name: str | None
@@ -81,10 +82,11 @@ class LeaderAppend:
         return self.topic_id or self.topic_name
 
     def confirm(self, header: BatchHeader, config: LogConfig, clock: Clock) -> BatchHeader:
-        """Return the header of a valid batch, corrected to match its records.
+        """Return the header of a valid batch, after it was corrected in the batch itself.
 
         The maximum timestamp is taken from the records, as in Kafka, because retention and the time
-        index use it later. Raises the error of the record check.
+        index use it later. Raises the error of the record check, TimestampOutOfRange for the
+        earliest record, or NotLeaderOrFollower if the topic now requires a higher check.
         """
         if self.record_check < config.record_check:
             raise NotLeaderOrFollower(

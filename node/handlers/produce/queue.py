@@ -141,9 +141,10 @@ class ProduceQueue:
                     operation.pending.fail(error, operation.refuse)
 
     def _next_question(self) -> tuple[int, TransactionalProducer | None, _Guards]:
-        """Return how many requests to verify next, with their producer and their guards.
+        """Return how many requests are appended next, and the producer and guards to verify first.
 
-        The requests must fit into one turn of the event loop when they are appended.
+        Plain requests among them are not verified. The requests must fit into one turn of the event
+        loop when they are appended.
         """
         asked_for: TransactionalProducer | None = None
         guards: _Guards = {}
@@ -173,6 +174,7 @@ class ProduceQueue:
         """Verify the first `count` requests until all their guards are valid.
 
         New leaderships and ended transactions during a verification lead to another verification.
+        After QUESTIONS_MAX verifications the other partitions get CONCURRENT_TRANSACTIONS.
         """
         verifications = dict(known or {})
         for _ in range(QUESTIONS_MAX):
@@ -210,9 +212,9 @@ class ProduceQueue:
     async def _append_part(
         self, operation: ProduceOperation, verifications: _Verifications
     ) -> None:
-        """Append one part of a large request, as a job in slices on the event loop.
+        """Append a part of a large request, or a request behind it, as a job on the event loop.
 
-        If a marker was written since the verification, the part is verified again.
+        If a marker was written since the verification, the operation is verified again.
         """
         for _ in range(QUESTIONS_MAX):
             trying = made(partial(self._try_to_append, verifications), [operation])

@@ -5,8 +5,9 @@ ListTransactions 0-2     the ids that this broker coordinates; v1 filters by age
                          regular expression over the whole id (KIP-1152)
 
 Simplification: Kafka uses RE2, whose expressions need no backtracking. Python's expressions do, so
-those that could take long are refused (INVALID_REGULAR_EXPRESSION): a quantifier after a group,
-more than two open-ended quantifiers, references, and lookaround.
+those that could take long are refused (INVALID_REGULAR_EXPRESSION): more than 256 characters, a
+quantifier after a group, more than two of the quantifiers `*`, `+` and `{`, references, and each
+group that begins with `(?` except `(?:`.
 """
 
 import re
@@ -38,7 +39,10 @@ _LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 def describe(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeTransactionsRequest"
 ) -> "responses.DescribeTransactions.Response":
-    """Return the state of the transaction of each requested transactional id."""
+    """Return the state of the transaction of each requested transactional id.
+
+    Ids after the first IDS_MAX are omitted.
+    """
     transactions = context.broker.transactions
     ids = request.transactional_ids[:IDS_MAX]
     return {"transaction_states": Each(lambda each: _state(transactions.describe(each)), ids)}

@@ -80,7 +80,7 @@ def _outcomes(
 ) -> "Steps[responses.WriteTxnMarkers.Response]":
     """Return the answer from the errors of each written marker.
 
-    A marker without a valid producer id was not written, and gets INVALID_REQUEST.
+    A marker with a negative producer id or epoch was not written, and gets INVALID_REQUEST.
     """
     written = iter(errors)
     answers: _Answers = {}
