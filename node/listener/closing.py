@@ -2,7 +2,7 @@
 
 
 class CloseConnection(Exception):
-    """The error that closes a connection, after a malformed request or a failed acks=0 produce."""
+    """The error that closes a connection, for example after a malformed request."""
 
 
 class UnservedRequest(CloseConnection):

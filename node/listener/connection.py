@@ -1,10 +1,11 @@
 """One client's connection, which receives requests and sends answers in the order of the requests.
 
 The rule of order (Kafka mutes a channel while it handles a request): a request starts when all
-earlier requests of its connection are answered. Only produce requests may start while up to
-PIPELINED_MAX earlier ones are unanswered, because they are appended in order while their answers
-wait for replicas. Their answers are still sent in order. Requests that may not start yet wait here,
-and the socket is not read meanwhile, so a client can fill only the memory of one read.
+earlier requests of its connection are answered. Only a produce request may start behind unanswered
+produce requests, of which there are at most PIPELINED_MAX, because they are appended in order while
+their answers wait for replicas. Their answers are still sent in order. Requests that may not start
+yet wait here, and the socket is not read meanwhile, so a client can fill only the memory of one
+read.
 
 The socket is also not read while the client does not read its answers (the transport's write buffer
 is full), or while all connections together hold too much memory.
@@ -248,8 +249,8 @@ class Connection(asyncio.BufferedProtocol):
     def is_late(self, now_s: float, receive_timeout_s: float) -> bool:
         """Return whether the client takes too long to complete a request that it has begun to send.
 
-        The limit is shorter for a connection that is read in spite of the memory limit, because
-        other connections wait for their turn.
+        A connection that is read in spite of the memory limit is already late when it sends nothing
+        for PASSING_SILENCE_MAX_S, because other connections wait for their turn.
         """
         if self.partial_since_s is None or self._is_reading_paused:
             return False
@@ -266,7 +267,11 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self.silent_since_s > first_request_timeout_s
 
     def is_deserted(self, now_s: float) -> bool:
-        """Return whether the client has closed the connection while the socket was not read."""
+        """Return whether the client has closed the connection, and its requests may be dropped.
+
+        This is checked while the socket is not read. Requests that must be handled without their
+        client keep the connection for UNATTENDED_MAX_S after its last activity.
+        """
         if not (self._is_reading_paused or self._has_ended) or self._transport is None:
             return False
         if now_s - self.last_active_s < UNATTENDED_MAX_S and self._needs_no_client():
@@ -413,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
             self._writing = []
 
     def advance_soon(self) -> None:
-        """Start waiting requests in the next turn of the event loop.
+        """Start waiting requests in a later turn of the event loop.
 
         They do not start now, because the caller may be the handler of another request.
         """

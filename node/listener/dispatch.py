@@ -6,7 +6,7 @@ A handler gets the connection's context, the header, and the body, and returns o
   a coroutine            waits, or takes several turns of the loop; it returns one of the others
   None                   there is no answer (a produce with acks=0)
 It may raise `CloseConnection`. A KafkaError, or any unexpected exception, becomes the answer of the
-row's `on_error`. Only this file turns exceptions into error codes.
+row's `on_error`. An error after the handler has returned a `PendingAnswer` goes to its `fail`.
 
 The table has the supported APIs and versions, which ApiVersions returns.
 """

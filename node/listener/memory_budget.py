@@ -2,9 +2,9 @@
 
 Above the limit, a connection that holds more than a small allowance is not read until other
 connections release memory. If all held bytes belong to incomplete requests, no connection can
-release memory. In that case the connection that waited longest may finish its request, one at a
-time. So the held bytes stay below limit + connections * allowance + one request, and there is no
-deadlock.
+release memory. So the server periodically lets the connection that waited longest finish its
+request, one connection at a time. The held bytes stay below limit + connections * allowance + one
+request, and there is no deadlock.
 """
 
 from typing import Protocol

@@ -31,7 +31,7 @@ class ServedApi(Protocol):
 
 
 class WaitingProduces(Protocol):
-    """The produce requests of one connection that wait for their verification."""
+    """The queue of one connection's produce requests that wait before their append."""
 
     @property
     def needs_no_client(self) -> bool: ...
@@ -41,11 +41,12 @@ class WaitingProduces(Protocol):
 class RequestContext:
     """The state of a connection for its handlers, in one object for the life of the connection.
 
-    `connection_id` is unique in a process. `principal` is set by a login, before any request that
-    is not part of the login. `listener` is the name of the connection's listener. `client_software`
-    is the name and version from ApiVersions v3 (KIP-511). `produce_queue` exists while produce
-    requests wait to be verified, `repeated_fetch` after the first large fetch, `login` on listeners
-    with SASL. `client_id` is set by the latest fetch, while fetched bytes are counted.
+    `connection_id` is unique in a process. `principal` is set by a TLS certificate or a login,
+    before any request that needs rights. `listener` is the name of the connection's listener.
+    `client_software` is the name and version from ApiVersions v3 (KIP-511). `produce_queue` exists
+    while produce requests wait before their append, `repeated_fetch` after the first large fetch,
+    `login` on listeners with SASL. `client_id` is set by the latest fetch, while fetched bytes are
+    counted.
     `request_time` measures the current request, if there are request quotas. While `is_muted` is
     set no request starts. `mute` has the timer of the mute, and `resume` starts the waiting
     requests after it. `waited_ms` returns the age of the connection's newest bytes in the kernel.

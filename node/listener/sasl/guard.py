@@ -13,7 +13,7 @@ _OPEN = (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)
 
 
 class GuardedDispatcher:
-    """A dispatcher that serves the login APIs, and all other APIs only during a session."""
+    """A dispatcher that serves ApiVersions and the login APIs, and others only during a session."""
 
     def __init__(self, dispatcher: Dispatcher, login: Login, now_ms: Callable[[], int]) -> None:
         self._dispatcher, self._login, self._now_ms = dispatcher, login, now_ms

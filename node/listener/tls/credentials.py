@@ -62,7 +62,10 @@ class TlsCredentials:
             self._log.info("listener %s uses its new certificates", self._listener)
 
     def principal_of(self, certificate: dict[str, Any] | None) -> Principal:
-        """Return the principal of a client's certificate, or ANONYMOUS without a certificate."""
+        """Return the principal of a client's certificate.
+
+        Returns ANONYMOUS without a certificate, or if no mapping rule fits its name.
+        """
         if certificate is None:
             return ANONYMOUS
         name = distinguished_name(certificate.get("subject", ()))

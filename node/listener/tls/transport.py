@@ -95,7 +95,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._steer()
 
     def resume_writing(self) -> None:
-        """Encrypt the next slice, since the client has read the last one."""
+        """Continue to encrypt and send the queue, since the socket can be written again."""
         self._is_transport_full = False
         self._steer()
         self._share.do(self._send)
@@ -130,7 +130,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._steer()
 
     def writelines(self, buffers: list[Buffer]) -> None:
-        """Send the first slice of an answer. Pause the connection if the answer has more."""
+        """Queue an answer and send the queue (`_send`). Pause the connection if a rest stays."""
         self._channel.queue(buffers)
         self._send()
         if self._channel.unsent_bytes and not self._has_paused_connection:
