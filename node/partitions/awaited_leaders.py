@@ -32,7 +32,7 @@ class AwaitedLeaders:
         self._waits: dict[str, dict[int, asyncio.Future[None]]] = {}
 
     def deadline_ms(self, timeout_ms: int = WAIT_MS_MAX) -> int:
-        """Return the deadline of a wait that begins now, at most the timeout of the request."""
+        """Return the deadline of a wait that begins now, after `timeout_ms` or WAIT_MS_MAX."""
         return self._now_ms() + max(0, min(timeout_ms, WAIT_MS_MAX))
 
     async def wait(self, partitions: Iterable[TopicPartition], deadline_ms: int) -> None:

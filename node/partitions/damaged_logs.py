@@ -1,9 +1,10 @@
 """The damaged logs of one broker, and their repair.
 
-A log is repaired while another replica leads. The log is first read completely. If all its batches
-are intact, its indexes are rebuilt. Otherwise its directory is renamed, and an empty log replaces
-it and follows the leader. The renamed directory is deleted when the new log is in sync. If the new
-log is elected before it is in sync, the renamed directory is kept for the operator.
+A log is repaired while another replica leads. An opened log whose batches are not known to be
+damaged is first read completely. If all its batches are intact, its indexes are rebuilt. Otherwise
+its directory is renamed, and an empty log replaces it and follows the leader. The renamed directory
+is deleted when the new log is in sync. If the new log is elected before it is in sync, the renamed
+directory is kept for the operator.
 """
 
 import logging

@@ -1,10 +1,10 @@
 """One replica that this broker hosts, with its log and its role.
 
 A replica leads (a `PartitionLeader` keeps the state of its followers), follows (a
-`PartitionFollower` checks the leader's answers), or waits without a leader. The role changes only
-with the replicated metadata, one leader epoch at a time. This file applies a change of role to the
-log. A new leader opens its epoch at its log end, so that the first batch of an epoch and the
-epoch's start offset always agree.
+`PartitionFollower` checks the leader's answers), or waits without a leader. A role begins only with
+the replicated metadata, one leader epoch at a time. It also ends when the log fails. This file
+applies a change of role to the log. A new leader opens its epoch at its log end, so that the first
+batch of an epoch and the epoch's start offset always agree.
 """
 
 from collections.abc import Callable
@@ -129,7 +129,10 @@ class HostedPartition:
             damage.found(CorruptMessage(f"a batch has the leader epoch {latest_epoch}"))
 
     def wait_for_a_leader(self, record: PartitionRegistration) -> None:
-        """End this replica's role, because there is no leader or the log has failed."""
+        """End this replica's role, because there is no leader.
+
+        An elected replica also waits in this way until the truncation of its log is synced.
+        """
         self.leader = self.follower = None
         self._adopt(record)
 

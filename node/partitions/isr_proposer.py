@@ -103,8 +103,8 @@ class IsrProposer(InSyncReplicas):
             again, self._was_refused = [], False
             for start in range(0, len(pending), CHANGES_MAX):
                 again += await self._ask(pending[start : start + CHANGES_MAX])
-            # A refusal changes the metadata, so the partition is checked again. Without a pause the
-            # same proposal would be repeated as fast as decisions are made.
+            # A change of the metadata after a refusal leads to another check of the partition.
+            # Without a pause the same proposal would be repeated as fast as it is refused.
             if again or self._was_refused:
                 await asyncio.sleep(RETRY_MS / 1000)
 

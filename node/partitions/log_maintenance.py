@@ -149,8 +149,8 @@ class LogMaintenance:
     def _noting(self, written: Iterable[HostedPartition]) -> Steps[list[HostedPartition]]:
         """Start due flushes of the logs in `written`, and count their dirty bytes.
 
-        Returns the logs that lack an index or a snapshot. Logs that are written during these steps
-        are handled in the next run.
+        Returns the logs that need a producer snapshot, or whose index of aborted transactions is
+        damaged. Logs that are written during these steps are handled in the next run.
         """
         found: list[HostedPartition] = []
         now_ms = self._replicas.clock.wall_ms()

@@ -80,7 +80,8 @@ class RefusedBatches:
     ) -> None:
         """Raise the error of an earlier refused batch of the connection that the log still lacks.
 
-        If the log has that batch by now, it is forgotten.
+        The refused batch is forgotten once the log has it, or once `batch` does not come after it,
+        for example if it is sent again.
         """
         self._expire(now_ms)
         key = connection_id, topic, index, batch.producer_id

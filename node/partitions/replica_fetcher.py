@@ -364,8 +364,8 @@ class ReplicaFetcher:
     ) -> None:
         """Report the new fetch position to the leader, after a flush if the topic requires one.
 
-        backoff_ms: the answer failed. Fetch again after this time from the end of the log, because
-        a part of the answer may have been appended.
+        backoff_ms: fetch again after this time from the end of the log, for example after an answer
+        that failed, of which a part may have been appended.
         """
         follower, log = partition.follower, partition.log
         if follower is None or partition.leader_epoch != slot.leader_epoch:
@@ -401,10 +401,11 @@ class ReplicaFetcher:
     def _cut(
         self, slot: FollowerSlot, partition: HostedPartition, bound: int, steps: Steps[None]
     ) -> Steps[bool]:
-        """Truncate the log in steps, and return whether to continue following.
+        """Truncate the log in steps, and return whether the truncation is complete.
 
-        Between two steps another leader may have learned the log's end, a checkpoint may have been
-        written, or a compaction may have begun.
+        It ends early if the role has changed, or if a checkpoint that was written between two steps
+        must be lowered first. The cleaner gets the truncation again before each step, since a
+        compaction may have begun.
         """
         follower = partition.follower
         while self._may_cut(slot, partition, bound):

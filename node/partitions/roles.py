@@ -1,9 +1,9 @@
 """The roles of local replicas, from the replicated metadata.
 
 The metadata is applied on every node in the same order, so this file needs no messages. It compares
-the metadata with the hosted replicas, and applies the difference. `apply` only collects the changed
-partitions. Each is later compared with the metadata of that time, so that several changes of a
-partition are applied together.
+the metadata with the hosted replicas, and applies the difference. `apply` collects the changed
+partitions. Each is compared with the metadata of the time when it is settled, so that several
+changes of a partition may be applied together.
 
 * A few partitions with open logs are settled in the same turn of the event loop, many in slices.
   Until its slice a former leader acts as if it had not received the change, which the protocol
@@ -79,7 +79,9 @@ class PartitionRoles:
         self._awaited.is_awaited = self._is_awaited
 
     async def start(self, broker_epoch: int) -> None:
-        """Host every replica that the metadata assigns to this broker. Return when all are served.
+        """Host every replica that the metadata assigns to this broker, and remove all other logs.
+
+        Returns when each of these replicas is served, or could not be opened.
 
         Call it when this broker is registered and has applied the metadata up to its registration.
         """
