@@ -3,8 +3,9 @@
 This is the partition's side of the fence. Without KIP-890 all transactions of a client have the
 same producer id and epoch, so a delayed request does not show its transaction. But one connection
 delivers its requests in order. A late request therefore comes on an older connection than the
-requests that overtook it. Connections have increasing numbers. A transactional produce is not
-executed if its connection is older than the newest one of the same producer id and epoch. Its
+requests that overtook it. Connections have increasing numbers. A transactional produce or offset
+commit is not executed if its connection is older than the newest one of the same producer id and
+epoch that has sent a request of the same kind. Its
 connection is closed, after which every client retries. Clients with KIP-890 (Produce 12 and later)
 are not checked, since their epochs show late requests.
 
@@ -40,7 +41,7 @@ class ProducerConnectionFence:
         return len(self._newest)
 
     def admits(self, producer_id: int, epoch: int, connection_id: int, now_ms: int) -> bool:
-        """Return whether a produce may be executed, and record the newest connection.
+        """Return whether a request may be executed, and record the newest connection.
 
         An older epoch is admitted here, because the partition itself fences it.
         """

@@ -1,9 +1,9 @@
 """The composition of a broker's transaction coordinator, with its Raft groups.
 
 The coordinator has T shards. Shard s is Raft group s + 1 on the node's only Raft engine. Group 0 is
-the cluster's metadata. The leaderships are distributed: the preferred leader of shard s is node s
-mod n. A node that shuts down is not preferred, since otherwise it would get back the leaderships
-that it hands over.
+the cluster's metadata. The leaderships are distributed: the preferred leader of shard s is the
+voter at position s mod n in the order of the node ids. A node that is fenced or shuts down is not
+preferred, since otherwise it would get back the leaderships that it hands over.
 
 T is fixed for the cluster's life, because an id would have two coordinators if nodes disagreed.
 Shard 0 stores the number, so that every node learns it. A node also stores it in a file, and does
@@ -158,7 +158,10 @@ class Transactions:
         services.verifier = self.verifier
 
     async def start(self) -> None:
-        """Wait until the cluster confirms the number of shards, or raise ShardCountMismatch."""
+        """Wait until the cluster confirms the number of shards, store it, and start the timers.
+
+        Raises ShardCountMismatch.
+        """
         await self.leaders.confirm_shard_count()
         write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
         for raft_group in self._raft_groups:

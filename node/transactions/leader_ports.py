@@ -14,7 +14,7 @@ class LeaderPorts:
     """The parts of a broker that all its shard leaders use.
 
     wall_ms, advanced_since_ms: methods of the broker's `Clock`.
-    serves_v2: returns whether the finalized transaction.version is at least 2.
+    serves_v2: returns whether the finalized transaction.version is above 0.
     """
 
     wall_ms: Callable[[], int]

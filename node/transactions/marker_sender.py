@@ -2,8 +2,9 @@
 
 Each broker has a queue of markers. The markers of a turn of the event loop are sent as one message.
 Several messages may be in flight, so that a partition that cannot commit does not delay the others.
-Each marker is retried until it is written or its topic is deleted. A moved leader, a dead broker,
-or too few replicas in sync lead to a retry, perhaps at another broker. Retries are safe: a marker
+Each marker is retried until it is written, its topic is deleted, or this node no longer coordinates
+the transaction. A moved leader, a dead broker, or too few replicas in sync lead to a retry, perhaps
+at another broker. Retries are safe: a marker
 that is already in the log is answered as written, and a marker that arrives after the next
 transaction has begun is refused (coordinator/transactions/messages.py).
 """
@@ -62,7 +63,7 @@ class MarkerTask:
     """The markers of one transaction that is committed or aborted.
 
     marker: the marker without its partitions. is_wanted: returns False once this node no longer
-    coordinates the transaction. on_written: called once for each partition.
+    coordinates the transaction. on_written: called once for each partition, also for a deleted one.
     """
 
     marker: TransactionMarker

@@ -83,9 +83,10 @@ class MarkerWriter:
     ) -> WriteMarkersReply:
         """Write markers, and return an ErrorCode number for each marker and partition.
 
-        NONE means that the marker is committed. The wait for replicas is at most `wait_ms`. After
-        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and TRANSACTION_COORDINATOR_FENCED the marker must
-        not be sent again. After any other error it may be repeated.
+        NONE means that the marker is committed. The wait for replicas is at most `wait_ms`.
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and TRANSACTION_COORDINATOR_FENCED mean that the
+        partition refuses the marker for good, so a repetition is harmless, but seldom succeeds.
+        After any other error the marker may be repeated.
         """
         work = self._replicas.work
         written: dict[HostedPartition, _Written] = {}

@@ -97,7 +97,7 @@ class TransactionCoordinators:
         return TransactionDescription(transactional_id=transactional_id, error=leader)
 
     def partition_count(self, transactional_id: str) -> int:
-        """Return the number of partitions in the current transaction of an id."""
+        """Return the number of partitions without a written marker in the transaction of an id."""
         leader = self._leader(transactional_id)
         return len(leader.unmarked(transactional_id)) if isinstance(leader, ShardLeader) else 0
 
@@ -224,9 +224,9 @@ class TransactionCoordinators:
     ) -> ProducerIdentityAnswer:
         """Begin to commit or abort a transaction, and return when the prepared record is durable.
 
-        After an answer with the error NONE the markers are written. bumps_epoch: EndTxn v5
-        (transaction.version 2), whose answer has the next epoch. waited_ms: the time that the
-        request's bytes spent in the kernel.
+        After an answer with the error NONE the markers will be written, by this or a later
+        coordinator. bumps_epoch: EndTxn v5 (transaction.version 2), whose answer has the next
+        epoch. waited_ms: the time that the request's bytes spent in the kernel.
         """
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):

@@ -65,7 +65,10 @@ class ShardJournal:
 
     @property
     def end(self) -> tuple[int, int]:
-        """Return the term and index of the last entry, by which copies are compared."""
+        """Return the term and index of the last entry, by which copies are compared.
+
+        The term is 0 if there is no entry after the snapshot.
+        """
         last = max(self.terms, default=self.snapshot_index)
         return self.terms.get(last, 0), last
 

@@ -213,9 +213,10 @@ class ShardLeaders:
                 self._log.exception("a scan of transactional ids failed")
 
     def _find_timed_out(self) -> Steps[None]:
-        """Abort every transaction that has been open for longer than its timeout.
+        """Begin to abort the transactions that have been open for longer than their timeout.
 
-        Transactions may change between two steps, so each abort checks again.
+        At most ABORTS_PER_SCAN of each shard are aborted. Transactions may change between two
+        steps, so each abort checks again.
         """
         since_ms: dict[tuple[str, int], float] = {}
         found: list[tuple[ShardLeader, list[str]]] = []
@@ -259,7 +260,7 @@ class ShardLeaders:
         return record.is_timed_out(self._aged_ms(record.start_ms), loop_ms - since_ms)
 
     def _find_expired(self, removing: "list[asyncio.Task[None]] | None" = None) -> Steps[None]:
-        """Remove every id that has had no transaction for the expiry time.
+        """Begin to remove the ids that have had no transaction for the expiry time.
 
         removing: collects the tasks of the removals.
         """
