@@ -40,7 +40,10 @@ class ConsumerWork:
         self._under_way: set[_Key] = set()
 
     def begin(self, shard: GroupShard, kind: str, group_id: str) -> None:
-        """Begin a job of a group, unless a job of the same kind is running."""
+        """Begin a job of a group, unless a job of the same kind is running.
+
+        No job begins for TRY_AGAIN_MS after a result of the group that could not be appended.
+        """
         key = (shard, kind, group_id)
         group = shard.groups.get(group_id)
         if key in self._under_way or not isinstance(group, ConsumerGroup):
