@@ -138,8 +138,9 @@ def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[st
 def main(
     arguments: list[str] | None = None, *, make: Callable[[BrokerConfig], Broker] = Broker
 ) -> int:
-    """Run a broker until SIGTERM. Return 0 after a clean shutdown, and 1 after a reported error.
+    """Run a broker until SIGTERM or SIGINT.
 
+    Returns 0 after a clean shutdown, and 1 after a reported error.
     `make` creates the broker, so that tests can pass other threads, clocks and links.
     """
     parser = argparse.ArgumentParser(prog="oncelog node", description=__doc__)

@@ -210,7 +210,10 @@ class Broker:
             future.result()  # raises the error of a failed task
 
     async def stop(self) -> None:
-        """Hand over leaderships, answer the requests in flight, and close the logs cleanly."""
+        """Hand over leaderships, answer the requests in flight, and close the logs cleanly.
+
+        Leaderships are handed over with `controlled.shutdown.enable` and more than one voter.
+        """
         if self.config.controlled_shutdown_enable and len(self.config.voter_ids) > 1:
             handed_over = await self.liveness.shut_down(CONTROLLED_SHUTDOWN_S)
             words = "has ended" if handed_over else "has timed out"

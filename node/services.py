@@ -101,10 +101,10 @@ class BrokerServices:
 
     @property
     def controller_id(self) -> int:
-        """The id that Metadata shows as the controller, which is -1 if no live one is known.
+        """The id that Metadata shows as the controller, which is -1 if no live broker is known.
 
-        Any live broker would do, since each forwards requests (KIP-590). The active controller
-        saves a hop.
+        It is the active controller if that is a live broker, which saves a hop. Otherwise it is the
+        live broker with the lowest id, since every broker forwards requests (KIP-590).
         """
         leader = self.metadata_group.leader_id
         if leader is not None and leader in self.state.live_brokers:

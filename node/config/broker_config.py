@@ -30,8 +30,8 @@ class BrokerConfig(BrokerSettings):
     """The static configuration of a broker.
 
     `topic_defaults` maps topic config names to the values in this broker's file, and always has
-    min.insync.replicas. `static_values` holds the keys of the file with their original text.
-    `endpoints` are the listeners.
+    min.insync.replicas. `static_values` holds the keys of the file with their original text, with
+    passwords hidden. `endpoints` are the listeners.
     """
 
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
@@ -42,13 +42,17 @@ class BrokerConfig(BrokerSettings):
     def from_file(cls, path: Path) -> "BrokerConfig":
         """Read server.properties.
 
-        Raises InvalidConfig with all errors in the file, or OSError.
+        Raises OSError, or InvalidConfig like `from_properties`.
         """
         return cls.from_properties(parse_properties(path.read_text(encoding="utf-8")))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
-        """Parse these keys and values, or raise InvalidConfig with all errors."""
+        """Parse these keys and values, or raise InvalidConfig.
+
+        The exception has the errors of all keys. Only if there are none, it has the first error of
+        the rules that involve several keys.
+        """
         complaints: list[str] = []
         values: dict[str, Any] = {}
         overrides: dict[str, dict[str, Any]] = {}
@@ -197,7 +201,7 @@ class BrokerConfig(BrokerSettings):
         }
 
     def text_of(self, name: str) -> str | None:
-        """Return the effective value of a key as text, or None when it is unset."""
+        """Return the static value of a key as text, a password hidden, or None when it is unset."""
         key = BROKER_KEYS[name]
         attribute = _ATTRIBUTES.get(name)
         if key.topic_config == "min.insync.replicas":

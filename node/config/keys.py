@@ -186,7 +186,7 @@ COARSER_UNITS = {
 def parse_properties(text: str) -> dict[str, str]:
     r"""Return the keys and values of a Java properties file.
 
-    # and ! begin a comment, = or : ends a key, \\ at the end of a line continues the line, and \\
+    # and ! begin a comment, = or : ends a key, \ at the end of a line continues the line, and \
     before another character is an escape. Raises InvalidConfig for a line without = or :, and for a
     repeated key, which Java accepts.
     """

@@ -1,7 +1,7 @@
 """Kafka's keys that are accepted and described, but have no effect here.
 
 A server.properties or a script written for Kafka may set them. The broker logs the keys that were
-set. The only value that is refused is one that switches on tiered storage.
+set. A value is refused only if it has a wrong type or is below Kafka's minimum.
 """
 
 from collections.abc import Iterable

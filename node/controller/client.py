@@ -153,7 +153,7 @@ class ControllerClient:
         return producer_id
 
     def close(self) -> None:
-        """Abandon the requests that are in flight."""
+        """Cancel the requests for producer ids and for the commit index that are in flight."""
         if self._refill is not None:
             self._refill.cancel()
         for look in (self._last_look, self._next_look):

@@ -37,7 +37,7 @@ class MetadataBarrier:
         links.on_request(PeerMessage.METADATA_APPLIED, self._asked)
 
     async def wait(self, index: int, *, timeout_ms: int) -> None:
-        """Wait until every live broker has applied the log up to index.
+        """Wait until every other live broker has applied the log up to index.
 
         Raises RequestTimedOut.
         """

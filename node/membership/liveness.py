@@ -43,7 +43,7 @@ def registered_endpoints(listeners: Sequence[Listener]) -> tuple[tuple[str, str,
 
 
 class Replaced(Exception):
-    """The error after another process has registered with the same node id."""
+    """The error after another process has registered as this node, or the node was unregistered."""
 
 
 class Liveness:

@@ -121,9 +121,9 @@ def _state(*, is_leader: bool) -> str:
 
 
 def _requests(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Add the metrics of requests, and yield the number of added series after each API.
+    """Add the metrics of requests, and yield the cost of the work after each API.
 
-    The functions below also yield numbers of series. The caller ends a step after enough of them.
+    The functions below also yield costs. The caller ends a step after a cost of ITEMS_A_STEP.
     """
     family = "kafka_network_requestmetrics_totaltimems"
     for api_key, times in sources.server.times.read():
