@@ -47,7 +47,7 @@ ASK_TIMEOUT_MS = 2_000
 
 
 class HangingDecision(Enum):
-    """The decision about an open transaction."""
+    """The decision to leave an open transaction open, or to end it by a marker."""
 
     LEAVE = "leave"
     ABORT = "abort"
@@ -72,7 +72,7 @@ class HangingCandidate:
 
 
 def verdict_on(description: TransactionDescription, open_one: HangingCandidate) -> HangingDecision:
-    """Return the decision for an open transaction from the coordinator's answer."""
+    """Return whether to end an open transaction, and how, by the coordinator's answer."""
     if description.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return HangingDecision.ABORT
     if description.error:

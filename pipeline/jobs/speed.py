@@ -3,12 +3,13 @@
     python -m oncelog.pipeline.jobs.speed --bootstrap 127.0.0.1:9092 --connector DIR_OF_JARS
         [--command-config tls.properties]
 
-All candidates read or write the same records alternately, for several rounds. The medians are
+The candidates are oncelog's source, each mode of its sink, the connector, and writes to Spark's
+`noop`. They read or write the same records alternately, for several rounds. Their median times are
 printed, with the ratio to the connector. A first round does not count, since a JVM compiles
 frequent code. Writers are streaming queries of one micro-batch over the same Parquet files. The
 figure of the exactly-once sink includes its transactions and their markers, while the connector
-writes at least once. Readers are batches into Spark's `noop`. Without --connector, only oncelog is
-measured. --few also measures a query with almost nothing to write.
+writes at least once. Readers are batches into `noop`. Without --connector, only oncelog and `noop`
+are measured. --few also measures a query with almost nothing to write.
 """
 
 import argparse

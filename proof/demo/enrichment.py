@@ -134,7 +134,7 @@ def sum_record(group: Group, until: int, sums: Sum) -> tuple[bytes, bytes]:
 
 
 def read_sum_record(key: bytes, value: bytes) -> SumRecord:
-    """Parse a record of sums. Raises ValueError."""
+    """Parse a record of running sums. Raises ValueError if it is malformed."""
     carrier, _, month = key.decode().partition("/")
     until, flights, miles, minutes = map(int, value.split(b","))
     return SumRecord((carrier, int(month)), until, (flights, miles, minutes))

@@ -262,7 +262,7 @@ class Demo:
     def _judge_end(self, engine: Engine) -> tuple[Finding, ...]:
         """Check that all transactions have ended and all inputs are committed. Return the findings.
 
-        The check is repeated for a while, because markers are written after the decisions.
+        The check is repeated for a while, since markers are written after a transaction is decided.
         """
         found: tuple[Finding, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Cases with large fetches.
+"""Load cases with large fetches.
 
 Some clients never read the answer. Another one names the same partition many times in a request.
 """

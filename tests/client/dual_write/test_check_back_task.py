@@ -96,7 +96,7 @@ def test_check_back_command_refuses_a_resolver_that_cannot_answer(
         assert words in " ".join(capsys.readouterr().err.split()), address
 
 
-def test_check_back_command_warns_about_a_database_without_the_table(
+def test_check_back_command_warns_about_a_database_without_a_decision_table(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sqlite3.connect(tmp_path / "empty.db").close()

@@ -23,7 +23,7 @@ __all__ = ["impatient", "postgres_ledger"]
 OPTIONS = {"acquire_timeout_ms": 600}
 
 
-async def test_pool_block_that_awaits_gathered_tasks_keeps_its_writer(
+async def test_writer_pool_block_that_awaits_gathered_tasks_keeps_its_writer(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     pool = pool_of(bootstrap, server, topic, 1, **OPTIONS)
@@ -35,7 +35,7 @@ async def test_pool_block_that_awaits_gathered_tasks_keeps_its_writer(
     assert postgres_ledger.rows() == [2]
 
 
-async def test_pool_block_that_is_committing_keeps_its_writer(
+async def test_writer_pool_block_that_is_committing_keeps_its_writer(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with asyncio.timeout(30), pool_of(bootstrap, server, topic, 1, **OPTIONS) as pool:
@@ -53,7 +53,7 @@ async def test_pool_block_that_is_committing_keeps_its_writer(
     assert postgres_ledger.rows() == [2]
 
 
-def test_pool_block_that_works_in_other_threads_keeps_its_writer(
+def test_writer_pool_block_that_works_in_other_threads_keeps_its_writer(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     pool, refused = BlockingWriterPool(bootstrap, topic, 1, server.connect, **OPTIONS), list[Any]()

@@ -155,7 +155,7 @@ async def test_pool_writer_of_an_ended_task_is_reclaimed(
     assert postgres_ledger.rows() == [2, 3]
 
 
-async def test_pool_block_entered_by_another_task_keeps_its_writer(
+async def test_writer_pool_block_entered_by_another_task_keeps_its_writer(
     bootstrap: str,
     server: PostgresServer,
     postgres_ledger: Ledger,
@@ -250,7 +250,7 @@ async def test_pool_of_tasks_over_sqlite_is_refused(bootstrap: str, tmp_path: Pa
         await pool.start()
 
 
-def test_pool_block_entered_by_another_thread_keeps_its_writer(
+def test_writer_pool_block_entered_by_another_thread_keeps_its_writer(
     bootstrap: str, server: PostgresServer, topic: str, postgres_ledger: Ledger
 ) -> None:
     options = {"acquire_timeout_ms": 600}

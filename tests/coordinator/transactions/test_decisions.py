@@ -115,7 +115,7 @@ V2_TABLE = {  # state: (commit, abort) at the current epoch, (commit, abort) of 
 @pytest.mark.parametrize("epoch", EPOCHS)
 @pytest.mark.parametrize("ended_by_v2", [False, True])
 @pytest.mark.parametrize("state", DURABLE)
-def test_end_txn_v1_in_each_state_follows_the_decision_table(state, ended_by_v2, epoch) -> None:
+def test_end_txn_v1_in_each_state_has_the_expected_outcome(state, ended_by_v2, epoch) -> None:
     record = reached(state, epoch, v2=ended_by_v2)
     producer_id, current = record.client
     for is_commit, expected in zip((True, False), V1_TABLE[state], strict=True):
@@ -136,7 +136,7 @@ def test_end_txn_v1_in_each_state_follows_the_decision_table(state, ended_by_v2,
 
 @pytest.mark.parametrize("epoch", EPOCHS)
 @pytest.mark.parametrize("state", DURABLE)
-def test_end_txn_v2_in_each_state_follows_the_decision_table(state, epoch) -> None:
+def test_end_txn_v2_in_each_state_has_the_expected_outcome(state, epoch) -> None:
     record = reached(state, epoch, v2=True)
     current = record.client
     is_ended = state not in (S.EMPTY, S.ONGOING)
@@ -366,7 +366,7 @@ def test_init_producer_id_with_keep_prepared_and_no_transaction_begins_a_session
 
 @pytest.mark.parametrize("state", DURABLE)
 @pytest.mark.parametrize("v2", [False, True])
-def test_add_partitions_in_each_state_follows_the_decision_table(state, v2) -> None:
+def test_add_partitions_in_each_state_has_the_expected_outcome(state, v2) -> None:
     record = reached(state, v2=v2)
     identity = record.client
 
@@ -398,7 +398,7 @@ def test_add_partitions_to_an_unknown_transactional_id_is_refused() -> None:
 
 
 @pytest.mark.parametrize("state", DURABLE)
-def test_verify_partitions_in_each_state_follows_the_decision_table(state) -> None:
+def test_verify_partitions_in_each_state_has_the_expected_outcome(state) -> None:
     record = reached(state)
     found = verify_partitions(record, record.client, [T0, T1])
     if state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):

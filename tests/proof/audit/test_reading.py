@@ -26,7 +26,7 @@ OF_LOGS = sorted(MUTATIONS.keys() - OF_READERS)
 
 
 def falsified(name: str, number: int) -> ModelLog:
-    """Return a log with this anomaly in both copies, or for a divergence in one of them."""
+    """Return a log with the anomaly `name` in both copies, or in one copy for a divergence."""
     is_divergence = name == "replica-divergence"
     for seed in range(50):
         first = 1_000 + number * 50 + seed

@@ -49,7 +49,7 @@ def test_01_highest_offset_of_an_operation_is_found_for_each_partition() -> None
     assert highest_offsets([("x", 2), ("x", 5), ("x", 4), ("y", 2), ("y", 3)]) == {"x": 5, "y": 3}
 
 
-def test_02_last_index_of_each_value_is_found() -> None:
+def test_02_highest_log_index_at_which_each_value_was_read_is_found() -> None:
     assert View(History.of(Recorder.in_memory())).order.last_place.tolist() == []
     ops, view = seen_log(set(), {"a"}, {"a", "b", "c"}, set(), {"c"}, {"c", "d"}, {"d"})
     assert by_value(ops, view, view.order.last_place) == {"a": 1, "b": 1, "c": 3, "d": 4}

@@ -338,7 +338,7 @@ def _left_out(app: Application) -> History:
 
 
 def chunk_that_commits_the_whole_poll() -> History:
-    """Each poll is written in two transactions, and the first one commits the offset of both.
+    """Each poll is written in two transactions, and the first one commits the end of the poll.
 
     An earlier abort of the application is not the cause of the loss.
     """
