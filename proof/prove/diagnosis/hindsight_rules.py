@@ -67,12 +67,12 @@ class PassedOver(FindingRule):
     """The rule that an instance must not commit offsets past an input without an output.
 
     The rule is violated if at least three inputs are lost for which all of the following holds. An
-    instance fetched the input, had no rebalance after it, wrote no output for it, and committed its
-    offset in a transaction. An output whose Produce was refused in this transaction, and not sent
-    again, was not written. The finding is abort-without-seek if the instance has also aborted a
-    transaction, and passed-over otherwise. It is always passed-over after a refused Produce, and
-    for an instance that often writes outputs after it has committed their inputs. (The abort of a
-    transaction without records cannot be seen, so aborts of other transactions count.)
+    instance fetched the input, had no rebalance after it, and committed its offset in a
+    transaction, but committed no output for it. Outputs of aborted transactions and of refused
+    Produces do not count. The finding is abort-without-seek if the instance has also aborted a
+    transaction, and passed-over otherwise. It is always passed-over if all these outputs were
+    refused, and for an instance that often writes outputs after it has committed their inputs. (The
+    abort of a transaction without records cannot be seen, so aborts of other transactions count.)
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,9 @@ class PassedOver(FindingRule):
         self._sent = defaultdict[tuple[str, str], dict[Partition, int]](dict[Partition, int])
         self._passed = Recent[int, tuple[str, str, Partition, int, bool]]()  # ..., is_refused
         self._unanswered = Recent[tuple[int, int], SeenProduce](UNANSWERED_MAX)
-        self._refused = defaultdict[tuple[str, str], set[int]](set)  # of the open transaction
+        # Keys of outputs in the open transaction, and of those that were refused last.
+        self._open = defaultdict[tuple[str, str], Recent[int, None]](Recent)
+        self._refused = defaultdict[str, Recent[int, None]](Recent)
         self._written_later = defaultdict[str, int](int)
         self._has_aborted = set[str]()
 
@@ -96,15 +98,19 @@ class PassedOver(FindingRule):
                     self._inputs[who].put((seen.partition, offset), key)
         elif isinstance(seen, SeenProduce):
             self._unanswered.put((seen.connection, seen.number), seen)
+            name = seen.transactional_id
+            outputs = self._open[who, name] if name else self._written[who]
             for key in _keys(seen):
-                self._written[who].put(key, None)
-                self._refused[who, seen.transactional_id].discard(key)
+                outputs.put(key, None)
+                self._refused[who].pop(key)
                 passed = self._passed.get(key)
                 self._written_later[who] += passed is not None and passed[0] == who
         elif isinstance(seen, SeenProduced):
             sent = self._unanswered.pop((seen.connection, seen.number))
             if sent is not None and seen.is_refused:
-                self._refused[who, sent.transactional_id].update(_keys(sent))
+                for key in _keys(sent):
+                    self._refused[who].put(key, None)
+                    self._open[who, sent.transactional_id].pop(key)
         elif isinstance(seen, SeenTxnOffsetCommit):
             self._sent[who, seen.transactional_id].update(seen.offsets)
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
@@ -112,7 +118,7 @@ class PassedOver(FindingRule):
             self._position.pop(who, None)
         elif isinstance(seen, SeenInit):
             self._sent.pop((who, seen.transactional_id), None)
-            self._refused.pop((who, seen.transactional_id), None)
+            self._open.pop((who, seen.transactional_id), None)
         elif isinstance(seen, SeenEnded):
             if not seen.is_commit:
                 self._has_aborted.add(who)
@@ -122,29 +128,33 @@ class PassedOver(FindingRule):
 
     def _ended(self, seen: SeenEnded) -> None:
         sent = self._sent.pop((seen.instance, seen.transactional_id), {})
-        refused = self._refused.pop((seen.instance, seen.transactional_id), set())
+        outputs = self._open.pop((seen.instance, seen.transactional_id), None)
+        if not seen.is_commit:
+            return
         inputs, written = self._inputs[seen.instance], self._written[seen.instance]
-        for (partition, offset), key in inputs.items() if seen.is_commit else ():
+        for key, _ in outputs.items() if outputs is not None else ():
+            written.put(key, None)
+        for (partition, offset), key in inputs.items():
             if offset < sent.get(partition, 0):
                 inputs.pop((partition, offset))
-                if key not in written or key in refused:
+                if key not in written:
                     place = (seen.instance, seen.transactional_id, partition, offset)
-                    self._passed.put(key, (*place, key in refused))
+                    self._passed.put(key, (*place, key in self._refused[seen.instance]))
 
     def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
         found = [known for key in seen.lost_keys if (known := self._passed.get(key))]
         if len(found) >= PASSED_MIN:
             instance, name, (topic, index), offset, _ = min(found)
             is_habit = self._written_later[instance] >= PASSED_MIN
-            is_refused = any(known[-1] for known in found)
+            is_refused = all(known[-1] for known in found)
             is_abort = instance in self._has_aborted and not is_habit and not is_refused
-            reason = ", since a Produce was refused" if is_refused else ""
+            reason = ", since their Produce was refused" if is_refused else ""
             tell(
                 "abort-without-seek" if is_abort else "passed-over",
                 seen,
                 name,
                 f"{len(found)} lost inputs were fetched, and transactions committed offsets past "
-                f"them, but their outputs were not written{reason}, e.g. of {topic}/{index} at "
+                f"them, but their outputs were not committed{reason}, e.g. of {topic}/{index} at "
                 f"{offset}, committed by {instance or 'an instance'} with the transactional id "
                 f"{name}",
             )

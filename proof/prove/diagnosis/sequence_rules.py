@@ -120,8 +120,9 @@ class FreshTransaction(FindingRule):
     """The rule retry-in-fresh-producer.
 
     The rule is violated if a process has no answer to the commit of a transaction, and writes
-    records of this transaction again under another transactional id. Ids that the process used
-    before the commit are excluded, because its other producers may write equal records. A restarted
+    records of this transaction again under another transactional id, or under the same id after a
+    new InitProducerId. Other ids that the process used before the commit are excluded, because its
+    other producers may write equal records. A restarted
     process is excluded, because it does not know of the commit. There is no finding if the process
     fetched offsets in between, as they show whether the transaction was committed.
     """
@@ -130,13 +131,17 @@ class FreshTransaction(FindingRule):
         self._written = defaultdict[tuple[str, str], set[Keyed]](set)
         self._ending = defaultdict[str, dict[str, _Ending]](dict[str, _Ending])
         self._numbers = count()
-        self._first = Recent[tuple[str, str], int]()  # when an id of an instance was first seen
+        # When an id of an instance was first seen, and when it got its last InitProducerId.
+        self._first = Recent[tuple[str, str], int]()
+        self._begun = Recent[tuple[str, str], int]()
         self._open = defaultdict[str, set[int]](set)  # connections, by instance
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         who = seen.instance
         if isinstance(seen, SeenProduce) and seen.transactional_id:
             self._sent(seen, tell)
+        elif isinstance(seen, SeenInit) and seen.transactional_id:
+            self._begun.put((who, seen.transactional_id), next(self._numbers))
         elif isinstance(seen, SeenOpened):
             self._open[who].add(seen.connection)
         elif isinstance(seen, SeenClosed):
@@ -158,7 +163,8 @@ class FreshTransaction(FindingRule):
         number = self._first.setdefault((who, name), next(self._numbers))
         for before, ending in self._ending[who].items():
             again = len(ending.written & records)
-            if again and number > ending.number and ending.others & self._open[who]:
+            since = number if name != before else self._begun.get((who, name)) or 0
+            if again and since > ending.number and ending.others & self._open[who]:
                 topic = seen.batches[0].partition[0]
                 tell(
                     "retry-in-fresh-producer",

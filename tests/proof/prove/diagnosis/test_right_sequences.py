@@ -93,6 +93,17 @@ def new_id_that_begins_at_the_committed_offsets() -> History:
     yield app.produce(0)
 
 
+def same_id_that_begins_at_the_committed_offsets() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.send_offsets(1)
+    yield next(app.end())
+    yield app.init()
+    yield from app.join()
+    yield app.produce(0)
+
+
 def new_id_after_a_commit_that_was_refused() -> History:
     app = yield from started()
     yield from app.fetch(3)
@@ -220,7 +231,8 @@ RIGHT = (
     transactions_that_wait_for_brokers_many_times, transactions_whose_waits_overlap,
     id_that_is_taken_over_when_the_coordinator_stood_still,
     random_id_after_a_restart_that_reads_its_own_output,
-    new_id_that_begins_at_the_committed_offsets, new_id_after_a_commit_that_was_refused,
+    new_id_that_begins_at_the_committed_offsets, same_id_that_begins_at_the_committed_offsets,
+    new_id_after_a_commit_that_was_refused,
 )  # fmt: skip
 
 

@@ -260,6 +260,26 @@ def abort_without_seek_of_one_partition() -> History:
     yield from app.run(2)
 
 
+def abort_with_a_seek_of_one_partition_only() -> History:
+    """An application aborts outputs of two partitions, and seeks back in one of them."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from other.fetch(3)
+    app.at_s = other.at_s
+    yield from app.fetch(3)
+    yield app.produce(app.offset)
+    yield app.produced()
+    for offset in range(40, 43):
+        yield other.produce(offset)
+    yield from app.end(is_commit=False)
+    app.at_s, other.offset = other.at_s + 1, 43
+    yield from app.run(1)  # from the same offset
+    other.at_s = app.at_s
+    yield from other.run(2)
+    lost = frozenset(app.key(offset) + 1_000_000 for offset in range(40, 43))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
+
+
 def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
     """Run a transaction of three records without a Fetch, and commit or abort it."""
     for offset in range(first, first + 3):
@@ -410,6 +430,20 @@ def new_id_after_a_slow_commit() -> History:
     yield app.send_offsets(app.offset + 1)
     yield next(app.end())
     app.name, app.producer_id = "billing-2", 8
+    yield app.init()
+    yield app.produce(app.offset)
+
+
+def same_id_after_a_slow_commit() -> History:
+    """An application replays a batch from memory by a new producer with the same id."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(2)
+    yield from app.fetch(3)
+    yield app.produce(app.offset)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 1)
+    yield next(app.end())
     yield app.init()
     yield app.produce(app.offset)
 
@@ -567,6 +601,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (abort_without_seek, {"abort-without-seek"}),
     (abort_before_offsets_without_seek, {"abort-without-seek"}),
     (abort_without_seek_of_one_partition, {"abort-without-seek"}),
+    (abort_with_a_seek_of_one_partition_only, {"abort-without-seek"}),
     (abort_of_what_was_prefetched, {"abort-without-seek"}),
     (aborts_with_a_reader_far_ahead, {"abort-without-seek"}),
     (aborts_in_two_partitions, {"abort-without-seek"}),
@@ -577,6 +612,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (committed_before_the_produce_is_answered, {"commit-before-produce"}),
     (same_sequence_number_with_other_records, {"same-sequence-other-bytes"}),
     (new_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
+    (same_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
     (plain_output_that_is_doubled, {"offsets-outside-transaction", "no-idempotence"}),
     (fenced_by_the_timeout, {"transaction-too-long"}),
     (auto_commit_between_rebalances, {"auto-commit"}),
