@@ -5,8 +5,8 @@ application is tested. A fault at a random time proves little, since the applica
 Therefore faults are aimed at the next requests of an application, by the APIs that it uses. The
 plan begins with the faults that break most applications. These are answers that are lost after the
 request was executed, and a kill, or a pause beyond the session, at the commit of offsets. Between
-these faults come the *sure* faults, which are slow or refused requests. A run injects all of them,
-if need be after the time for faults.
+these faults come the *sure* faults, such as slow, held or refused requests and a paused leader. A
+run injects all of them that `sure_ones` returns, if need be after the time for faults.
 """
 
 import random
@@ -65,8 +65,8 @@ class AimedFault:
 
     apis: the fault is injected at a request of one of these APIs, or without APIs whenever work is
     open. unless: the fault is not for an application that uses one of these APIs. needs: the fault
-    is only for an application that uses all of these features. needs_brokers: the fault needs
-    brokers of our own cluster. seconds: its duration. side: the message that is delayed, request or
+    is only for an application that uses all of these APIs. needs_brokers: the fault needs brokers
+    of our own cluster. seconds: its duration. side: the message that is delayed, request or
     answer. refusal: the name of an error code. sure_tries: how often the fault is tried until a
     request matches, even after the time for faults.
     """
@@ -238,7 +238,7 @@ class Timeouts:
     def aim_s(self) -> float:
         """Return how long to wait for a request at which a fault is aimed.
 
-        The wait is that long because a group may wait for the session of a killed member.
+        It covers the session of a killed member, for which a group may wait, and a restart.
         """
         return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S, self.session_s + 2 * SETTLE_S)
 
@@ -278,9 +278,10 @@ def lowered_timeouts(seconds: float) -> Timeouts:
 
 
 def draw(seed: int, *, is_secured: bool = False) -> Iterator[AimedFault]:
-    """Yield all kinds of faults again and again, each time in another order.
+    """Yield FIRST and THEN, and after that MORE and all other faults again and again.
 
-    is_secured: from the second time on, with the faults of secured clusters.
+    Each time FIRST, THEN and the other faults are shuffled. is_secured: the other faults include
+    those of secured clusters.
     """
     chance = random.Random(f"oncelog prove {seed}")
     yield from in_turn(chance.sample(FIRST, len(FIRST)))
@@ -322,7 +323,7 @@ def sure_ones(
 ) -> list[list[AimedFault]]:
     """Return the sure faults, in groups that are injected together.
 
-    They are slow and refused requests, and the faults of secured clusters. A run of at least
+    They are those of SURE (such as slow requests) and those of secured clusters. A run of at least
     `ALL_FROM_S` seconds has all that match the application, and a shorter run a few that the seed
     chooses.
     """

@@ -137,7 +137,11 @@ class Striker:
         }
 
     def strike(self, fault: AimedFault) -> Struck:
-        """Inject a fault. Return when the fault is over and all instances run again."""
+        """Inject a fault. Return when all instances run again.
+
+        A slow request or a paused broker lasts longer (`late`), and a killed broker is started
+        before the next fault.
+        """
         self._brokers.mend()
         if fault.act is not Act.SLOW:
             self.late.wait_until_over()

@@ -50,8 +50,8 @@ class LoseRequest:
 class AnswerError:
     """The broker never sees the request, and the client gets this error.
 
-    The error is set for all requested partitions, keys or groups. The constructor raises Failure
-    for an API without a field for an error in its answer.
+    The error is set for all requested partitions, keys or groups. `Rule` raises Failure for an API
+    whose answers with an error cannot be created here.
     """
 
     error: ErrorCode

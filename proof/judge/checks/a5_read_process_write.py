@@ -3,11 +3,10 @@
 The job must also commit the right offsets. Inputs are the records of the last reading of the
 topics, in the partitions for which the group committed offsets. They begin at the lowest offset
 from which a transaction of the group read, even a failed one, and end at the last committed offset.
-A group without offsets begins at the start of the log. The intervals of offsets that the group's
-visible transactions committed must follow one another. An overlap is work done twice, and a hole
-with records is omitted work. A transaction of unknown outcome without a visible record may have
-moved the offsets or not. Therefore a hole that such transactions would fill, or an end where such a
-transaction would leave the offsets, is not judged.
+The intervals of offsets that the group's visible transactions committed must follow one another.
+An overlap is work done twice, and a hole with records is omitted work. A transaction of unknown
+outcome without a visible record may have moved the offsets or not. Therefore a hole that such
+transactions would fill, or an end where such a transaction would leave the offsets, is not judged.
 """
 
 from collections.abc import Iterable

@@ -46,8 +46,8 @@ class SecurityStrikes:
     """Injects faults of certificates, passwords and ACLs, and ends each of them.
 
     user: the application's, in our own cluster. hold: holds the next request that a fault is aimed
-    at. one: chooses an instance, and returns its work in flight. wait: waits until a condition
-    holds, or a deadline.
+    at. one: chooses an instance, and returns its name and its work in flight. wait: waits until a
+    condition holds, or a deadline.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class SecurityStrikes:
             self._proxy.shorten_logins(0)
 
     def strike_in_a_transaction(self, fault: AimedFault) -> Struck:
-        """Remove the user or an ACL while a request is held, until the request is refused."""
+        """Remove the user or an ACL while a request is held, and restore it after a refusal."""
         with self._removed(fault) as take:
 
             def remove(_: AimedFault, request: Request) -> tuple[Ending, str]:
