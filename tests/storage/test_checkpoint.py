@@ -44,7 +44,7 @@ def test_checkpoint_write_interrupted_by_a_crash_leaves_the_old_or_the_new_conte
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_offset_checkpoint_text_equals_that_of_kafka(tmp_path):
+def test_offset_checkpoint_text_is_that_of_kafka_with_a_checksum(tmp_path):
     checkpoint = OffsetCheckpoint(tmp_path / "replication-offset-checkpoint")
     assert checkpoint.read() == {}
     offsets = {("flights", 0): 17, ("a.b-c_d", 12): 2**62}
@@ -170,7 +170,7 @@ def test_meta_properties_that_are_malformed_raise_an_error_with_the_file_name(tm
         MetaProperties.read(tmp_path)
 
 
-def test_partition_metadata_text_equals_that_of_kafka(tmp_path):
+def test_partition_metadata_text_is_that_of_kafka_with_a_checksum(tmp_path):
     assert PartitionMetadata.read(tmp_path) is None
     PartitionMetadata(UUID).write(tmp_path)
     text = (tmp_path / "partition.metadata").read_text()

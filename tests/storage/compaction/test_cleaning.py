@@ -444,7 +444,7 @@ def test_batch_truncated_during_a_read_of_the_cleaner_is_not_marked_damaged(tmp_
 
 
 @pytest.mark.parametrize("change", ["cut above", "cut another"])
-def test_cleaning_with_appends_meanwhile_finishes(tmp_path, change):
+def test_cleaning_with_a_truncation_elsewhere_meanwhile_finishes(tmp_path, change):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     steps = present(cleaner.begin([log], NOW)).steps()
@@ -460,7 +460,7 @@ def test_cleaning_with_appends_meanwhile_finishes(tmp_path, change):
     assert compacted.log.segments.first.size_bytes < 400
 
 
-def test_topic_recreated_during_its_cleaning_is_dirty(compacted):
+def test_log_deleted_during_its_cleaning_stays_dirty(compacted):
     compacted.put((b"a", b"1"), (b"a", b"2"))
     compacted.roll()
     compacted.log.flushing.flush()

@@ -1,4 +1,4 @@
-"""Test that an index rebuilt from the batches of a segment equals the lost index."""
+"""Test that a transaction index rebuilt from a segment's batches equals the lost index."""
 
 import random
 
@@ -32,7 +32,7 @@ def log(logs, request):
 
 
 @pytest.mark.parametrize("log", range(5), indirect=True)
-def test_rebuilt_index_of_each_kind_equals_the_original(log):
+def test_rebuilt_transaction_index_equals_the_original(log):
     expected = log.aborted_transactions.between(0, log.log_end_offset)
     damaged = [segment for segment in log.segments if segment.transaction_index.count]
     assert len(damaged) > 5

@@ -256,7 +256,9 @@ def test_retention_after_a_clock_advance_treats_only_earlier_records_as_older(lo
 
 
 @pytest.mark.parametrize("timestamp", [NOW_MS + 500, -1])
-def test_retention_of_records_without_a_usable_timestamp_uses_their_append_time(logs, timestamp):
+def test_retention_of_records_without_a_usable_timestamp_uses_the_last_write_of_their_file(
+    logs, timestamp
+):
     log = written(logs, timestamp, retention_ms=ADVANCED_MS - 500)
     for at_ms, count in ((NOW_MS, 0), (NOW_MS + 1, 1)):
         log.local.advanced_since_ms = advanced_at(at_ms)

@@ -298,7 +298,7 @@ def test_transaction_index_searched_by_the_cleaner_during_a_truncation_is_not_re
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_transaction(
+def test_transaction_index_with_a_wrong_first_offset_is_corrected_when_the_log_is_opened(
     logs, compacted
 ) -> None:
     """Producer 7 commits a transaction, and aborts another one with two batches.
