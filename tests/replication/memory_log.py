@@ -31,7 +31,7 @@ def decode(data: bytes | memoryview) -> list[Entry]:
 
 
 class MemoryLog:
-    """A log of batches of 30 bytes, with leader epochs and a high watermark that only rises."""
+    """A log of batches of 30 bytes, with leader epochs and a high watermark."""
 
     def __init__(self, log_start_offset: int = 0) -> None:
         self.entries: list[Entry] = []

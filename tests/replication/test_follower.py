@@ -25,7 +25,7 @@ def test_follower_fetch_position_is_its_log_end_and_last_epoch() -> None:
     assert FOLLOWER.fetch_position(log_of()) == (0, -1)
 
 
-def test_follower_with_fetched_records_appends_records_and_sets_both_watermarks() -> None:
+def test_follower_appends_fetched_records_and_raises_its_high_watermark_and_log_start() -> None:
     answer = SlotAnswer(1, 0, 7, 2, records=b"x")
     assert FOLLOWER.on_response(answer, log_of()) == Append(b"x", 7, 2)
 

@@ -210,7 +210,9 @@ async def test_peer_stream_with_a_raising_callback_stays_open(directory: Path) -
         await server.stop()
 
 
-async def test_peer_connection_after_the_stop_is_refused(directory: Path) -> None:
+async def test_peer_connection_that_sends_its_hello_after_the_stop_is_closed(
+    directory: Path,
+) -> None:
     """The client has connected before the stop, and sends its first message afterwards."""
     one, _ = pair(directory)
     async with running(one):
