@@ -65,7 +65,7 @@ async def test_connection_that_fails_fails_all_waiting_callers_without_another_a
     assert hosts.opened == [DEAF, DEAF], "who comes later tries anew"
 
 
-async def test_connection_attempt_of_a_cancelled_caller_is_used_by_the_next_caller(
+async def test_connection_attempt_of_a_cancelled_caller_is_repeated_for_the_next_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -187,7 +187,7 @@ async def test_view_closed_while_it_connects_closes_the_connection(
     assert transport.is_aborted
 
 
-async def test_request_without_an_answer_fails_at_its_deadline() -> None:
+async def test_request_to_a_peer_that_reads_nothing_fails_at_its_deadline() -> None:
     connection = BrokerConnection("127.0.0.1", 1, "test", 50)
     transport = connection._transport = _Full()
     connection.writable.clear()

@@ -18,8 +18,8 @@ from oncelog.client.dual_write.steps import DecidedOutcome, OutcomeRead, Transac
 class Refused(Exception):
     """A final refusal by Kafka.
 
-    The code is "90" for PRODUCER_FENCED, "48" for INVALID_TXN_STATE, and "49" for
-    INVALID_PRODUCER_ID_MAPPING.
+    The code is "47" for INVALID_PRODUCER_EPOCH, "48" for INVALID_TXN_STATE, "49" for
+    INVALID_PRODUCER_ID_MAPPING, and "90" for PRODUCER_FENCED.
     """
 
 
@@ -91,7 +91,7 @@ class ModelKafka:
 
 
 class KeyTaken(Exception):
-    """Raised when the decision table already has a decision for the transaction."""
+    """Raised when the transaction has a decision, or its writer's name another owner."""
 
 
 class ModelDatabase:

@@ -1,4 +1,4 @@
-"""Measure the time of a transfer by dual write, by outbox, and without events.
+"""Measure the time of a transfer by dual write, by outbox, and in the database or Kafka alone.
 
     python -m tests.client.dual_write.price [--count 200]
 

@@ -79,7 +79,7 @@ async def test_http_resolver_accepts_three_outcomes_and_raises_for_other_answers
 
 
 async def test_database_resolver_asked_repeatedly_returns_the_same_outcome(tmp_path: Path) -> None:
-    """Two check-backs that ask at the same moment also get the same outcome."""
+    """A second resolver of the same database also gets this outcome."""
     ledger = sqlite_ledger(tmp_path / "ledger")
     first, second = DatabaseResolver(ledger.connect), DatabaseResolver(ledger.connect)
     with pytest.raises(Exception, match="no such table"):

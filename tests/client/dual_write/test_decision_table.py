@@ -60,7 +60,7 @@ def test_decision_table_asked_about_a_session_of_another_database_aborts_no_tran
     assert table.rows(ABORTED) == [1]
 
 
-async def test_decision_table_asked_about_a_transaction_after_its_session_ended_answers_aborted(
+async def test_database_resolver_asked_about_a_transaction_of_an_ended_session_answers_aborted(
     table: Ledger,
 ) -> None:
     """The writer was slow before InitProducerId, and died after it prepared the transaction.

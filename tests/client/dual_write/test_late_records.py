@@ -79,7 +79,7 @@ async def test_record_waiting_for_its_topic_is_refused_in_a_later_transaction(
     assert await asyncio.to_thread(events, bootstrap, f"{topic}.late") == []
 
 
-def test_record_of_another_thread_is_refused_in_a_later_transaction(
+def test_record_sent_within_an_ended_transaction_is_refused_in_a_later_transaction(
     bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelog.client.blocking_producer.HANDED_MAX", 1)
@@ -131,7 +131,7 @@ def test_record_of_a_thread_waiting_for_buffer_memory_is_refused_in_a_later_bloc
 
 
 @pytest.mark.parametrize("call", ["send", "send_many"])
-def test_record_of_a_thread_interrupted_inside_send_is_refused_in_a_later_block(
+def test_record_of_a_thread_paused_inside_send_is_refused_in_a_later_block(
     bootstrap: str, ledger: Ledger, topic: str, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     is_checked, may_go_on, told = threading.Event(), threading.Event(), list[Exception]()

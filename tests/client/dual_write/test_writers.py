@@ -124,7 +124,7 @@ def test_writer_offsets_in_the_database_resume_a_consumer_after_a_failed_block(
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_newest_writer_of_a_topic_supersedes_older_writers(
+def test_newest_writer_of_a_name_supersedes_older_writers(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as old:

@@ -63,7 +63,7 @@ def at(index: int, offset: int) -> FetchPartition:
         max_size=12,
     )
 )
-def test_fetch_session_first_request_names_all_wanted_partitions(
+def test_fetch_session_has_exactly_the_wanted_partitions_after_any_events(
     steps: list[tuple[Any, str]],
 ) -> None:
     session, broker = BrokerSession(), Broker()

@@ -161,7 +161,7 @@ async def test_commit_of_positions_is_refused_if_partitions_were_lost(scene: Sce
         await scene.consumer.commit()
 
 
-async def test_assignment_watcher_is_called_only_for_answers_with_an_assignment(
+async def test_heartbeat_watcher_is_told_whether_each_answer_has_an_assignment(
     scene: Scene,
 ) -> None:
     heard: list[tuple[int, bool, bool]] = []

@@ -1,4 +1,4 @@
-"""Test that an outbox writer interrupted at any point leaves no database transaction open."""
+"""Test that an outbox writer cancelled at any point leaves no database transaction open."""
 
 import asyncio
 import contextlib
@@ -15,9 +15,7 @@ pytestmark = pytest.mark.xdist_group("dual_write")
 
 
 class Words:
-    """The first words of the SQL statement that cancels a task, and the task (the current one if
-    None).
-    """
+    """Words of the SQL statement that cancels a task, and the task (the current one if None)."""
 
     cut = ""
     caller: "asyncio.Task[None] | None" = None

@@ -1,4 +1,4 @@
-"""Test the SQL of an outbox, in which a batch costs the same however many rows wait."""
+"""Test the SQL by which a relay claims an outbox, and reads and deletes its batches."""
 
 import sqlite3
 from collections.abc import Iterator

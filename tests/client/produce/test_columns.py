@@ -292,7 +292,7 @@ def test_poll_columns_at_read_committed_omits_aborted_records_and_markers():
         raw.columns()
 
 
-def test_poll_poll_columns_and_poll_raw_may_be_mixed_in_one_consumer():
+def test_poll_poll_columns_and_poll_batches_may_be_mixed_in_one_partition():
     state = FetchState("t", 0, 0)
     state.load(batch(0, 5) + batch(5, 5), None)
     assert [r.offset for r in state.take(2, read_committed=False)] == [0, 1]

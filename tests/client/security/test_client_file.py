@@ -87,7 +87,9 @@ def test_client_file_settings_show_no_secret_when_printed(tmp_path):
         ("sasl.client.callback.handler.class=x", "is not honoured"),
     ],
 )
-def test_client_file_with_a_setting_that_loses_records_is_refused(tmp_path, text, words):
+def test_client_file_with_a_mistyped_or_unsupported_security_setting_is_refused(
+    tmp_path, text, words
+):
     with pytest.raises(ValueError, match=f"client.properties: .*{words}") as failure:
         read(tmp_path, text)
     assert "geheim" not in str(failure.value)

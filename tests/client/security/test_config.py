@@ -136,7 +136,7 @@ def test_security_config_with_names_of_another_client_equals_that_with_kafka_nam
         ({**OAUTH, "sasl.login.callback.handler.class": "my.Own"}, "is one of org.apache"),
     ],
 )  # fmt: skip
-def test_security_setting_without_effect_is_refused(values, words):
+def test_security_settings_that_cannot_be_honoured_are_refused(values, words):
     with pytest.raises(ValueError, match=words) as failure:
         config(values)
     assert "geheim" not in str(failure.value)
@@ -235,7 +235,7 @@ def test_parse_jaas_of_any_text_returns_options_or_raises_value_error(text):
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "sasl.username", "sasl.mechanism"])
-def test_password_given_as_bytes_is_refused(name):
+def test_login_setting_given_as_bytes_is_refused(name):
     """Python would convert the bytes to another text, such as "b'...'"."""
     with pytest.raises(ValueError, match=f"{name} is given as text, not as bytes") as failure:
         config({**SCRAM, name: b"geheim"})

@@ -25,7 +25,7 @@ def client(value: str = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", **extensio
     return OauthbearerClient(Token(Secret(value)), tuple(extensions.items()))
 
 
-def test_oauthbearer_first_message_equals_the_example_of_rfc_7628():
+def test_oauthbearer_first_message_follows_the_example_of_rfc_7628():
     # RFC 7628, section 4.1, without the authorization id and with its host and port as extensions
     sent = client(host="server.example.com", port="143").start()
     assert sent == (

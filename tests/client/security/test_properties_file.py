@@ -56,7 +56,7 @@ def test_properties_file_settings_of_other_clients_are_returned_as_unused():
         ("ssl.keystore.passwort", "is ssl.keystore.password meant"),
     ],
 )
-def test_properties_file_with_a_mistyped_security_setting_is_refused(name, words):
+def test_properties_file_with_a_mistyped_or_unsupported_security_setting_is_refused(name, words):
     with pytest.raises(ValueError, match=words) as failure:
         known_settings({name: "geheim"}, [n.name for n in ADMIN])
     assert "geheim" not in str(failure.value)
@@ -70,7 +70,7 @@ TEXTS = st.text(st.characters(max_codepoint=0xD7FF))
 
 
 @given(st.dictionaries(TEXTS.filter(bool), TEXTS))
-def test_properties_written_by_java_are_parsed(pairs):
+def test_properties_with_unicode_escapes_are_parsed(pairs):
     text = "\n".join(f"{escaped(name)}={escaped(value)}" for name, value in pairs.items())
     assert parse_properties(text) == pairs
 

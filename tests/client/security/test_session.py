@@ -1,4 +1,4 @@
-"""Test that a SASL session is renewed before its end, without other requests in between."""
+"""Test the renewal of SASL sessions, and that a refused login is raised immediately."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ async def test_sasl_session_without_a_lifetime_authenticates_once():
         assert listener.asked == [[*FIRST, METADATA, METADATA, METADATA]]
 
 
-async def test_sasl_session_is_renewed_before_its_end_and_before_other_requests():
+async def test_sasl_session_with_an_ended_lifetime_is_renewed_before_other_requests():
     async with Listener(lifetime_ms=200).running() as listener:
         connection = await connect(listener)
         await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))

@@ -173,7 +173,7 @@ def test_tls_broker_with_an_expired_certificate_raises_an_explanation(files, ver
     assert "refuses our client certificate" in said and f"-dates -in {folder}/late.pem" in said
 
 
-def test_tls_client_against_a_plaintext_listener_raises_an_explanation(files):
+def test_tls_or_sasl_at_only_one_of_client_and_listener_raises_an_explanation(files):
     folder = files.folder
     ca = {"ssl.ca.location": str(folder / "ca.pem")}
     said = refusal({}, files.context(), False)
@@ -244,6 +244,6 @@ def test_is_tls_recognizes_alert_and_handshake_bytes(start, is_alert):
     assert is_tls(start) is is_alert
 
 
-def test_ca_file_with_text_in_any_language_between_certificates_is_read(files):
+def test_ca_pem_with_a_comment_beyond_ascii_is_read(files):
     text = f"Aussteller: Müller\n{files.ca.cert_pem.bytes().decode()}"
     assert make_context(TlsConfig(ca_pem=text)).cert_store_stats()["x509_ca"] == 1
