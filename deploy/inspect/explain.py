@@ -151,7 +151,7 @@ def explain(
     last_write_ms: int | None = None,
     leaderless: Sequence[TopicPartition] = (),
 ) -> Explanation:
-    """Explain the state of a transactional id, how its transaction ends, and its producer's errors.
+    """Explain the state of a transactional id, how its transaction ends, and what is fenced.
 
     last_write_ms: the wall-clock time of the transaction's newest batch. leaderless: the partitions
     of the transaction without a leader.

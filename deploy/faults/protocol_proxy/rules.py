@@ -134,7 +134,7 @@ class Match:
     where: Callable[[Request], bool] | None = field(default=None, compare=False)
 
     def fits(self, request: Request) -> bool:
-        """Return whether a request matches. An undecodable request has no topic, group or id."""
+        """Return whether a request matches. Undecodable ones match no subject and no `where`."""
         if self.apis is not None and request.api not in self.apis:
             return False
         if self.instance is not None and request.instance != self.instance:

@@ -122,9 +122,9 @@ class FreshTransaction(FindingRule):
     The rule is violated if a process has no answer to the commit of a transaction, and writes
     records of this transaction again under another transactional id, or under the same id after a
     new InitProducerId. Other ids that the process used before the commit are excluded, because its
-    other producers may write equal records. A restarted
-    process is excluded, because it does not know of the commit. There is no finding if the process
-    fetched offsets in between, as they show whether the transaction was committed.
+    other producers may write equal records. A restarted process is excluded, because it does not
+    know of the commit. There is no finding if the process fetched offsets in between, as they show
+    whether the transaction was committed.
     """
 
     def __init__(self) -> None:
@@ -181,8 +181,8 @@ class FreshTransaction(FindingRule):
 class _Ending(NamedTuple):
     """A commit request that was not answered.
 
-    number: its number in a count of commits and of the first uses of transactional ids. others: the
-    other open connections of its instance when it was sent.
+    number: its number in a count of commits, InitProducerIds and the first uses of transactional
+    ids. others: the other open connections of its instance when it was sent.
     """
 
     written: set[Keyed]
