@@ -18,6 +18,7 @@ from .seen import (
     SeenOpened,
     SeenProduce,
     SeenProduced,
+    SeenVerdict,
     SentBatch,
     Sighting,
 )
@@ -81,12 +82,17 @@ class OtherBytes(FindingRule):
 
     There is no finding after an error, since a refused batch has not used its sequence number. The
     decoded records of both attempts are compared, since the same records may be encoded in another
-    way.
+    way. If the transaction of the first attempt was aborted, the finding waits for wrong outputs.
+    librdkafka gives the sequence numbers of dropped batches to the next transaction, and brokers
+    refuse its batch unless both have the same number of records.
     """
 
     def __init__(self) -> None:
         self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
         self._batches = Recent[BatchKey, SentBatch]()
+        self._open = defaultdict[tuple[str, str], set[BatchKey]](set)  # of the transaction
+        self._aborted = Recent[BatchKey, None]()
+        self._after_aborts = dict[str, tuple[SeenProduce, str]]()  # by topic
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
@@ -94,26 +100,37 @@ class OtherBytes(FindingRule):
             for batch in seen.batches:
                 if (key := key_of(batch)) is not None:
                     self._compare(seen, key, batch, tell)
+                    if seen.transactional_id:
+                        self._open[seen.instance, seen.transactional_id].add(key)
+        elif isinstance(seen, SeenEndTxn):
+            batches = self._open.pop((seen.instance, seen.transactional_id), set())
+            for key in () if seen.is_commit else batches:
+                self._aborted.put(key, None)
+        elif isinstance(seen, SeenVerdict) and seen.is_wrong:
+            for topic, (sent, evidence) in self._after_aborts.items():
+                tell("same-sequence-other-bytes", sent, topic, evidence)
         elif isinstance(seen, SeenProduced):
             sent = self._sent.pop((seen.connection, seen.number))
             for key in keys_of(sent) if sent is not None and seen.has_error else ():
                 self._batches.pop(key)
 
     def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
-        before = self._batches.get(key)
+        before, is_after_abort = self._batches.get(key), key in self._aborted
         self._batches.put(key, batch)
+        self._aborted.pop(key)
         if before is None or before.crc == batch.crc or not before.records or not batch.records:
             return
         if sorted(before.records) != sorted(batch.records):
             topic, index = batch.partition
-            tell(
-                "same-sequence-other-bytes",
-                seen,
-                topic,
+            evidence = (
                 f"producer {batch.producer_id}, epoch {batch.epoch}, sequence number "
                 f"{batch.base_sequence} of {topic}/{index}: sent again with other records (CRC "
-                f"{before.crc:08x}, then {batch.crc:08x})",
+                f"{before.crc:08x}, then {batch.crc:08x})"
             )
+            if is_after_abort:
+                self._after_aborts.setdefault(topic, (seen, evidence))
+            else:
+                tell("same-sequence-other-bytes", seen, topic, evidence)
 
 
 class FreshTransaction(FindingRule):

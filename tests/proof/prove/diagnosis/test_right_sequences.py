@@ -41,6 +41,19 @@ def other_records_after_a_refusal() -> History:
         yield replace(refused, number=app.number)
 
 
+def other_records_after_an_abort(*, lost: int = 0) -> History:
+    """A batch has no answer and its transaction is aborted. librdkafka gives its number away."""
+    app = yield from started()
+    yield from app.fetch(6)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=lost)
+
+
 def the_same_records_encoded_again() -> History:
     app = yield from started()
     yield from app.fetch(3)
@@ -224,6 +237,7 @@ def zombie_that_writes_while_its_successor_commits() -> History:
 
 RIGHT = (
     sent_again_while_the_first_connection_is_open, other_records_after_a_refusal,
+    other_records_after_an_abort,
     the_same_records_encoded_again, records_that_are_not_known,
     aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
     slow_commit_that_is_asked_for_again,
@@ -242,6 +256,13 @@ def test_diagnosis_of_a_correct_resend_gives_no_finding(history) -> None:
     for seen in history():
         diagnosis.see(seen)
     assert [line for found in diagnosis.findings for line in found.lines()] == []
+
+
+def test_diagnosis_of_other_records_after_an_abort_and_lost_outputs_names_them() -> None:
+    diagnosis = Diagnosis()
+    for seen in other_records_after_an_abort(lost=1):
+        diagnosis.see(seen)
+    assert diagnosis.names == {"same-sequence-other-bytes"}
 
 
 def test_diagnosis_findings_are_in_the_order_of_the_catalogue() -> None:
