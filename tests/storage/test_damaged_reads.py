@@ -102,7 +102,7 @@ def test_readers_of_a_damaged_segment_get_an_error_or_the_written_batches(log, b
 
 
 @pytest.mark.parametrize("max_bytes", [1, 150, ROOM])
-def test_reader_that_resumes_after_a_damaged_batch_gets_no_altered_record(log, max_bytes):
+def test_reader_with_remembered_positions_in_a_damaged_segment_gets_an_error(log, max_bytes):
     whole = batches_from(log, 0, ROOM)[0]
     for at in flipped(log.segments.first.file.path, 2):
         found, is_to_end = batches_from(log, 0, max_bytes)

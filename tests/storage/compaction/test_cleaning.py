@@ -433,7 +433,7 @@ def test_segment_truncated_during_cleaning_is_not_replaced(tmp_path, grows_by):
         assert [key for _, key, _ in compacted.records()] == [b"a", b"b"]
 
 
-def test_batch_truncated_during_a_read_of_the_cleaner_is_not_marked_damaged(tmp_path):
+def test_log_truncated_during_a_read_of_the_cleaner_is_not_marked_uncleanable(tmp_path):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     cleaner.begin([log], NOW)

@@ -301,7 +301,7 @@ def test_deletion_interrupted_by_a_kill_is_completed_after_the_restart(
     assert not list((tmp_path / "node-1").glob("t-0*"))
 
 
-def test_log_directory_of_an_older_topic_of_the_same_name_is_set_aside(
+def test_log_directory_of_an_older_topic_of_the_same_name_is_renamed_as_stray(
     opened, logs, tmp_path, directory
 ):
     log = open_partition(directory)
@@ -365,7 +365,7 @@ def test_topic_name_that_is_long_or_ends_like_a_partition_is_accepted(
     assert third.purge_deleted(NOW_MS) == 1
 
 
-def test_data_directory_that_is_not_writable_raises_a_storage_error(tmp_path):
+def test_data_directory_that_cannot_be_created_raises_a_storage_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(KafkaStorageError):
         LogDirectory(
@@ -618,7 +618,7 @@ def test_checkpoint_offsets_collected_in_steps_omit_logs_deleted_meanwhile(direc
     directory.close(1)
 
 
-def test_directories_of_logs_synced_together_are_not_synced_again(opened, logs) -> None:
+def test_logs_synced_together_before_the_close_are_not_synced_again(opened, logs) -> None:
     names: list[str] = []
     directory = opened(fault_point=names.append)
     for partition in range(3):

@@ -394,7 +394,7 @@ def test_marker_decided_before_the_open_transaction_does_not_end_that_transactio
     assert log.table.check_marker(7, 0, 0, prepare_index=7) == Accepted()
 
 
-def test_marker_retry_waits_for_the_first_attempt(log):
+def test_marker_retry_returns_the_first_marker_offset_or_none_after_a_reload(log):
     log.open_transaction(0)
     log.mark(epoch=1)
     assert log.table.check_marker(7, 1, 0, transaction_version=2) == MarkerAlreadyWritten(1)

@@ -31,7 +31,7 @@ def test_index_bytes_equal_the_kafka_bytes(offsets, times):
     assert times.path.read_bytes().hex() == "0000018bcfe5680000000007"
 
 
-def test_empty_offset_index_points_to_the_segment_start(offsets, times):
+def test_empty_offset_and_time_indexes_point_to_the_segment_start(offsets, times):
     assert offsets.lookup(5000) == (BASE, 0)
     assert times.lookup(5000) == (-1, BASE)
     assert offsets.last_entry == (BASE, 0)

@@ -271,7 +271,7 @@ def test_transaction_index_read_by_the_cleaner_during_a_truncation_forgets_the_r
         assert index.collect(first, first + 5)[0][0].first_offset == first
 
 
-def test_transaction_index_block_that_was_removed_and_appended_again_is_read_as_empty(
+def test_transaction_index_entries_read_with_an_end_below_their_start_are_empty(
     index,
 ) -> None:
     """The cleaner reads the number of entries before it reads the entries."""
