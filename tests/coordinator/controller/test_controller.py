@@ -181,7 +181,7 @@ def test_fenced_broker_that_serves_and_knows_its_registration_is_unfenced(watch:
     assert not watch.beat(3)[0].is_fenced
 
 
-def test_fenced_broker_without_further_heartbeats_stays_fenced(watch: Watch) -> None:
+def test_fenced_broker_with_a_broken_link_stays_fenced(watch: Watch) -> None:
     watch.cluster.register(3)
     watch.beat(3)
     watch.run(0)

@@ -174,7 +174,7 @@ def test_group_record_is_decoded_as_encoded(value: GroupValue) -> None:
 
 
 @pytest.mark.parametrize("decode", [decode_key, decode_consumer_key])
-def test_offset_keys_that_are_long_are_not_cached(decode: Callable[[bytes], object]) -> None:
+def test_record_keys_that_are_long_are_not_cached(decode: Callable[[bytes], object]) -> None:
     """The cache holds thousands of keys, and a long key may have 32 kB."""
     short, long = [
         encode_consumer_key(ConsumerMemberKey("g", "m" * size))

@@ -128,7 +128,7 @@ def test_client_that_pauses_for_all_windows_starts_without_throttling(
      (PRODUCER_BYTE_RATE, 0.0), (PRODUCER_BYTE_RATE, -1.0),
      (PRODUCER_BYTE_RATE, 1.5), (PRODUCER_BYTE_RATE, 1e19), (PRODUCER_BYTE_RATE, math.nan)],
 )  # fmt: skip
-def test_quota_with_an_invalid_value_is_refused(key: str, value: float):
+def test_quota_with_an_invalid_key_or_value_is_refused(key: str, value: float):
     with pytest.raises(InvalidRequest):
         check_quota(key, value)
 
@@ -171,7 +171,7 @@ def test_quota_of_an_address_hides_the_default_of_addresses():
     [(PRODUCER_BYTE_RATE, 1.0), (CONNECTION_CREATION_RATE, 0.0), (CONNECTION_CREATION_RATE, 0.5),
      (CONNECTION_CREATION_RATE, 2.0**31)],
 )  # fmt: skip
-def test_quota_of_an_address_with_an_invalid_value_is_refused(key: str, value: float):
+def test_quota_of_an_address_with_an_invalid_key_or_value_is_refused(key: str, value: float):
     with pytest.raises(InvalidRequest):
         check_quota(key, value, of_address=True)
     check_quota(CONNECTION_CREATION_RATE, 2.0**31 - 1, of_address=True)

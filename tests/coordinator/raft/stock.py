@@ -66,7 +66,7 @@ class StockNetwork:
         self._conf, self._conf_of = conf, conf_of
         self._queue: list[tuple[float, int, str, str, dict]] = []
         self._count = 0
-        self.gap = 0.0  # seconds a message takes on a link
+        self.gap = 0.0  # seconds between the arrivals of two messages on a link
         self.cut: set[tuple[str, str]] = set()
         self.keep: Callable[[str, str, dict], bool] = lambda source, target, message: True
         patch.setattr(library, "monotonicTime", lambda: self.now)

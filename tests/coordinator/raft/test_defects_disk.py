@@ -1,6 +1,6 @@
 """Test the defects D2, D4 and D5 of PySyncObj, and that our journal does not have them.
 
-Each defect loses data on the disk. It is first shown on the unmodified library.
+Each defect concerns the data on the disk. It is first shown on the unmodified library.
 """
 
 import contextlib
@@ -176,7 +176,7 @@ def our_journal(directory: Path) -> tuple[DirectoryDisk, RecoveredJournal, Journ
 def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
     tmp_path: Path, point: int
 ) -> None:
-    """Kill the process at each disk operation of the compaction (defect D2b)."""
+    """Kill the process at every second disk operation of the compaction (defect D2b)."""
     count, compacting = 0, False
 
     def fault_point(name: str) -> None:
@@ -243,8 +243,10 @@ def test_raft_commands_acknowledged_before_a_power_cut_of_all_nodes_are_kept() -
     cluster.check_end()
 
 
-def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
-    """The page with the header was written before the power cut, but not the data (defect D4a)."""
+def test_pysyncobj_cannot_start_after_a_torn_write_and_reads_damaged_entries(
+    tmp_path: Path,
+) -> None:
+    """Only the first pages were written before the power cut, or a bit is flipped (defect D4a)."""
     path = tmp_path / "journal"
     journal = FileJournal(str(path))
     entries = [(b"\0" + b"y" * 200, index, 1) for index in range(1, 60)]

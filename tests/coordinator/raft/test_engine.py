@@ -145,8 +145,8 @@ async def test_raft_group_of_three_moves_its_leader_when_one_node_stops(trio: Tr
     assert terms == [new.term] == [old_term + 1]  # one election, not the split votes of two
 
 
-async def test_raft_submitter_that_is_cancelled_leaves_no_state(one: Trio) -> None:
-    """The cancelled command may still be committed."""
+async def test_raft_command_of_a_submitter_that_is_cancelled_is_still_committed(one: Trio) -> None:
+    """The timeout expires after the command was proposed."""
     group = await one.leader()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):

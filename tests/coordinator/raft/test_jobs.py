@@ -1,4 +1,4 @@
-"""Test that a result or error of a disk job reaches its caller once."""
+"""Test that the error of a disk job reaches its caller once."""
 
 import asyncio
 import gc

@@ -12,7 +12,7 @@ from ...simulation.raft_simulation import Cluster, started
 
 
 def test_raft_proposal_made_in_a_callback_sees_only_groups_with_a_current_leader() -> None:
-    """One received frame commits a command of group 0, and ends the leadership of group 1."""
+    """One received frame ends the leadership of both groups, and group 0 has its turn first."""
     cluster, leader = started(3, groups=2)
     cluster.run(1)
     engine = cluster.nodes[leader].engine

@@ -323,7 +323,7 @@ def test_raft_node_with_two_leaders_in_one_term_stops_its_process(alone: Alone) 
 
 
 @pytest.mark.parametrize("repeat", [1, 7])
-def test_raft_follower_that_refuses_repeatedly_is_retried_at_the_heartbeat(
+def test_raft_follower_that_refuses_repeatedly_is_retried_immediately_only_once(
     alone: Alone, repeat: int
 ) -> None:
     """Only the first refusal is answered at once. The next attempt comes with a heartbeat."""

@@ -292,7 +292,7 @@ def test_init_producer_id_during_an_open_transaction_fences_the_old_producer(epo
     completed = decision.record.completed(NOW)
     assert completed.state == S.COMPLETE_ABORT
     after = changed(init(completed))
-    # the epoch of the fence is given to no client
+    # the epoch of the fence is given to no other client
     fenced_producer_id, fenced_epoch = completed.client
     assert after.client in ((fenced_producer_id, fenced_epoch + 1), (FRESH, 0))
     # the fenced producer itself may recover, as long as no other session has begun (KIP-588)

@@ -149,7 +149,7 @@ def test_transaction_shard_count_is_set_once(shard: TransactionShard) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[bytes]:
-    """Draw commands that leaders propose, some of them repeated, late, or of another term."""
+    """Draw commands that a leader proposes, some of them repeated later."""
     shard = TransactionShard()
     commands: list[bytes] = []
     numbers = iter(range(100, 1000))

@@ -180,7 +180,7 @@ def test_reconciliation_of_each_member_state_gives_the_listed_assignment(case: C
         assert result == case.expected and result is not case.before
 
 
-def test_reconciliation_table_has_each_state_with_and_without_owned_partitions() -> None:
+def test_reconciliation_table_has_members_with_and_without_owned_partitions() -> None:
     states = {(case.before.state, case.owned is None) for case in CASES}
     assert states >= {(state, said) for state in (STABLE, UNREVOKED) for said in (True, False)}
 

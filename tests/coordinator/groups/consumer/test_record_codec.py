@@ -126,7 +126,7 @@ def test_assigned_partitions_without_epochs_of_an_absent_static_member_get_epoch
     assert isinstance(value, CurrentAssignment) and value.pending_revocation == {THREE: {1: 0}}
 
 
-def test_consumer_group_record_of_an_older_release_keeps_its_topics() -> None:
+def test_group_topics_record_of_an_older_release_is_decoded_without_its_content() -> None:
     key = decode_consumer_key(bytes.fromhex("0004000167"))
     assert key == GroupTopicsKey("g")
     kafkas = "00000200000000000000010000000000000002026100000003010000"

@@ -45,7 +45,7 @@ def test_unregistered_broker_stays_a_replica_and_may_register_again(
 
 @pytest.mark.parametrize("by_snapshot", [False, True])
 @pytest.mark.parametrize(("lost_directory", "leader"), [(False, 3), (True, 2)])
-def test_unregistered_broker_that_returns_with_another_disk_is_not_elected(
+def test_unregistered_broker_that_returns_is_elected_only_with_its_old_directory(
     by_snapshot: bool, lost_directory: bool, leader: int
 ) -> None:
     """Brokers 1 and 2 have lost power.

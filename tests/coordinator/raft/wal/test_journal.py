@@ -108,10 +108,10 @@ def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), power=st.booleans())
-def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
+def test_raft_journal_recovery_after_any_crash_has_the_last_synced_state_or_a_later_one(
     seed: int, power: bool
 ) -> None:
-    """The recovered state is that of the last sync, or of a frame that was written later."""
+    """The recovered state is that of the last sync, or that after a later change."""
     rng = random.Random(seed)
     disk = VirtualDisk(rng)
     journal, models = open_journal(disk)
