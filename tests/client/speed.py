@@ -5,8 +5,8 @@
 
 `cost` measures the CPU time for a record, without a network: from the call to the bytes of a
 request, and from the bytes of an answer to the application. It prints the best of several runs.
-`compare` writes and reads 1 kB records in large batches, with each of the two clients in turn, on
-one cluster (its own of three nodes, unless another is named): A B A B, all rounds are shown.
+`compare` writes and reads records of 1000 bytes in large batches, in each way of the two clients in
+turn, on one cluster (its own of three nodes, unless another is named). It prints all rounds.
 """
 
 import argparse

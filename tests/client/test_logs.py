@@ -21,7 +21,7 @@ def test_log_line_about_many_partitions_is_short() -> None:
     assert line.count("t/") == NAMED_MAX
 
 
-def test_log_line_is_written_for_each_position_reset(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_line_is_written_for_a_position_reset(caplog: pytest.LogCaptureFixture) -> None:
     view: Any = None  # no broker is asked
     settings = consumer_settings({"bootstrap.servers": "h:1", "auto.offset.reset": "latest"}, {})
     positions = Positions(view, settings, None)

@@ -181,7 +181,7 @@ async def until_cut(call: Any, at: int) -> None:
 
 
 @pytest.mark.parametrize("is_given", [True, False], ids=["connection", "function"])
-async def test_asyncpg_block_after_a_cancelled_begin_commits_rows_and_events(
+async def test_asyncpg_block_after_a_cancelled_call_commits_its_rows(
     server: PostgresServer, ledger: Ledger, is_given: bool
 ) -> None:
     opens, numbers = connect(server.url), range(1, 12)

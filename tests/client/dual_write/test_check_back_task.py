@@ -255,7 +255,7 @@ async def test_check_back_task_closed_during_its_start_runs_no_task(tmp_path: Pa
     assert asyncio.all_tasks() == alone
 
 
-async def test_check_back_task_waits_for_an_unreachable_cluster(
+async def test_check_back_task_starts_while_the_cluster_is_unreachable(
     server: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with CheckBackTask(NOWHERE, DatabaseResolver(server.connect)):

@@ -73,7 +73,7 @@ async def test_commit_for_partitions_of_another_member_is_refused(
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
 @pytest.mark.parametrize("is_blocking", [False, True])
-async def test_consumer_block_left_by_an_exception_does_not_commit_the_last_poll(
+async def test_consumer_block_commits_the_last_poll_unless_left_by_an_exception(
     monkeypatch: pytest.MonkeyPatch, is_interrupted: bool, is_blocking: bool
 ) -> None:
     blocking = BlockingConsumer(NOWHERE, group_id="g") if is_blocking else None

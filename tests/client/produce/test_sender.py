@@ -1,8 +1,8 @@
 """Test the sender against failing leaders that check sequence numbers as Kafka does.
 
-A leader accepts a batch that continues the sequence numbers of its producer. It repeats the answer
-for one of the last five batches, and refuses all other batches (KIP-98). It also loses requests,
-answers and leadership.
+A leader accepts the first batch of a producer, and a batch that continues its sequence numbers. It
+repeats the answer for one of the last five batches, and refuses all other batches (KIP-98). It also
+loses requests, answers and leadership.
 """
 
 import asyncio

@@ -86,7 +86,7 @@ def test_sasl_scram_server_that_does_not_know_the_password_is_refused():
         (handshake(35), KafkaError, "version"),
     ],
 )  # fmt: skip
-def test_sasl_handshake_that_is_refused_raises_a_fatal_error(answer, kind, words):
+def test_sasl_handshake_that_is_refused_raises_an_error_that_is_not_retriable(answer, kind, words):
     exchange = plain()
     next(exchange)
     with pytest.raises(kind, match=words) as failure:

@@ -1,4 +1,4 @@
-"""Test the parsing of Java properties files, in all forms that Java accepts."""
+"""Test the parsing of Java properties files, in the forms that Java accepts."""
 
 import pytest
 from hypothesis import given

@@ -142,7 +142,7 @@ def refusal(values: dict[str, object], context: ssl.SSLContext | None, has_sasl:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_tls_broker_with_an_untrusted_certificate_raises_an_explanation(files, version):
+def test_tls_handshake_with_an_untrusted_certificate_raises_an_explanation(files, version):
     folder = files.folder
     ours = {"ssl.ca.location": str(folder / "ca.pem"), "ssl.enabled.protocols": version}
     said = refusal({"security.protocol": "SSL", **ours, "ssl.ca.location":
@@ -162,7 +162,7 @@ def test_tls_broker_with_an_untrusted_certificate_raises_an_explanation(files, v
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_tls_broker_with_an_expired_certificate_raises_an_explanation(files, version):
+def test_tls_handshake_with_an_expired_certificate_raises_an_explanation(files, version):
     folder = files.folder
     ours = {"ssl.ca.location": str(folder / "ca.pem"), "ssl.enabled.protocols": version}
     said = refusal({"security.protocol": "SSL", **ours}, files.context(server=files.expired), False)
@@ -231,7 +231,7 @@ def test_tls_file_that_cannot_be_used_raises_value_error_in_the_caller(files):
         )
 
 
-def test_tls_failure_of_an_unknown_kind_raises_a_retriable_error():
+def test_tls_failure_of_an_unknown_kind_becomes_a_network_error():
     problem = ssl.SSLError(1, "[SSL] unexpected eof")
     assert isinstance(explain(problem, "b", 1, TlsConfig()), NetworkException)
 

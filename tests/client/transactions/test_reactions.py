@@ -134,7 +134,7 @@ def test_offset_fetch_answered_by_unstable_offset_commit_is_retried():
         (GroupRequest.FETCH_OFFSETS, E.GROUP_ID_NOT_FOUND, G.RETRY),
     ],
 )
-def test_offset_commit_with_a_member_epoch_has_a_listed_reaction_to_each_code(
+def test_offset_request_with_a_member_epoch_has_a_listed_reaction_to_each_code(
     request_, code, reaction
 ):
     assert group_reaction_to(request_, code) is reaction
