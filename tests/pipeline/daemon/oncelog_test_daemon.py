@@ -1,7 +1,7 @@
 """Spark's daemon of Python workers, with their common imports done before the fork.
 
 Otherwise each worker would import the modules again, for a second of a core. Only the tests'
-session names this file in `spark.python.daemon.module`. Spark's own daemon imports nothing, since a
+sessions name this file in `spark.python.daemon.module`. Spark's own daemon imports nothing, since a
 process with threads should not fork. Here OpenBLAS starts no thread, because OPENBLAS_NUM_THREADS
 is 1, and the thread of Arrow survives a fork.
 """

@@ -121,7 +121,7 @@ def test_query_metrics_file_is_in_prometheus_text_format(tmp_path: Path) -> None
     assert [each.name for each in tmp_path.iterdir()] == ["q.prom"]
 
 
-def test_query_metrics_of_ended_queries_are_dropped_after_a_while(
+def test_query_metrics_keep_only_the_queries_that_ended_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("oncelog.pipeline.progress.exposition.ENDED_MAX", 2)

@@ -77,7 +77,7 @@ def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
 
 
 class MortalSink(ExactlyOnceSink):
-    """A sink that dies once, at the point that the job chooses."""
+    """A sink that dies once at each point that the job chooses, or stops itself at one of them."""
 
     def __init__(self, job: Job, die: Callable[[], None]) -> None:
         super().__init__(job.sink_id, job.bootstrap, job.topic, mode=job.mode)
@@ -116,7 +116,7 @@ class MortalSink(ExactlyOnceSink):
 
 
 def rows_of(spark: Any, job: Job, *kills: int) -> Any:
-    """Return the input as a stream, with a step in which a task dies in the middle of its rows."""
+    """Return the input as a stream. In a step a task dies or waits in the middle of its rows."""
     import psutil
 
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))

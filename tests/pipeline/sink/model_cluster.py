@@ -1,8 +1,8 @@
 """A model of a cluster for the sink, with transactions by id and the committed rows.
 
-The cluster follows KIP-98, 890 and 939. The epoch rises with each EndTxn. A repeated EndTxn is
-answered like the first one. InitProducerId aborts an open transaction, and prepared transactions do
-not time out.
+The cluster follows KIP-98, 890 and 939. Under V2 the epoch rises with each EndTxn. A repeated
+EndTxn is answered like the first one. InitProducerId aborts an open transaction. A transaction
+times out only when sink_model.py chooses it.
 """
 
 from collections import Counter

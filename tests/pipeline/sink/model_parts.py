@@ -13,7 +13,7 @@ from oncelog.pipeline.sink.steps import Phase
 
 @dataclass(frozen=True)
 class Parts:
-    """The safeguards of the sink's protocol. A test may disable some of them."""
+    """The safeguards of the sink's protocol and the faults of a run. A test may disable some."""
 
     decides: bool = True
     sweeps_in_order: bool = True
@@ -50,7 +50,7 @@ class Size:
 
 
 class Verdict(NamedTuple):
-    """The doubled rows, the missing rows and the open transactions after a run of the model.
+    """The numbers of doubled rows, missing rows and open transactions after a run of the model.
 
     `is_told`: the decision topic has an alarm about the missing rows.
     """

@@ -20,7 +20,7 @@ async def open_transactions(bootstrap: str) -> list[str]:
 
 
 async def committed_values(bootstrap: str, topic: str) -> list[str]:
-    """Return all committed values in order. Fail if a transaction is open."""
+    """Return all committed values, sorted. Fail if a transaction is open."""
     assert await open_transactions(bootstrap) == []
     rows = await read_to_end(bootstrap, topic, timeout_s=TIMEOUT_S)
     return sorted((row.value or b"").decode() for row in rows)

@@ -76,7 +76,7 @@ class QueryProcess:
 
 
 def kill_nodes_while(process: QueryProcess, nodes: Nodes, roles: tuple[str, ...]) -> int:
-    """Kill and restart one node after another while the process runs, and count the kills."""
+    """Kill and restart a node at a time while the process runs, nine times at most. Count them."""
     kills = 0
     while process.runs() and kills < 9:
         if isinstance(nodes, Cluster):

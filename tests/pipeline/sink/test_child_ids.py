@@ -145,7 +145,7 @@ def test_child_id_table_that_cannot_be_created_leaves_each_process_its_own_ids(
     assert caplog.text.count("this process ") == 1
 
 
-def test_child_id_table_that_is_deleted_or_full_is_abandoned_for_new_ids(tmp_path: Path) -> None:
+def test_child_id_table_that_is_deleted_is_abandoned_for_new_ids(tmp_path: Path) -> None:
     file = tmp_path / "ids"
     ids = ChildIds(file)
     name = used(ids, 0)

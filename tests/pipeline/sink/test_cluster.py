@@ -1,8 +1,8 @@
 """Test the sink on real clusters without Spark.
 
 The tests have second attempts, attempts that resume after their batch, deaths and expired ids.
-Every test ends with a read of committed records. Each row is present once, and no transaction is
-open.
+Each test with a driver ends with a read of committed records. The expected rows are present once,
+and no transaction is open.
 """
 
 import asyncio
@@ -305,7 +305,9 @@ async def test_sink_with_a_decided_transaction_aborted_by_hand_raises_an_alarm(
         pytest.param("decisions", marks=pytest.mark.chaos),
     ],
 )
-async def test_sink_with_a_node_killed_at_any_step_loses_no_row(ours: Cluster, victim: str) -> None:
+async def test_sink_with_a_killed_leader_or_coordinator_loses_no_row(
+    ours: Cluster, victim: str
+) -> None:
     async with driving(ours.bootstrap) as driver:
         await driver.write(0)
         points = {"leader": RunTasks, "child": CommitChildren}

@@ -1,7 +1,7 @@
 """Test in a model with failures that the sink neither loses nor doubles a row.
 
-The sink also leaves no transaction open. Each removed safeguard makes a run fail. Otherwise the
-model would prove nothing.
+In mode "prepared" it also leaves no transaction open. Runs without a safeguard fail, or the model
+would prove nothing. Two records are redundant, so only runs without both of them fail.
 """
 
 import os

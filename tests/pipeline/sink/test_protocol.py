@@ -1,4 +1,4 @@
-"""Test the order of effects in the sink's protocol, and every reason to stop.
+"""Test the order of effects in the sink's protocol, and the reasons to stop.
 
 A child is the transaction of one task attempt. A decision lists the children to commit.
 """

@@ -257,7 +257,7 @@ def test_sink_reused_by_a_restarted_query_writes_the_repeated_batch_once(
     assert_once(cluster.bootstrap, "again", values)
 
 
-def test_sink_that_cannot_start_leaves_no_open_transaction(
+def test_sink_that_cannot_start_leaves_no_thread(
     spark: "SparkSession", cluster: Cluster, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException

@@ -1,4 +1,4 @@
-"""Test how fast a starting sink reads its last decision, which it does twice."""
+"""Test how a starting sink reads its last decision, which it does twice."""
 
 import asyncio
 import dataclasses

@@ -4,8 +4,8 @@
     ONCELOG_KAFKA=1 pytest -m "spark_slow and kafka" tests/pipeline/sink/test_stateful_kills.py
 
 Five kinds of queries in three formats run concurrently, each into its own sink. The output equals
-the output of a run without kills, row by row. test_query.py breaks the same queries by exceptions,
-in the default run.
+the output of a run without kills, row by row. test_query.py breaks some of these queries
+by exceptions, one of them in the default run.
 """
 
 import functools

@@ -52,7 +52,7 @@ class Control:
     [(RecordListTooLarge(), 1), (TransactionAbortable(), CONTROL_TRIES),
      (RequestTimedOut(), CONTROL_TRIES)],
 )  # fmt: skip
-async def test_sink_error_that_is_not_retriable_is_not_retried(
+async def test_sink_decision_is_retried_only_after_an_error_that_may_pass(
     problem: KafkaError, tries: int
 ) -> None:
     control = Control(problem)
@@ -126,7 +126,7 @@ def test_decision_topic_that_gets_no_leader_times_out_with_a_reason(
     assert admin.is_made["segment.bytes"] == "16777216"
 
 
-def test_decision_topic_created_while_a_broker_is_away_includes_that_broker_in_its_replicas(
+def test_decision_topic_created_while_a_broker_is_away_asks_first_for_a_replica_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []

@@ -152,7 +152,9 @@ def test_source_in_raw_mode_reads_uncommitted_records_and_needs_no_brokers_for_l
         ({"kafka__bootstrap__servers": "", "subscribe": "t"}, ""),
     ],
 )
-def test_source_option_that_would_be_ignored_is_refused(options: dict[str, str], said: str) -> None:
+def test_source_option_that_is_invalid_or_would_be_ignored_is_refused(
+    options: dict[str, str], said: str
+) -> None:
     if not said:
         with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
             read_options({"subscribe": "t"}, is_streaming=True)

@@ -29,7 +29,7 @@ def refuse(loss: str) -> NoReturn:
 
 @pytest.fixture
 def topic(cluster: Cluster, admin: BlockingAdmin) -> str:
-    """Create a topic with four transactions of 10 records, and abort the second (10 to 19)."""
+    """Create a topic with four transactions of 10 records. Abort the second (values 10 to 19)."""
     name = f"range-{next(_numbers)}"
     admin.create_topic(name, partitions=1)
     with BlockingProducer(cluster.bootstrap, transactional_id=name) as producer:
