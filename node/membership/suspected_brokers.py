@@ -8,7 +8,7 @@ while its broker lives delays requests only once.
 
 A client notices a dead broker as early as other brokers do, so its request may arrive before the
 link is closed (0.2 to 1.1 ms were measured). So every such request waits for NEWS_MS, if there are
-links. Only a request on a new connection does not wait. Its client cannot have lost another
+links. Only a request on a new connection does not wait so. Its client cannot have lost another
 connection to this cluster, and librdkafka's first transaction begins 500 ms later if its first
 answers are a millisecond late.
 """
