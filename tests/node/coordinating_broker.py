@@ -1,6 +1,6 @@
-"""A broker with a log that leads the only partition of __consumer_offsets, and nothing else.
+"""A broker that leads partitions of __consumer_offsets, by default the only one, and nothing else.
 
-Node 2 is its follower, and the test sets the follower's position. Times are real but short.
+Node 2 may be its follower, and the test sets the follower's position. Times are real but short.
 """
 
 from collections.abc import AsyncIterator

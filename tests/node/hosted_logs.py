@@ -23,7 +23,7 @@ def open_hosted(
 ) -> HostedPartition:
     """Open the log of a partition, and return a hosted partition with this log.
 
-    `config` has topic configs.
+    `config` has fields of LogConfig.
     """
     log = PartitionLog.open(
         directory / f"{topic}-{index}",
@@ -39,7 +39,7 @@ def open_hosted(
 def data_directory(
     tmp_path: Path, *, boot_id: str = "b", fault_point: Callable[[str], None] = lambda _: None
 ) -> LogDirectory:
-    """Return an empty data directory of a broker."""
+    """Return the data directory of a broker, with the files that it has from an earlier use."""
     return LogDirectory(
         tmp_path / "data",
         cluster_id="c",

@@ -211,7 +211,7 @@ class LeadingBroker:
         return self.produce(connection or self.connect(), batches, **options)
 
     async def write(self, index: int = 0, **options: Any) -> None:
-        """Produce a batch without a producer id, and wait for its acknowledgement."""
+        """Produce a batch, by default without a producer id, and wait for its acknowledgement."""
         assert await self.put({index: plain(**options)}).errors() == {index: 0}
 
     def fetch(self, offset: int = 0, *, indexes: Iterable[int] = (0,), **fields: Any) -> Answer:

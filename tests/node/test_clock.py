@@ -1,4 +1,4 @@
-"""Test that periodic sleeps end together, at tenths of a second."""
+"""Test that periodic sleeps of 0.1 s or more end together, at tenths of a second."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from oncelog.node.clock import until_tenth_s
         (7.06, 0.02, 0.02),
     ],
 )
-def test_periodic_sleep_ends_at_a_tenth_of_a_second(
+def test_periodic_sleep_ends_at_a_tenth_of_a_second_unless_it_is_shorter(
     now_s: float, interval_s: float, sleep_s: float
 ) -> None:
     assert until_tenth_s(now_s, interval_s) == pytest.approx(sleep_s)

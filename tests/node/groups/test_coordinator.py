@@ -372,7 +372,9 @@ async def test_group_append_with_too_few_replicas_is_refused_before_the_write(
     assert broker.partition().log.log_end_offset == 0
 
 
-async def test_stable_offset_fetch_waits_for_uncommitted_records(tmp_path: Path) -> None:
+async def test_wait_for_a_settled_shard_lasts_until_its_records_are_committed(
+    tmp_path: Path,
+) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     broker.groups.append_now(broker.shard, encode_batch([offset(5)]))
@@ -466,7 +468,7 @@ async def test_groups_are_described_and_listed_by_version_and_filter(
     assert len((await broker.ask(LIST, 0, {})).groups) == 1
 
 
-async def test_group_member_of_a_closed_client_is_removed_at_its_session_timeout(
+async def test_silent_group_member_is_removed_at_its_session_timeout(
     broker: CoordinatingBroker,
 ) -> None:
     joined = await member_of(broker, session_timeout=60)

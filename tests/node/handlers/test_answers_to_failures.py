@@ -1,7 +1,8 @@
 """Test that each request is answered if any exception is raised while it is handled.
 
-All APIs of the dispatch table are tested. An exception is thrown into each await of a request's
-coroutine, one after the other, and into each function that continues a waiting request.
+For all APIs of the dispatch table except Produce and Fetch, an exception is thrown into each await
+of a request's coroutine, one after the other. For Produce and Fetch, it is thrown into each
+function that continues a waiting request.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ from ..fake_broker import CLOSED
 from ..leading_broker import LeadingBroker
 from .large_requests import Names, plain_request
 
-WITH_CODECS_OF_THEIR_OWN = (0, 1)  # Produce, Fetch: test_produce, test_fetch
+WITH_CODECS_OF_THEIR_OWN = (0, 1)  # Produce, Fetch: see produce/ and fetch/
 NAMES = Names(["t"], [bytes(16)])
 APIS = [
     api

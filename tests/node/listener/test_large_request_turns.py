@@ -242,5 +242,5 @@ async def test_large_requests_of_clients_that_close_leave_little_work() -> None:
     assert reasons.count("its client is gone") >= 20 - IN_WORK_BYTES_MAX // len(body)
 
 
-def test_wait_of_a_large_topic_deletion_is_shorter_than_the_largest_timeout() -> None:
+def test_wait_of_a_record_deletion_is_shorter_than_the_largest_timeout() -> None:
     assert DELETION_WAIT_MS_MAX < 2**31 - 1

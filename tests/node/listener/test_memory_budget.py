@@ -22,7 +22,7 @@ def full(*holders: FakeHolder) -> MemoryBudget:
     return budget
 
 
-def test_memory_budget_lets_a_connection_read_only_if_its_request_fits() -> None:
+def test_memory_budget_above_its_limit_lets_a_connection_that_can_finish_read() -> None:
     idle, partial = FakeHolder(can_finish=False), FakeHolder(can_finish=True)
     budget = full(idle, partial)
     budget.let_one_pass()

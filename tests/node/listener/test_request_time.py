@@ -209,7 +209,7 @@ def test_throttle_time_in_the_answer_is_the_longer_of_two():
     assert b"".join(with_throttle([before], LIST_GROUPS, 4, 77)) == before
 
 
-def test_request_that_closes_its_connection_is_removed_from_the_dispatcher(tmp_path: Path):
+def test_request_that_closes_its_connection_leaves_no_request_time_in_its_context(tmp_path: Path):
     async def scenario() -> None:
         async with held(tmp_path, 1.0) as (broker, client):
             with pytest.raises(Exception, match="API 3"):

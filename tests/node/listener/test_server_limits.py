@@ -361,7 +361,7 @@ async def test_connection_log_lines_are_rate_limited(caplog: pytest.LogCaptureFi
     assert len([r for r in caplog.records if "closed" in r.getMessage()]) == 10
 
 
-def test_transport_write_buffer_limit_equals_the_limit_in_the_memory_budget() -> None:
+def test_transport_write_buffer_limit_is_below_4_mib() -> None:
     assert connection.WRITE_BUFFER_HIGH_BYTES < 4 * MIB
 
 
@@ -389,7 +389,7 @@ async def test_requests_sent_before_the_client_closed_are_executed(quick_sweep: 
 
 
 @pytest.mark.parametrize(("behind", "is_deserted"), [(WAIT, True), (PRODUCE, False)])
-async def test_requests_of_a_closed_client_are_abandoned_except_after_a_waiting_produce(
+async def test_requests_of_a_closed_client_are_abandoned_unless_a_produce_waits_behind_them(
     quick_sweep: None, behind: tuple[int, int], is_deserted: bool
 ) -> None:
     async with toy_server() as bench:

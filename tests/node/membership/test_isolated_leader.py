@@ -1,4 +1,4 @@
-"""Test that a leader without contact to the controller and followers accepts no writes."""
+"""Test that a leader without contact to controller and followers refuses writes with acks=all."""
 
 import itertools
 from pathlib import Path

@@ -80,7 +80,7 @@ async def test_request_just_before_a_link_breaks_waits_for_the_fence(
 
 
 @pytest.mark.usefixtures("holds_long")
-async def test_request_on_a_new_connection_does_not_wait_for_a_suspected_broker(
+async def test_request_on_a_new_connection_waits_only_if_a_broker_is_suspected(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
     """If the request waited, librdkafka would begin its first transaction 0.5 s later."""

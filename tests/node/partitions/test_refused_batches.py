@@ -21,7 +21,7 @@ NER, OUT_OF_ORDER = E.NOT_ENOUGH_REPLICAS, E.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class Broker(LeadingBroker):
-    """A broker with two replicas. The test lets the follower leave and join the ISR."""
+    """A leader of two replicas. The test lets the follower leave and join the ISR."""
 
     def isr_is(self, *members: int) -> None:
         leader = present(self.partition().leader)

@@ -71,7 +71,7 @@ async def test_logs_of_new_partitions_are_opened_in_a_thread_and_served_when_ope
     assert len(threads) == 1
 
 
-async def test_topic_deleted_while_its_logs_are_opened_leaves_no_files(
+async def test_topic_deleted_while_its_logs_are_opened_leaves_only_renamed_directories(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as broker:
@@ -249,7 +249,9 @@ async def test_log_that_cannot_be_opened_now_is_opened_later_without_delay_of_ot
         assert not any("stray" in name for name in broker.directories_of("a"))
 
 
-async def test_deleted_logs_are_removed_before_the_broker_has_stopped(tmp_path: Path) -> None:
+async def test_directories_of_deleted_logs_are_renamed_before_the_broker_has_stopped(
+    tmp_path: Path,
+) -> None:
     """The next process might start from a newer snapshot, which no longer shows the deletion."""
     count = 3 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path) as broker:

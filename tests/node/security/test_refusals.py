@@ -113,7 +113,7 @@ def test_request_with_some_refused_items_answers_the_permitted_items(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_group_described_twice_shows_no_hidden_topic(tmp_path: Path):
+def test_offset_fetch_of_a_group_named_twice_shows_no_hidden_topic(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             partition = {"partition_index": 0, "committed_offset": 1}

@@ -34,7 +34,7 @@ async def test_transaction_that_commits_writes_its_markers_and_completes(node: O
     await node.coordinators.stop()
 
 
-async def test_end_txn_is_answered_before_any_marker_is_sent(node: OneNode) -> None:
+async def test_end_txn_is_answered_before_any_marker_is_written(node: OneNode) -> None:
     node.partitions.gate = asyncio.Event()
     who = await node.init()
     await node.add(who)
@@ -510,7 +510,7 @@ async def test_end_txn_that_waited_in_the_kernel_is_not_executed() -> None:
     assert (await node.end(who, connection_id=1, waited_ms=5_000)).error == 0
 
 
-async def test_zombie_producer_is_fenced_on_any_connection(node: OneNode) -> None:
+async def test_zombie_producer_on_an_older_connection_gets_producer_fenced(node: OneNode) -> None:
     old = await node.init(connection_id=1)
     new = await node.init(connection_id=2)
     assert await node.add(old, connection_id=1) == E.PRODUCER_FENCED

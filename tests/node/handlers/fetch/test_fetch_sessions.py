@@ -344,7 +344,7 @@ async def test_fetch_of_a_closed_client_leaves_no_waiting_operation(broker: Lead
     assert len(broker.replicas.purgatory.standing) == 0, "and costs nothing more until then"
 
 
-async def test_fetch_of_a_closed_client_with_many_partitions_leaves_no_waiting_operation(
+async def test_fetch_of_a_closed_client_that_is_released_later_leaves_no_waiting_operation(
     broker: LeadingBroker,
 ) -> None:
     """The fetch's partitions are released in a later turn, and an append completes it before."""

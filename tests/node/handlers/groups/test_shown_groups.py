@@ -1,4 +1,4 @@
-"""Test that described groups omit topics that the client may not describe."""
+"""Test that a group with a topic that the client may not describe is not described."""
 
 from typing import Any
 

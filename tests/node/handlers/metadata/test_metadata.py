@@ -78,7 +78,7 @@ def test_metadata_request_with_a_repeated_topic_returns_the_topic_once(broker: F
     assert [t.name for t in broker.ask(METADATA, 9, asking("a", "a")).topics] == ["a"]
 
 
-def test_metadata_of_a_leaderless_partition_keeps_its_leader_epoch() -> None:
+def test_metadata_of_a_leaderless_partition_has_its_current_leader_epoch() -> None:
     broker = FakeBroker(count=1)
     broker.create("a", partitions=1, factor=1)
     broker.fence(1)

@@ -239,7 +239,9 @@ def test_describe_cluster_of_another_endpoint_type_is_refused(
     assert answer.error_code == code
 
 
-def test_list_config_resources_lists_resources_with_configs(broker: FakeBroker) -> None:
+def test_list_config_resources_without_types_lists_topics_brokers_and_loggers(
+    broker: FakeBroker,
+) -> None:
     broker.create("a")
     every = broker.ask(LIST_CONFIGS, 1, {"resource_types": []}).config_resources
     brokers_and_loggers = {(kind, name) for kind in (4, 8) for name in "123"}

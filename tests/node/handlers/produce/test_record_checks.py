@@ -209,7 +209,7 @@ async def test_retention_keeps_new_records_of_a_batch_without_a_maximum_timestam
     assert broker.log().log_start_offset == 0
 
 
-async def test_describe_producers_shows_the_timestamp_of_the_last_records(tmp_path: Path) -> None:
+async def test_producer_entry_has_the_maximum_timestamp_of_the_last_batch(tmp_path: Path) -> None:
     broker, now_ms = leading(tmp_path, RecordCheck.BATCH), SystemClock.wall_ms()
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     for _ in range(2):  # the second one is a duplicate

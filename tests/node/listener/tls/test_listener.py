@@ -224,7 +224,9 @@ def channels() -> int:
     return sum(type(each) is TlsChannel for each in gc.get_objects())
 
 
-async def test_tls_connections_that_closed_leave_no_memory(certificates: Certificates) -> None:
+async def test_tls_connections_that_closed_hold_no_bytes_of_the_memory_budget(
+    certificates: Certificates,
+) -> None:
     async with serving(certificates) as bench:
         for _ in range(3):
             client = await bench.connect("SSL", ssl=certificates.client())
