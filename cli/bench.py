@@ -205,7 +205,7 @@ def _transfers(
 def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
     """Start `cluster` for the demo, call `run` with it, and stop it. Return the result of `run`.
 
-    The cluster's data is removed, unless an exception was raised.
+    The cluster's data is kept after an error, and otherwise removed, also after Ctrl-C.
     """
     is_kept = False
     try:

@@ -11,7 +11,7 @@ from ..deploy.cluster.terminal import never_silent, tell
 from .common import Format, add_family, print_report, require
 
 DID_NOT_HIT = 3
-ASSIGNORS = ("range", "cooperative-sticky")  # by the seed, as which group is of KIP-848
+ASSIGNORS = ("range", "cooperative-sticky")  # the seed chooses, also the group's protocol
 Out = Annotated[Path | None, Parameter(help="The directory for the run, which must be empty.")]
 
 

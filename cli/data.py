@@ -134,8 +134,8 @@ def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...
 def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:
     """Return a function that prints records.
 
-    Keys and values are printed as raw bytes to a file or pipe, and without control characters to a
-    terminal.
+    Outside of JSON, keys and values that are not decoded are printed as raw bytes to a file or
+    pipe, and without control characters to a terminal.
     """
     from .records.json_lines import Decoded, as_text, compact, fields_of
     from .records.reading import decoded

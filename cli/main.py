@@ -3,7 +3,7 @@
 These files follow three rules. Modules that are slow to import are imported inside functions, so
 `oncelog --help` is fast. Results go to stdout, and progress to stderr. A problem is one sentence on
 stderr (what, why, what next) and an exit code. The code is 1 for a failure, 2 for wrong usage, 3
-for a demo that proved nothing, 130 for an interrupt.
+for a run that proved nothing, 130 for an interrupt.
 """
 
 import os

@@ -87,7 +87,7 @@ async def produce(
     ] = "all",
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
-    """Send lines of stdin or of files as records, each exactly once."""
+    """Send lines of stdin or of files as records, each exactly once unless --acks is 1 or 0."""
     import asyncio
 
     from ..client.producer import Producer
@@ -140,7 +140,10 @@ async def produce(
 def _encoders(
     topic: str, wanted: "dict[Part, tuple[Encode, Path | None]]", registry: Callable[[], str]
 ) -> "dict[Part, Encoder]":
-    """Return the encoders of keys and values by part. A part in the format raw has no encoder."""
+    """Return the encoders of keys and values by part. A part in the format raw has no encoder.
+
+    Raises Failure for a schema file of a part in the format raw.
+    """
     found: dict[Part, Encoder] = {}
     for part, (how, file) in wanted.items():
         if how != "raw":

@@ -240,7 +240,8 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str], dict[s
 def matching(admin: "BlockingAdmin", names: Sequence[str]) -> list[str]:
     """Return the names, with each pattern replaced by the topics that match.
 
-    Internal topics match only a pattern that begins with __. Raises Failure when no topic matches.
+    Topics whose names begin with __ match only a pattern that also begins with __. Raises Failure
+    for a pattern without a matching topic. A name without a pattern may be of no existing topic.
     """
     if all(LITERAL.fullmatch(name) for name in names):
         return list(dict.fromkeys(names))

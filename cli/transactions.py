@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ..client.transaction_admin import DescribedTransaction, PartitionProducer
     from ..deploy.inspect.explain import Explanation
 
-DESCRIBED_MAX = 1_000  # in `txn list`, older transactions have no age
+# In `txn list`, further ids in alphabetical order have no age, epoch and timeout.
+DESCRIBED_MAX = 1_000
 LISTING_COLUMNS = headings(
     "id",
     "coordinator",

@@ -122,7 +122,11 @@ async def _top(watched: "WatchedCluster", *, is_once: bool) -> int:
 
 
 def watched_cluster(cluster: ClusterOptions) -> "WatchedCluster":
-    """Return the requested cluster, with its nodes if the cluster is on this machine."""
+    """Return the requested cluster, with its nodes if it is found by its directory.
+
+    A cluster named by --bootstrap, --command-config or --profile has no nodes here, even if it is
+    on this machine.
+    """
     from ...ui.running import WatchedCluster
 
     config = cluster.client_config()  # says which it is, or that there is none

@@ -23,7 +23,7 @@ class NotARecord(Exception):
 
 
 class Decoded(NamedTuple):
-    """The result of a decoder, which is a text or any value that JSON can represent."""
+    """The result of a decoder, a text or a value that JSON represents with help of `as_text`."""
 
     content: Any
     encoding: str

@@ -66,8 +66,9 @@ def parse_end(text: str) -> LogPlace:
 def start_of(place: LogPlace, start: int, end: int, at_time: int | None) -> int:
     """Return the first offset to read in a log with offsets from `start` up to `end`.
 
-    at_time: the first offset at or after the place's time, negative if there is no such record.
-    Raises OutOfRange for an offset that the log does not have.
+    `end` is the offset of the next record, and reading may start there. at_time: the offset of the
+    first record at or after the place's time, negative if there is no such record. Raises
+    OutOfRange for an offset below `start` or above `end`.
     """
     match place.kind:
         case "earliest":

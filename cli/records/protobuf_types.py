@@ -55,7 +55,8 @@ class ProtobufTypes:
     def _add(self, pool: Any, schema: Any, name: str, depth: int) -> None:
         """Add a schema to a pool as file `name`, after all schemas to which it refers.
 
-        `depth` counts the references that led here. Raises ValueError for circular references.
+        `depth` counts the references that led here. Raises ValueError if they are more than
+        DEPTH_MAX, as in a circle.
         """
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
         from google.protobuf.message import DecodeError

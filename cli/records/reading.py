@@ -99,7 +99,10 @@ class Stops:
             self.unfinished.add(key)
 
     def takes(self, record: ConsumerRecord) -> bool:
-        """Return whether to print a record. A record at or after the stop ends its partition."""
+        """Return whether to print a record.
+
+        A record at or after the stop, or as late as the time of --until, finishes its partition.
+        """
         key = (record.topic, record.partition)
         if key not in self.unfinished:
             return False
@@ -268,7 +271,10 @@ class _Reader:
         ends: Mapping[TopicPartition, int],
         times: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return the first offset to read in each partition, or raise if all are out of range."""
+        """Return the first offset to read in each partition that has it.
+
+        Partitions without this offset are reported and left out. Raises Failure if all are.
+        """
         found: dict[TopicPartition, int] = {}
         outside: list[str] = []
         place = self._order.begin

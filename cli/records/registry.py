@@ -35,9 +35,10 @@ ID_BYTES, MAGIC_MAX = 5, 1  # a schema id in front of the data
 
 
 def registry_decoder(how: ByRegistry, part: Part, url: str) -> Registered:
-    """Return a function that decodes a record's key or value, or raises ValueError with the reason.
+    """Return a function that decodes a record's key or value.
 
-    Raises Failure if the extra is not installed, or if a registry does not answer.
+    Raises Failure if the extra is not installed or the URL is invalid. The returned function raises
+    ValueError with the reason for undecodable bytes, and Failure if the registry does not answer.
     """
     require_packages(how)
     decode = _deserializer(how, open_registry(url))
@@ -74,9 +75,9 @@ def open_registry(url: str) -> Any:
 
 @contextmanager
 def problems_in_words(url: str) -> Iterator[None]:
-    """Convert confluent-kafka's exceptions in the block to ValueError with a reason.
+    """Convert every exception in the block to ValueError with a reason.
 
-    Raises Failure when the registry does not answer.
+    Raises Failure instead when the registry does not answer.
     """
     from confluent_kafka.schema_registry.error import SchemaRegistryError
     from confluent_kafka.serialization import SerializationError

@@ -34,7 +34,8 @@ PatternWanted = Annotated[
 ]
 Principals = Annotated[Texts, Parameter(help="A principal, e.g. User:alice.", negative=())]
 Operations = Annotated[
-    Texts, Parameter(help="An operation, e.g. Read or Write. The default is All.", negative=())
+    Texts,
+    Parameter(help="An operation, e.g. Read or Write. The default is all of them.", negative=()),
 ]
 Host = Annotated[str | None, Parameter(help="The address of a client. The default is any address.")]
 Flag = Parameter(negative=())

@@ -25,8 +25,8 @@ CaFile = Annotated[
 class Proxied(NamedTuple):
     """The settings of a proxy.
 
-    config: the settings of the proxy itself. lines: further settings for clients, beside the
-    address.
+    config: the settings with which the proxy connects to the cluster. tls: the certificates of the
+    proxy's listeners, or None without TLS. lines: further settings for clients, beside the address.
     """
 
     config: dict[str, Any]

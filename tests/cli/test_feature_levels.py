@@ -1,4 +1,4 @@
-"""Test `up --feature`, which starts a cluster without KIP-890 or without the newer groups."""
+"""Test the parsing of feature levels for `up --feature`, and that a cluster keeps its levels."""
 
 from pathlib import Path
 

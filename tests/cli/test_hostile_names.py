@@ -130,7 +130,7 @@ def in_terminal(*arguments: str) -> str:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words[:2]))
-def test_command_output_with_hostile_topic_names_has_no_control_characters(
+def test_command_output_with_hostile_names_and_records_has_no_control_characters(
     cluster: Cluster, command: tuple[str, ...]
 ) -> None:
     told = in_terminal(*command, "--data", str(cluster.data))

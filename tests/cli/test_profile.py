@@ -34,7 +34,7 @@ def bootstrap(**options: Any) -> str:
     return ClusterOptions(**options).client_config()["bootstrap.servers"]
 
 
-def test_bootstrap_address_comes_from_option_then_environment_then_profile(
+def test_bootstrap_address_comes_from_option_then_directory_then_environment_then_profile(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Failure, match="There is no cluster in"):

@@ -92,7 +92,7 @@ def test_txn_commands_show_explain_and_abort_an_open_transaction(cluster, ask):
     assert "has no open transaction" in ask("txn", "explain", name)
 
 
-def test_txn_abort_by_partition_writes_a_marker_and_releases_the_last_stable_offset(cluster, ask):
+def test_abort_marker_written_by_an_admin_client_releases_the_last_stable_offset(cluster, ask):
     with open_transaction(cluster, "app-lost"):
 
         async def write_marker(admin: Any) -> None:
@@ -132,5 +132,5 @@ def test_kill_command_with_a_txn_or_group_target_kills_its_coordinator(cluster, 
         (("why", "orders"), 1),
     ],
 )
-def test_txn_command_for_a_missing_transaction_reports_an_error(ask, arguments, code):
+def test_txn_command_with_an_unknown_name_or_wrong_arguments_reports_an_error(ask, arguments, code):
     assert "oncelog: " in ask(*arguments, code=code)

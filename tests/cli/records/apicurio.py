@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...programs import run_to_end
 
-VERSION = "3.0.9"  # the last ones need Java 21
+VERSION = "3.0.9"  # later versions need Java 21
 ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
 START_TIMEOUT_S = 90.0
 JARS = ("quarkus-run.jar", "*-runner.jar")  # of release 3, of release 2

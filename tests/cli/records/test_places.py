@@ -63,11 +63,11 @@ def test_consume_start_of_each_form_is_resolved_to_an_offset_of_the_log(
 
 
 @pytest.mark.parametrize("number", [9, 21, 999_999])
-def test_consume_start_beyond_the_log_is_out_of_range(number: int) -> None:
+def test_consume_start_below_or_above_the_log_is_out_of_range(number: int) -> None:
     with pytest.raises(OutOfRange, match="offsets 10 to 19"):
         start_of(LogPlace("offset", number), 10, 20, None)
 
 
-def test_consume_start_in_an_empty_log_is_out_of_range() -> None:
+def test_consume_start_below_an_empty_log_is_out_of_range() -> None:
     with pytest.raises(OutOfRange, match="empty, and its next offset is 10"):
         start_of(LogPlace("offset", 0), 10, 10, None)

@@ -32,7 +32,7 @@ class CountingConsumer:
         self.paused.add(key)
 
 
-def test_consume_poll_with_10000_partitions_reads_the_assignment_once() -> None:
+def test_consume_poll_with_1000_partitions_reads_the_assignment_once() -> None:
     """A consumer sorts its assignment whenever it is read.
 
     When `consume` read it once for each partition, a poll took 5 s at 10,000 partitions.
