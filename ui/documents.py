@@ -203,7 +203,7 @@ def groups(
 def events(
     facts: ClusterFacts, now_ms: int, limit: int = 1_000, window: TimeWindow | None = None
 ) -> Document:
-    """Return the document of the newest `limit` events, or of those in `window`, newest first."""
+    """Return the document of the newest `limit` events, of all or of `window`, newest first."""
     known = facts.events
     if window is not None:
         known = [e for e in known if window.start_ms <= e.at_ms <= window.end_ms]
@@ -226,8 +226,9 @@ def events(
 
 
 def records_per_s(samples: tuple[ClusterSample, ...]) -> float | None:
-    """Return the number of records written per second in the last 10 seconds of the samples.
+    """Return by how many offsets the logs grew per second in the last 10 seconds of the samples.
 
+    Markers count like records. If only one sample is so recent, the one before it is used as well.
     Returns None with fewer than two samples.
     """
     if len(samples) < 2:

@@ -32,7 +32,7 @@ class ObservedOffsets:
 
     @property
     def held_back(self) -> int:
-        """Return the number of offsets that read_committed consumers cannot reach yet, or 0."""
+        """Return how many offsets read_committed consumers cannot reach yet, or 0 if not known."""
         if self.last_stable is None or self.high_watermark is None:
             return 0
         return max(0, self.high_watermark - self.last_stable)

@@ -86,7 +86,7 @@ class MetricsServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the server, after the requests in progress are answered."""
+        """Stop the server, and close its socket, without waiting for requests in progress."""
         self._server.shutdown()
         self._server.server_close()
 

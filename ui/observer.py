@@ -103,7 +103,10 @@ class Observer:
         await self.admin.view.close()
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait for new facts or for a failed request, at most for the timeout."""
+        """Wait for new facts, for a failed request or for a call of `tell`, at most the timeout.
+
+        A part that the cluster refuses to serve does not end the wait.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()

@@ -29,10 +29,11 @@ async def read_records(
     is_committed: bool = False,
     limit: int = 50,
 ) -> dict[str, Any]:
-    """Return at most `limit` records from an offset or a time on, or the last without both.
+    """Return at most `limit` rows from an offset or a time on, or the last rows without both.
 
-    With `is_committed`, records of open and aborted transactions are left out. At most 8 Fetch
-    requests are sent, and the result's `next_offset` is the offset to continue from.
+    A row has a record, a marker or an unreadable batch. `limit` is lowered to ROWS_MAX. With
+    `is_committed`, markers and records of open and aborted transactions are left out. At most 8
+    Fetch requests are sent, and the result's `next_offset` is the offset to continue from.
     """
     limit = max(1, min(limit, ROWS_MAX))
     start = (await admin.list_offsets({key: EARLIEST}))[key]

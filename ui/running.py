@@ -42,7 +42,10 @@ CHECKS_LEFT_OUT = ("cluster", "answers", "controller", "without leader", "not fu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedCluster:
-    """The options that name the observed cluster. `own` is set if it runs on this machine."""
+    """The options that name the observed cluster.
+
+    own: the cluster on this machine, or None if it runs elsewhere or was named by its address.
+    """
 
     choice: ClusterChoice
     own: Cluster | None = None
@@ -100,7 +103,8 @@ def node_facts(cluster: Cluster) -> dict[str, Any]:
 def doctor_checks(data: Path) -> dict[str, Any]:
     """Return the results of `oncelog doctor` as the part `checks` of the facts.
 
-    Results that the page finds by itself are left out.
+    Results that the page finds by itself, and those about packages that are not installed, are left
+    out.
     """
     try:
         found = examine(data)

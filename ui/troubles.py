@@ -1,7 +1,8 @@
 """Problems of a cluster, in sentences with a next step, without I/O.
 
-The worst problem comes first. Results of `oncelog doctor` for a cluster on this machine are
-included. The other problems come from the protocol, so they work for any Kafka.
+Problems with the state bad come before those with the state note. Results of `oncelog doctor` for
+a cluster on this machine are included. The other problems come from the protocol, so they work for
+any Kafka.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +43,7 @@ def _partitions(facts: ClusterFacts) -> Iterator[Trouble]:
 def _transactions(facts: ClusterFacts, looked_ms: int) -> Iterator[Trouble]:
     """Yield a problem for each hanging transaction, and each that has been open for 10 seconds.
 
-    Only transactions that hold back readers of a partition are reported.
+    Only the first open transaction of each partition is reported, because readers wait at it.
     """
     held: dict[str, list[TopicPartition]] = {}
     for key, holders in sorted(facts.holders.items()):
@@ -57,7 +58,7 @@ def _transactions(facts: ClusterFacts, looked_ms: int) -> Iterator[Trouble]:
             held.setdefault(known.transactional_id, []).append(key)
     for name, keys in held.items():
         known = facts.transactions.get(name)
-        if known is not None:  # ended meanwhile
+        if known is not None:  # else it has ended meanwhile
             seconds = max(0, looked_ms - known.start_ms) / 1000
             words = f"open for {seconds:.0f} s, holds {_named(keys)}; {_held_back(facts, keys)}"
             yield Trouble(f"transaction {name}", "note", words, shell_command("txn explain", name))

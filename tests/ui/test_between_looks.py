@@ -56,7 +56,7 @@ async def test_transaction_ended_before_its_coordinator_was_asked_is_not_shown_a
 
 
 @pytest.mark.parametrize("problem", [OSError("gone"), Failure("gone")])
-async def test_observer_request_that_fails_is_reported_and_repeated(problem: Exception):
+async def test_observer_request_that_fails_is_repeated(problem: Exception):
     asked: list[int] = []
 
     async def ask() -> dict[str, Any]:

@@ -179,7 +179,9 @@ async def test_abort_form_ends_the_transaction_only_with_the_typed_id(tmp_path: 
         assert (await opened.admin.transactions.describe("app-1")).state != "Ongoing"
 
 
-async def test_keyboard_navigation_reaches_every_link_and_keeps_the_focus(tmp_path: Path) -> None:
+async def test_partition_view_elements_are_focusable_and_keep_the_focus_in_an_update(
+    tmp_path: Path,
+) -> None:
     def walk(chrome: Browser) -> None:
         chrome.go("/topics/orders/0")
         chrome.shows("app-1")

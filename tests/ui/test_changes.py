@@ -58,9 +58,7 @@ def test_created_and_deleted_topics_make_events() -> None:
         ({}, {"state": "PrepareEpochFence", "producer_epoch": 3}, "fence", "a newer session"),
     ],
 )
-def test_transaction_fenced_or_aborted_by_another_than_its_producer_makes_an_event(
-    old, new, kind, words
-) -> None:
+def test_transaction_that_is_fenced_or_aborted_makes_an_event(old, new, kind, words) -> None:
     before = facts(transactions={"app-1": transaction(**old)})
     after = facts(transactions={"app-1": transaction(**{**old, **new})})
     ((found, sentence),) = sentences("transactions", before, after)

@@ -75,7 +75,7 @@ def visit(files: list[tuple[str, RunReport]], served: str) -> None:
         chrome.driver.quit()
 
 
-async def test_run_report_shown_by_the_server_equals_the_report_opened_as_a_file(
+async def test_run_report_from_the_server_and_as_a_file_fits_and_has_no_barrier(
     tmp_path: Path,
 ) -> None:
     reports = {"run": violated(), "hostile": hostile()}

@@ -52,8 +52,9 @@ def event_rows(
 ) -> list[list[Child]]:
     """Return at most `limit` table rows, each with time, kind and sentence.
 
-    Similar events of several partitions within 2 seconds share one row. With `has_logs` there is
-    one more column for the lines of the logs.
+    `events` are the newest first. Elections and ISR changes with an equal text share one row while
+    each is at most 2 seconds older than the event before it. With `has_logs` there is one more
+    column for the lines of the logs.
     """
     rows: list[_Happened] = []
     open_rows: dict[tuple[str, str], _Happened] = {}

@@ -30,7 +30,7 @@ from .strips import strips
 
 Document = Mapping[str, Any]
 TOPICS_MAX = READERS_MAX = 500
-PARTITIONS_MAX = 500  # shown for a topic; its JSON has all of them
+PARTITIONS_MAX = 500  # shown for a topic; requests of its JSON reach all of them
 
 
 def topics_page(frame: PageFrame, topics: Document) -> str:

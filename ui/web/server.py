@@ -51,8 +51,8 @@ async def serve(
 ) -> None:
     """Serve the application until SIGINT, SIGTERM or SIGHUP, or until the task is cancelled.
 
-    on_ready: called when the server accepts requests. on_end: a function that ends streaming
-    answers.
+    on_ready: called before the first answer, when the socket already accepts connections. on_end:
+    called at a signal and at the end, perhaps twice, to end streaming answers.
     """
     config = uvicorn.Config(
         app,

@@ -68,7 +68,7 @@ async def done(visitor: Visitor, **fields: str) -> Answer:
 
 
 @pytest.mark.in_turn
-async def test_fault_buttons_of_each_kind_show_evidence_of_the_fault(cluster: Cluster) -> None:
+async def test_fault_request_is_answered_with_evidence_of_the_fault(cluster: Cluster) -> None:
     async with page(cluster) as visitor:
         shown = await visitor.get("/faults")
         assert shown.status == 200 and 'aria-label="kill node 2"' in shown.body
