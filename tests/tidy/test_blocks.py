@@ -57,7 +57,7 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/security.md", "oncelog acl add --allow User:bob"): "tests/cli/security/"
     "test_acl_commands.py::test_acl_commands_of_the_security_page_add_and_remove_the_acls_shown",
     ("docs/security.md", "oncelog up --secure"): "tests/deploy/cluster/secured/"
-    "test_secured_cluster.py::test_command_line_logs_in_as_admin_and_prints_passwords",
+    "test_secured_cluster.py::test_command_line_logs_in_as_admin_and_prints_passwords_only_on_request",
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
     "test_refused_request_is_logged_with_the_acl_that_would_allow_it",
     ("docs/spark-reference.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"

@@ -77,7 +77,7 @@ def test_up_command_interrupted_midway_leaves_no_process_and_no_directory(
     assert data.parent.exists() == (number == signal.SIGKILL)
 
 
-def test_ps_all_lists_every_cluster_and_down_ends_brokers_of_removed_directories(
+def test_ps_all_lists_every_cluster_and_down_all_ends_a_node_without_cluster_files(
     scratch: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed, bare = scratch / "removed", scratch / "bare"

@@ -18,7 +18,7 @@ SOMEBODY_ELSE = 4_000_000_000
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Return the output of `find DIRECTORY -perm /077 ! -type l`."""
+    """Return the paths that `find DIRECTORY -perm /077 ! -type l` would print."""
     found = [directory, *directory.rglob("*")]
     return [str(path) for path in found if not path.is_symlink() and path.lstat().st_mode & 0o077]
 

@@ -36,7 +36,7 @@ def test_damaged_byte_of_a_recreated_file_is_not_restored(tmp_path: Path) -> Non
     assert file.read_bytes() == bytes([byte.now]) * 100
 
 
-def test_damage_action_without_a_nonempty_log_file_changes_no_file(tmp_path: Path) -> None:
+def test_damage_action_without_a_nonempty_log_file_is_refused(tmp_path: Path) -> None:
     for name in ("meta.properties", "raft/0.log", "t-0/00000000000000000000.log", "t-x/1.log"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

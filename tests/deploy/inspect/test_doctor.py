@@ -1,4 +1,4 @@
-"""Test that the doctor names a log that compaction skips, and a damaged log."""
+"""Test that the doctor names a skipped or damaged log, and a client with unknown requests."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -30,7 +30,7 @@ STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "Empty")
 
 
 def explanations(name: str) -> list[Explanation]:
-    """Return explanations of all transaction states, with `name` in client-chosen fields."""
+    """Return explanations of each state in STATES, with `name` in client-chosen fields."""
     found: list[Explanation] = []
     for state, timeout_ms in itertools.product(STATES, (95_000, NO_TIMEOUT_MS)):
         known = replace(ONGOING, transactional_id=name, state=state, timeout_ms=timeout_ms)
@@ -53,7 +53,7 @@ def explanations(name: str) -> list[Explanation]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_why_of_a_hostile_topic_name_is_printable(name: str) -> None:
+def test_explanation_with_names_chosen_by_a_hostile_client_is_printable(name: str) -> None:
     for explanation in explanations(name):
         lines = explanation.in_words().split("\n")
         assert len(lines) == 1 + len(explanation.lines)

@@ -67,7 +67,7 @@ async def test_event_line_with_a_hostile_client_name_is_parsed_as_one_event(
         "{",
     ],
 )
-def test_log_line_of_another_logger_is_parsed_as_no_event(line: str) -> None:
+def test_log_line_without_a_well_formed_event_is_parsed_as_no_event(line: str) -> None:
     assert event_in(line, 1) is None
 
 

@@ -20,7 +20,7 @@ ANSWER = (6).to_bytes(4, "big") + bytes(6)
 
 
 class ToyNode:
-    """A node that answers each request at once, or no request while the test forbids answers."""
+    """A node that answers each request at once, or as soon as the test allows answers again."""
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()

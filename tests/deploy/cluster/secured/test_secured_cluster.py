@@ -83,7 +83,9 @@ def test_client_file_of_each_kind_has_the_address_and_sasl_ssl_for_the_oncelog_c
             assert config["security.protocol"] == "SASL_SSL"
 
 
-def test_command_line_logs_in_as_admin_and_prints_passwords(cluster: Cluster) -> None:
+def test_command_line_logs_in_as_admin_and_prints_passwords_only_on_request(
+    cluster: Cluster,
+) -> None:
     def run(*words: str) -> str:
         command = [sys.executable, "-m", "oncelog.cli.main", *words, "--data", str(cluster.data)]
         command[1:3] = ["-c", "import sys; from oncelog.cli.main import main; sys.exit(main())"]
@@ -132,7 +134,7 @@ def test_plaintext_cluster_started_again_as_secured_is_refused(tmp_path: Path) -
 
 
 @pytest.mark.in_turn
-def test_sink_orphans_command_on_a_secured_cluster_aborts_open_transactions(
+def test_txn_abort_by_prefix_on_a_secured_cluster_aborts_a_sink_transaction(
     cluster: Cluster,
 ) -> None:
     cluster.ask(lambda admin: admin.create_topic("sunk", partitions=1, replication_factor=1))

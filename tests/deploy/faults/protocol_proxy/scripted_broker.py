@@ -1,4 +1,4 @@
-"""A broker for tests of the proxy that answers when the test says so."""
+"""A broker for tests of the proxy, which answers EndTxn, and a client of the proxy."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -48,6 +48,6 @@ def test_init_producer_id_gets_the_lowered_transaction_timeout(version):
         ("SyncGroup", 5, SAMPLES["SyncGroup"]),
     ],
 )
-def test_request_with_a_timeout_below_the_limit_is_unchanged(api, version, values):
+def test_request_without_a_timeout_to_lower_is_unchanged(api, version, values):
     before, after, what = lowered(api, version, values)
     assert (after, what) == (before, "")
