@@ -129,7 +129,7 @@ class ClockControl:
                 if is_late:
                     raise Failure(
                         "The clock was advanced, but it is unknown whether nodes have checked "
-                        "their timeouts: {problem}"
+                        f"their timeouts: {problem}"
                     ) from problem
             now_ms = max((answer["now_ms"] for answer in known.values()), default=0)
             status = self._status(now_ms, advanced_ms, known)

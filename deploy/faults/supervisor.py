@@ -265,7 +265,7 @@ class Supervisor:
             self.start(name)
         else:
             self.failed = Failure(
-                f"{name} has ended {self.restarts_max} times (the last time with exit code "
+                f"{name} has ended {child.incarnation} times (the last time with exit code "
                 f"{code}); {self.last_words(name)}"
             )
 

@@ -119,7 +119,7 @@ def why(facts: PartitionFacts) -> Explanation:
         return Explanation(heading, (*lines, *_group_lines(facts)))
     short = len(where.isr) < facts.min_insync
     if stable >= high:
-        heading = f"{facts.name}: nothing is open; everything up to offset {high} can be read."
+        heading = f"{facts.name}: nothing is open; every offset below {high} can be read."
     else:
         heading = (
             f"{facts.name}: readers of committed data stop at offset {stable}. The high "

@@ -84,8 +84,8 @@ def run_load(
         done = partial(_drive_paced, rate=rate) if rate else _drive_full
         began = time.perf_counter()
         count = done(producer, topic, value, for_s, delivered if is_counted else None)
-        producer.flush(60)
-        return count, time.perf_counter() - began
+        undelivered = producer.flush(60)
+        return count - undelivered, time.perf_counter() - began
 
     drive(WARM_UP_S, False)
     failed = 0

@@ -85,11 +85,6 @@ def failover_report(environment: Mapping[str, Any], found: Mapping[str, Any]) ->
     )
 
 
-def _chart(title: str, results: Sequence[ReplicationResult], value: Value) -> BarChart:
-    medians = [(result.cell.name, result.median(value)) for result in results]
-    return BarChart(title, [(name, median) for name, median in medians if median is not None])
-
-
 def figures(found: Sequence[Mapping[str, Any]]) -> RunTable:
     """Return a table of all figures, in which the keys of the first row are the headings."""
     return RunTable("Figures", list(found[0]), [list(row.values()) for row in found])

@@ -160,7 +160,7 @@ def _require_whole_places(file: Path, part: str) -> None:
     if " " in part and (place := re.search(r"\{[a-z]+\}", part)):
         raise Failure(
             f"{file}: {place[0]} stands among other words in {part!r}. Hand it over as an argument "
-            'of its own: ["sh", "-c", "exec "$1" app.py", "sh", "{python}"].',
+            'of its own: ["sh", "-c", \'exec "$1" app.py\', "sh", "{python}"].',
             exit_code=2,
         )
 

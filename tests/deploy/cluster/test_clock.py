@@ -76,6 +76,24 @@ def test_clock_advance_is_retried_with_one_operation_id_until_a_node_answers(
     assert [node_id for node_id, _ in asked] == [1, 2, 1] and len({id_ for _, id_ in asked}) == 1
 
 
+def test_clock_advance_whose_check_by_nodes_is_unknown_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = SimpleNamespace(
+        peer_directory=Path(), status=lambda: [SimpleNamespace(node_id=1, state="running")]
+    )
+
+    def ask(_: Path, node_id: int, request: dict[str, Any], **__: Any) -> dict[str, Any]:
+        if request["op"] == "clock":
+            raise Failure("Node 1 does not answer.")
+        return {"advanced_ms": 5}
+
+    monkeypatch.setattr(admin_socket_client, "ask", ask)
+    monkeypatch.setattr("oncelog.deploy.cluster.clock.LOOK_TIMEOUT_S", -1)
+    with pytest.raises(Failure, match=r"it is unknown .* Node 1 does not answer\."):
+        ClockControl(cast(Cluster, cluster)).advance("5ms")
+
+
 # -- a cluster
 
 

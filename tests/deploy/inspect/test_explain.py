@@ -61,7 +61,7 @@ def lines_of(explanation) -> dict[str, str]:
 def test_why_of_a_partition_without_an_open_transaction_names_the_high_watermark():
     explanation = why(CLEAN)
     assert explanation.heading == (
-        "orders/0: nothing is open; everything up to offset 1663 can be read."
+        "orders/0: nothing is open; every offset below 1663 can be read."
     )
     assert not explanation.lines
 

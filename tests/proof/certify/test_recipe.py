@@ -1,7 +1,9 @@
 """Test the checks of recipes, and that a verdict belongs to exactly the files of its run."""
 
 import json
+import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,8 @@ def test_read_recipe_names_the_error_and_its_place(folder, file, old, new, words
     with pytest.raises(Failure, match=words) as told:
         read_recipe(folder)
     assert told.value.exit_code == 2 and file in str(told.value)
+    if advised := re.search(r"of its own: (\[.*\])", str(told.value)):
+        assert len(tomllib.loads(f"command = {advised[1]}")["command"]) == 5
 
 
 @pytest.mark.parametrize(
