@@ -29,6 +29,7 @@ class EarliestTimer:
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._go_off)
 
     def cancel(self) -> None:
+        """Cancel the timer for good, at the end of its owner."""
         if self._timer is not None:
             self._timer.cancel()
 

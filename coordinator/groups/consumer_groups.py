@@ -201,7 +201,7 @@ class ConsumerGroups:
 
         if not gone:
             return self.append(group, (), settled, turn)
-        turn.note(group_id, "left", f"{len(leaving)} members leave by LeaveGroup")
+        turn.note(group_id, "left", f"{len(gone)} members leave by LeaveGroup")
         return self._remove_members(group, gone, settled, turn)
 
     def _group_for(

@@ -353,6 +353,13 @@ class LogDirectory:
         directory. Raises WrongCluster for the directory of another cluster or node.
         """
         meta = MetaProperties.read(self.path)
+        if meta is not None and (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
+            raise WrongCluster(
+                self.path,
+                f"it belongs to node {meta.node_id} of cluster {meta.cluster_id}, this is node "
+                f"{node_id} of cluster {cluster_id}",
+                "Give this node the directory that is its own, or an empty one",
+            )
         is_ours = meta is not None or os.listdir(self.path) == [LOCK]
         # A directory with other files, but without properties, may belong to another program.
         if is_ours and is_open_to_others(self.path):
@@ -368,13 +375,6 @@ class LogDirectory:
                 node_id=node_id,
                 directory_id=new_directory_id,
                 boot_id=boot_id,
-            )
-        if (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
-            raise WrongCluster(
-                self.path,
-                f"it belongs to node {meta.node_id} of cluster {meta.cluster_id}, this is node "
-                f"{node_id} of cluster {cluster_id}",
-                "Give this node the directory that is its own, or an empty one",
             )
         self._written_boot_id = meta.boot_id
         self.machine_restarted = meta.boot_id.partition(RESTARTED)[0] != boot_id

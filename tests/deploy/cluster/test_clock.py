@@ -83,9 +83,15 @@ def test_clock_advance_whose_check_by_nodes_is_unknown_is_refused_with_the_reaso
         peer_directory=Path(), status=lambda: [SimpleNamespace(node_id=1, state="running")]
     )
 
+    is_advanced = False
+
     def ask(_: Path, node_id: int, request: dict[str, Any], **__: Any) -> dict[str, Any]:
+        nonlocal is_advanced
         if request["op"] == "clock":
-            raise Failure("Node 1 does not answer.")
+            if is_advanced:
+                raise Failure("Node 1 does not answer.")
+            return {"now_ms": 0, "advanced_ms": 0, "looked_ms": 0, "is_controlled": True}
+        is_advanced = True
         return {"advanced_ms": 5}
 
     monkeypatch.setattr(admin_socket_client, "ask", ask)

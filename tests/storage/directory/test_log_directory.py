@@ -93,9 +93,11 @@ os.kill(os.getpid(), 9)
 def test_data_directory_of_another_cluster_or_node_is_refused_unchanged(opened, tmp_path, other):
     opened().release()
     before = (tmp_path / "node-1" / "meta.properties").read_bytes()
+    (tmp_path / "node-1").chmod(0o755)
     with pytest.raises(WrongCluster, match="it belongs to node 1 of cluster c"):
         opened(**other)
     assert (tmp_path / "node-1" / "meta.properties").read_bytes() == before
+    assert (tmp_path / "node-1").stat().st_mode & 0o777 == 0o755
     opened()  # the lock was released
 
 
