@@ -27,7 +27,9 @@ def advance(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """Advance the cluster's clock, and wait until every node has checked its timeouts."""
+    """Advance the cluster's clock, and wait up to 3 s until all running nodes have checked their
+    timeouts.
+    """
     _print(open_cluster(data).clock.advance(by), format)
 
 

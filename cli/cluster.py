@@ -307,7 +307,10 @@ def down(
 
 
 def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """Kill a node with SIGKILL, and wait until its process and its port are gone."""
+    """Kill a node with SIGKILL, and wait until its process and its port are gone.
+
+    For leader:, group: and txn:, also wait up to 15 s until another node has the role.
+    """
     from ..deploy.cluster import targets
 
     cluster = open_cluster(data)

@@ -203,7 +203,7 @@ def abort(
     """Abort transactions by id or prefix and fence their producers, or abort a hanging transaction.
 
     A transaction that a Spark sink has decided to commit is not aborted. A restart of its query
-    commits it.
+    commits it. Transactions of dual writes are left to `oncelog txn check-back`.
     """
     from ..deploy.inspect import abort_transactions
 

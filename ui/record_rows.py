@@ -97,7 +97,7 @@ def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str
 
 
 def _fate(header: BatchHeader, aborting: set[int], last_stable: int) -> str | None:
-    """Return the outcome of a batch, or None if it is undecided at the last stable offset.
+    """Return a batch's outcome, or None if it depends on a marker from the LSO on.
 
     aborting: the producer ids of the aborted transactions that are open at this batch.
     """

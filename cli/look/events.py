@@ -36,8 +36,9 @@ def events(
 ) -> int:
     """Print the elections, ISR changes, fences, aborts and rebalances of the last hour.
 
-    Events are read from the logs of the nodes. For a Kafka on another machine, the command always
-    follows. It compares the state of the cluster with the previous state every few seconds.
+    Events are read from the logs of the nodes. For a cluster named by its address, such as a Kafka
+    on another machine, the command always follows. It compares the state of the cluster with the
+    previous state every few seconds.
     """
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
