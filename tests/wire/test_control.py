@@ -38,7 +38,7 @@ def test_generic_codec_message_equals_that_of_kio(api_key: int, version: int) ->
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
-def test_generic_codec_message_encoded_in_steps_equals_the_message_encoded_at_once(
+def test_generic_codec_decodes_requests_and_encodes_responses_in_steps_as_at_once(
     api_key: int, version: int
 ) -> None:
     samples = Samples(api_key * 100 + version)
@@ -155,7 +155,7 @@ def test_generic_codec_field_name_check_reports_a_name_in_no_version() -> None:
             check_names(METADATA, "response", wrong)
 
 
-def test_generic_codec_null_in_a_non_nullable_field_raises() -> None:
+def test_generic_codec_null_in_a_non_nullable_field_or_a_short_uuid_raises() -> None:
     for values in ({"name": None}, {"name": "t", "assignments": None}):
         with pytest.raises(TypeError):
             control.encode_request(CREATE_TOPICS, 7, {"topics": [values]})

@@ -189,7 +189,9 @@ def test_fetch_decoder_refuses_every_truncated_message(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 9, 12, 13, 18])
-def test_fetch_request_decoded_in_steps_equals_the_request_decoded_at_once(version: int) -> None:
+def test_fetch_codec_decodes_requests_and_encodes_responses_in_steps_as_at_once(
+    version: int,
+) -> None:
     by_id = version >= 13
     topics = [
         fetch.FetchTopic(

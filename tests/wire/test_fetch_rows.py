@@ -38,7 +38,9 @@ def test_fetch_rows_of_requests_that_differ_only_in_order_are_equal(version: int
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
-def test_fetch_rows_of_a_malformed_session_or_repeating_request_are_none(version: int) -> None:
+def test_fetch_rows_are_none_if_the_request_is_truncated_repeats_a_partition_or_has_a_session(
+    version: int,
+) -> None:
     topic = FetchTopic(None if version >= 13 else "a", bytes(range(16)), at(0, 1, 0))
     body = b"".join(fetch.encode_request(FetchRequest(1, 1, [topic]), version))
     assert run_to_end(fetch_rows(memoryview(body), version)) is None, "twice"

@@ -90,7 +90,7 @@ def test_decoders_given_flipped_bytes_or_false_lengths_decode_or_refuse_the_byte
 
 
 @every_api
-def test_decoder_given_a_false_count_takes_little_memory_and_time(api_key: int) -> None:
+def test_decoder_given_a_false_count_takes_little_cpu_time(api_key: int) -> None:
     """A false count of 100 million stands at several places before 50 kB of small elements."""
     api = APIS[api_key]
     samples = Samples(api_key)

@@ -132,7 +132,7 @@ def test_tagged_fields_are_decoded_and_unknown_tags_skipped() -> None:
         b"",
     ],
 )
-def test_tagged_fields_out_of_bounds_are_refused(tags: bytes) -> None:
+def test_tagged_fields_that_are_malformed_repeated_or_too_many_are_refused(tags: bytes) -> None:
     with pytest.raises(MalformedFrame):
         Reader(memoryview(tags)).tags()
     with pytest.raises(MalformedFrame):
