@@ -1,6 +1,6 @@
-"""Test `oncelog chaos run` with faults of every kind under load from real clients.
+"""Test `oncelog chaos run` with faults of many kinds under load from real clients.
 
-The default test runs a sixth of the full size. The test with the marker `chaos` runs the full size.
+The default test runs 24 seconds. The test with the marker `chaos` runs two minutes.
 The long run (1,000 faults, 2 million operations, 45 minutes) is the command in docs/chaos.md.
 """
 

@@ -15,7 +15,9 @@ DEADLINE_S = 30
 
 
 @pytest.mark.in_turn
-def test_node_that_receives_no_bytes_is_fenced_and_unfenced_after_the_heal(tmp_path: Path) -> None:
+def test_node_that_receives_no_bytes_leaves_the_isr_and_rejoins_it_after_the_heal(
+    tmp_path: Path,
+) -> None:
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
         cluster.ask(lambda a: a.create_topic("t", partitions=6, replication_factor=3))
         cluster.wait_for_isr("t", 3)

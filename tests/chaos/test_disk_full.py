@@ -1,7 +1,8 @@
-"""Test that a broker with a full disk gives up its leaderships, unnoticed by the client.
+"""Test a leader and a follower whose disk is full, without an error for the producer.
 
-The test limits the file size of the running process from outside (prlimit). Every write beyond the
-limit fails as on a full disk. The limit may fall in the middle of a batch.
+The test of the leader limits the file size of the running process from outside (prlimit). Every
+write beyond the limit fails as on a full disk. The limit may fall in the middle of a batch. The
+test of the follower injects ENOSPC.
 """
 
 import errno

@@ -284,7 +284,7 @@ def test_command_with_a_closed_terminal_leaves_no_process_and_no_file(
 @pytest.mark.parametrize("moment", LOOKING)
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", LOOKERS)
-def test_live_view_ended_by_a_signal_leaves_no_process_and_restores_the_terminal(
+def test_live_view_ended_by_a_signal_leaves_no_process_and_restores_the_terminal_unless_killed(
     name: str, number: signal.Signals, moment: str, scratch: Path, cluster: Cluster
 ) -> None:
     command = Looker(name, scratch, cluster)
