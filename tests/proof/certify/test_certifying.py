@@ -380,7 +380,7 @@ def test_certify_of_a_program_of_another_mode_reports_no_violation(tmp_path: Pat
 
 @pytest.mark.cluster
 @pytest.mark.chaos
-def test_certify_ended_by_sigterm_leaves_no_process(tmp_path: Path) -> None:
+def test_certify_ended_by_sigterm_exits_130_and_leaves_no_temporary_folder(tmp_path: Path) -> None:
     command = [*CLI, "certify", "oncelog-transactional", "--seeds", "1:3", "--out", "out"]
     with subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={"TMPDIR": str(tmp_path),

@@ -104,7 +104,7 @@ def outcome(**found: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_certify_run_stores_the_events_of_a_record_only_for_a_violation() -> None:
+def test_certify_run_stores_the_events_of_a_doubled_record_only_if_the_promise_is_broken() -> None:
     found = {"cluster": OURS, "on": "2026-11-29", "fault_seconds": 20.0}
     broken = certified_run("exactly once", outcome(), **found)
     assert broken.why == "1 doubled"  # the message of a process may name the machine

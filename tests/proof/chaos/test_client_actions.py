@@ -93,7 +93,7 @@ def test_chaos_election_action_moves_leaders_back_to_preferred_replicas() -> Non
     assert cluster.leaders == [1, 2] and cluster.replicas == [[1, 2, 3], [2, 3, 1]]
 
 
-def test_chaos_reassignment_is_cancelled_when_the_schedule_ends(
+def test_chaos_reassignment_is_moved_back_when_the_schedule_ends_even_after_a_refusal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Busy(ClusterDouble):

@@ -68,7 +68,7 @@ def test_conformance_compares_apis_by_their_versions(ours, theirs, expected) -> 
     assert verdicts(surveyed(ours), surveyed(theirs))[0] == expected
 
 
-def test_conformance_ignores_a_feature_that_only_oncelog_has() -> None:
+def test_conformance_ignores_apis_keys_and_features_that_only_oncelog_has() -> None:
     ours = surveyed({26: (0, 5)}, broker={"a"}, features={"f": SurveyedFeature(0, 1, 1)})
     assert compared(ours, surveyed(), ()) == []
 

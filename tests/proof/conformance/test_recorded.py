@@ -49,7 +49,7 @@ def test_conformance_harmless_requests_open_no_share_session() -> None:
     assert epochs == [-1, -1]
 
 
-def test_conformance_record_has_a_kafka_answer_for_each_request() -> None:
+def test_conformance_record_has_a_kafka_answer_for_all_but_four_versions() -> None:
     came = [outcome.came for api in kafka().apis.values() for outcome in api.came.values()]
     assert set(came) <= {"served", "refused", "elsewhere", "not asked"}
     assert came.count("not asked") == 4  # Produce 0-2, FindCoordinator 0

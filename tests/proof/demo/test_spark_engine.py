@@ -16,7 +16,7 @@ def test_demo_spark_engine_without_pyspark_names_the_package_to_install(monkeypa
 
 
 @pytest.mark.parametrize("engine", [SparkEngine, WorkerEngine])
-def test_demo_spark_faults_of_a_seed_are_repeatable_and_of_all_kinds(engine):
+def test_demo_faults_of_a_seed_are_repeatable_and_of_all_kinds(engine):
     kinds = fault_plan.OF_BROKERS + engine.kinds
     planned = fault_plan.plan(7, kinds)
     assert sorted(fault.kind for fault in planned) == sorted(kinds)

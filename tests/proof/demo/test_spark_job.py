@@ -94,7 +94,7 @@ def test_demo_spark_driver_that_was_killed_leaves_no_process_and_is_restarted(
     assert not java.is_running() or java.status() == psutil.STATUS_ZOMBIE
 
 
-def test_demo_spark_fault_kills_only_the_busiest_worker(job: StandIn) -> None:
+def test_demo_spark_fault_kills_one_task_worker_and_not_the_driver(job: StandIn) -> None:
     job.start(JOB)
     at_work(job)
     java = job.java

@@ -202,7 +202,7 @@ def _(e: Edit) -> None:
 
 
 def _reads(e: Edit, reader: int, writer: int) -> None:
-    """Change a read so that one transaction has read a value of another one."""
+    """Add a poll in which transaction `reader` reads a value of transaction `writer`."""
     sends = e["sends"]
     row = int(np.flatnonzero((sends["transaction"] == writer) & (sends["offset"] >= 0))[0])
     fields = {name: sends[name][row] for name in ("partition", "offset", "value")}

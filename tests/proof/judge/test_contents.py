@@ -46,7 +46,7 @@ def test_contents_check_reports_an_acknowledged_missing_record_as_lost():
     assert "row 5" in verdict.violations[0].cases[0].sentence
 
 
-def test_contents_check_accepts_an_unacknowledged_record_present_or_missing():
+def test_contents_check_reports_an_unacknowledged_missing_record_as_undelivered():
     read = written(0, 1, 2, 3, 4, 5)
     acknowledged = promised(read)
     del acknowledged[5]

@@ -17,7 +17,7 @@ HISTORIES = int(os.environ.get("ONCELOG_JUDGE_HISTORIES", "60"))
 MUTATED = int(os.environ.get("ONCELOG_JUDGE_PLANTED", "6"))
 
 
-def test_model_histories_that_are_legal_raise_no_finding() -> None:
+def test_model_histories_that_are_legal_raise_no_violation() -> None:
     sends = polls = 0
     for seed in range(HISTORIES):
         history = History.of(ModelCluster(seed).recorder)

@@ -4,7 +4,10 @@ from oncelog.client.producer import Producer
 
 
 async def write(bootstrap: str, topic: str, *, plain_records: int) -> None:
-    """Run six transactions with a record in each of two partitions, and abort every third."""
+    """Run six transactions with a record in each of two partitions, and abort every third.
+
+    Afterwards `plain_records` records are sent without a transaction.
+    """
     for number in range(6):
         async with Producer(bootstrap, transactional_id="writer") as producer:
             await producer.init_transactions()

@@ -35,7 +35,7 @@ NEEDS = {"JUnit 5": "java", "Go": "go", "Node.js": "node", "Rust": "rustc"}
 
 
 @pytest.mark.parametrize("language", WAYS)
-def test_docs_page_pytest_line_passes_and_fails_with_the_command(
+def test_docs_page_line_of_each_language_passes_and_fails_with_the_command(
     language: str, tmp_path: Path
 ) -> None:
     needed = NEEDS[language]

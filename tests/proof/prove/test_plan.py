@@ -52,7 +52,7 @@ def test_fault_plan_of_one_seed_is_repeatable_and_of_another_different() -> None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fault_plan_begins_with_lost_answers(seed: int) -> None:
+def test_fault_plan_begins_with_the_faults_of_first_and_later_has_every_fault(seed: int) -> None:
     first = list(islice(draw(seed), len(FIRST) + 1))
     assert set(first) == {*FIRST, AT_BEGIN}
     assert sum(fault.act is Act.LOSE_ANSWER for fault in first) == 4
@@ -86,7 +86,7 @@ def test_whole_fault_plan_has_every_applicable_slow_or_refused_request(
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("seconds", [10.0, 20.0, 45.0])
-def test_short_fault_plan_has_three_slow_or_refused_requests_chosen_by_seed(
+def test_short_fault_plan_has_three_or_four_fixed_faults_chosen_by_seed(
     seed: int, seconds: float
 ) -> None:
     traits = Traits(TRANSACTIONAL | FETCHES, 2, True)
@@ -163,7 +163,7 @@ def test_fault_plan_has_only_faults_applicable_to_the_application() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_fault_plan_always_pauses_before_a_transaction_begins(seed: int) -> None:
+def test_fault_plan_of_v1_transactions_pauses_before_a_transaction_begins(seed: int) -> None:
     """A transaction left open by a pause may reach its own timeout, which hides a missing fence."""
     version_1 = Traits(TRANSACTIONAL | {"AddPartitionsToTxn"}, 2, True)
     first = islice(draw(seed), len(FIRST) + 1)
@@ -177,7 +177,7 @@ def in_words(fault: AimedFault) -> str:
     return " ".join(map(str, values))
 
 
-def test_fault_plans_of_unsecured_clusters_are_those_of_before() -> None:
+def test_fault_plans_of_unsecured_clusters_have_the_recorded_digest() -> None:
     """The digest is that of the last version without faults of secured clusters."""
     digest = hashlib.sha256()
     login = PLAIN | {"SaslHandshake"}

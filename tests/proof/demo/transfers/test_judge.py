@@ -114,7 +114,7 @@ def test_transfers_judge_excludes_outages_from_the_time_that_readers_wait() -> N
     assert names(run) == {"held up"}
 
 
-def test_transfers_judge_reports_readers_blocked_below_the_high_watermark() -> None:
+def test_transfers_watch_records_the_waits_of_readers_below_the_high_watermark() -> None:
     watch = ReaderWatch({"bootstrap.servers": "127.0.0.1:1"}, "t", 1, shortest_s=1.0)
     key = ("t", 0)
     for now, stable, high in (

@@ -37,7 +37,7 @@ class Readers:
 
 
 @pytest.mark.parametrize(("stands", "found"), [(9, set()), (5, {"commit-undone"})])
-def test_group_offset_of_the_last_acknowledged_commit_is_accepted(
+def test_group_offset_is_accepted_only_if_it_is_the_last_acknowledged_one(
     stands: int, found: set[str]
 ) -> None:
     readers = Readers()

@@ -34,7 +34,7 @@ def test_poll_that_skips_deleted_records_is_legal() -> None:
     assert _story(start=2, first=3, log_start=3) == set()
 
 
-def test_first_transaction_of_a_session_that_aborts_is_polled_again_from_its_start() -> None:
+def test_poll_after_an_aborted_first_transaction_that_skips_its_inputs_is_reported() -> None:
     story = SmallHistory()
     for number in range(4):
         story.sent(number, "t/0", number)

@@ -6,8 +6,9 @@ from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
 
 
 class Job:
-    """A history of a read-process-write job with six inputs, at offsets 0 to 5.
+    """A history of a read-process-write job with `inputs` inputs, from offset 0.
 
+    The inputs below `start` have been deleted since.
     Each transaction processes the inputs [low, high).
     """
 

@@ -1,4 +1,4 @@
-"""Test that batches that are repeated in order get no finding."""
+"""Test that correct resends, slow commits and waits for brokers get no finding."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -39,7 +39,7 @@ def insist(call, *arguments):
 
 
 def rebuild():
-    """Return the last sums in the output, from the first record to the last stable offset."""
+    """Clear `sums`. With REBUILDS=1, fill it with the last committed sums of the output."""
     sums.clear()
     if not os.environ.get("REBUILDS"):
         return
