@@ -94,7 +94,7 @@ class ManualDriver:
     async def on(
         self, effect: steps.Effect, wanted: type[steps.Effect] = steps.BatchOver
     ) -> steps.Effect:
-        """Execute this effect and its successors. Return the first effect of the wanted type."""
+        """Execute this effect and its successors. Return the first wanted one, or BatchOver."""
         while not isinstance(effect, wanted | steps.BatchOver):
             effect = await self.carry_out(effect)
         return effect

@@ -27,7 +27,10 @@ async def committed_values(bootstrap: str, topic: str) -> list[str]:
 
 
 async def check_once(bootstrap: str, topic: str, wanted: Iterable[str]) -> None:
-    """Assert that the topic has exactly these values, each once, and no open transaction."""
+    """Assert that the topic has exactly these values, each once.
+
+    No sink may have an open transaction.
+    """
     found, expected = Counter(await committed_values(bootstrap, topic)), Counter(wanted)
     doubled = {value: count for value, count in found.items() if count > 1}
     assert not doubled, f"{len(doubled)} values are there twice: {sorted(doubled)[:5]}"

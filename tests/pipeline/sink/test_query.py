@@ -80,7 +80,7 @@ def test_query_broken_at_each_point_writes_every_row_once(
 
 @pytest.fixture
 def own_state(spark: "SparkSession") -> Iterator[None]:
-    """Reset the settings of Spark's state before and after a test that changes them."""
+    """Set `CONFS` for a test, and unset all settings of Spark's state after it."""
     for name, value in CONFS.items():
         spark.conf.set(name, value)
     yield
