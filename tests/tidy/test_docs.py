@@ -428,7 +428,7 @@ def test_generated_docs_page_equals_the_output_of_its_generator(page: str) -> No
     assert written == PAGES[page](), "write it anew: .venv/bin/python -m tests.tidy.test_docs"
 
 
-def test_protocol_page_lists_exactly_the_served_apis() -> None:
+def test_served_apis_have_names_and_remarks_exist_only_for_served_apis() -> None:
     keys = {api.key for api in served()}
     assert keys <= set(API_NAMES)
     assert set(REMARKS) <= keys
