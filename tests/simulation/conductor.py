@@ -57,7 +57,10 @@ class Conductor(DiskFaults, FileDamage):
             self._loop.call_later(fault.at_s, self._make, fault)
 
     def heal(self) -> None:
-        """End all faults now, and start every node that is down."""
+        """End all faults now, and start every node that is down.
+
+        Nodes that a fault of their disk has hurt are restarted.
+        """
         self._is_over = True
         cluster = self.cluster
         cluster.wires.heal()
@@ -162,6 +165,7 @@ class Conductor(DiskFaults, FileDamage):
     def _others_have_everything(self, node: VirtualNode) -> bool:
         """Return whether all other nodes have every record of this node.
 
+        It is False while a replica is not in sync.
         Records that are not committed count as well, since a fetch request that this node has sent
         may still commit them.
         """

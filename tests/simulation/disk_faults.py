@@ -110,7 +110,7 @@ class DiskFaults:
         return True
 
     def _disk_errors(self, fault: Fault) -> bool:
-        """Let operations of the disk fail for a while. The node is not restarted afterwards."""
+        """Let operations of the disk fail for a while. Afterwards a node that ended is started."""
         node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
         if node is None:
             return False

@@ -122,7 +122,7 @@ def _is_node(target: str) -> bool:
 
 
 def _hit_by(fault: Fault, rng: random.Random) -> str:
-    """Return the node or role that a fault affects, or "" if it affects no single node."""
+    """Return the node or role that a fault affects, a random end of its links, or ""."""
     if _is_node(fault.target):
         return fault.target
     ends = {end for link in fault.target.split(",") for end in link.split(">") if end.isdigit()}

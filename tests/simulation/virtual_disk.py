@@ -136,7 +136,7 @@ class NodeDisk:
                     REAL["unlink"](name.saved)
 
     def cut_power(self) -> int:
-        """Revert a random part of the unsynced changes, and return the number of changed files."""
+        """Revert a random part of the unsynced changes. Return how many files had such changes."""
         names = list(self.names.values())
         keep = self.random.choice([0, len(names), self.random.randint(0, len(names))])
         for name in reversed(names[keep:]):

@@ -86,7 +86,7 @@ class VirtualNode:
         return self.loop is not None and self.loop.is_stopped
 
     def start(self) -> None:
-        """Start a new process on this machine."""
+        """Start a new process on this machine, unless it has one."""
         if self.loop is not None:
             return
         self.starts += 1

@@ -1,8 +1,8 @@
 """Virtual time, network, threads and disks for the simulation of Raft, all from one seed.
 
 The code under test gets a loop, an executor, a disk and a `send` with the real interfaces. After a
-crash callbacks of the node never run again. Its disk keeps the synced data and a random part of the
-unsynced sectors, as after a power cut.
+crash callbacks of the node never run again. Its disk keeps all writes after a SIGKILL. After a
+power cut it keeps the synced data and a random part of the unsynced sectors.
 """
 
 import contextlib
@@ -200,7 +200,7 @@ class NodeWork:
 
 
 class VirtualDisk:
-    """Journal segments and snapshots of one node. A crash may lose unsynced writes."""
+    """Journal segments and snapshots of one node. A power cut may lose unsynced writes."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng

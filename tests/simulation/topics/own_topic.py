@@ -38,7 +38,10 @@ class Drawn(NamedTuple):
 
 
 class OwnTopic:
-    """A topic with a check of its records. `life` counts the deletions that may have succeeded."""
+    """A topic with a check of its records.
+
+    `life` is raised when the topic is created again, and after each error of the writer.
+    """
 
     name: ClassVar[str]
 
@@ -112,7 +115,7 @@ class OwnTopic:
                 await asyncio.sleep(RETRY_S)
 
     async def compare(self, cluster: VirtualCluster) -> list[str]:
-        """Read the topic twice, and return a sentence for each record missing both times.
+        """Read the topic, again if records are missing, and return those missing both times.
 
         A record that is missing once was compacted meanwhile. If the reads miss no record, the log
         of each replica is compared. The list is empty if a late request has recreated the topic.
@@ -202,7 +205,7 @@ async def write(
 ) -> None:
     """Send groups of records until `stop()`.
 
-    A new producer is used after an error and at random.
+    New producers are used after an error, and after a topic was created again at random.
     """
     number, anew = 0, rng.choice(ANEW)
     async with Admin(cluster.bootstrap) as admin:
