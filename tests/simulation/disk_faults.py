@@ -37,7 +37,7 @@ class DiskFaults:
                 REAL["unlink"](file)
 
     def _crash_io(self, fault: Fault, power: bool = False) -> bool:
-        """Kill the process, or cut the machine's power, in the middle of a write."""
+        """Kill the process, or cut the power, after `fault.amount` changes of its disk."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False

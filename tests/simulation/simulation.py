@@ -269,7 +269,7 @@ class _Run:
             cluster.run(1.0)
 
     def _open_transactions(self) -> str:
-        """Describe up to eight open transactions in partitions, with their coordinators' records."""
+        """Describe up to eight open transactions in partitions, with the coordinators' records."""
         found = []
         known: dict[int, str] = {}
         for node in self.cluster.serving:
