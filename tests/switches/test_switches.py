@@ -67,7 +67,7 @@ def test_raft_switch_seed_that_finds_the_bug_is_played_without_it_and_finds_no_a
     assert played == [(True, 1), (False, 0), (True, 2), (False, 1)]
 
 
-def test_switches_chosen_by_successive_builds_include_each_switch_once() -> None:
+def test_switches_chosen_by_successive_builds_include_each_switch() -> None:
     for names, count in ((DIRECTED, IN_SIMULATION), (REAL, ON_PROCESSES)):
         rounds = [chosen(number, count, names) for number in range(100, 100 + len(names))]
         assert {name for each in rounds for name in each} == set(names)
