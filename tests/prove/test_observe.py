@@ -25,7 +25,7 @@ RECORDS = 200
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    """Yield a cluster with a topic `orders` written in transactions, one of which is aborted."""
+    """Yield the address of a cluster whose topic `orders` has a committed and an aborted half."""
     with Cluster(nodes=3) as cluster:
         for topic in ("orders", "invoices"):
             new_topic(cluster, topic, 2)

@@ -52,7 +52,11 @@ class Cell:
 
     @property
     def is_as_expected(self) -> bool:
-        """Return whether a wrong application has an expected verdict, or a right one no finding."""
+        """Return whether the verdict is as expected.
+
+        A wrong application has one of its verdicts. A correct one is exactly once without a
+        finding.
+        """
         if self.entry.wrong:
             return self.verdict in self.entry.verdicts
         return self.verdict == EXACTLY_ONCE and not self.found
