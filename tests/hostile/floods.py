@@ -1,8 +1,8 @@
 """Floods against a listener with TLS, while administrators use another, reserved listener.
 
 The floods are idle and silent connections, incomplete handshakes, requests sent byte by byte, and
-unread fetches of 55 MB. No broker may take more than 300 MB or be fenced. A new client on the
-reserved listener must be answered within a second.
+unread fetches of 55 MB. The flooded broker may not take more than 300 MB, and no broker may be
+fenced. A new client on the reserved listener must be answered within a second.
 """
 
 import argparse

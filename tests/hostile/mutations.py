@@ -19,7 +19,7 @@ LIES = (
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """Return a copy of the bytes with one to four changes. Only empty bytes may stay unchanged."""
+    """Return a copy of the bytes with one to four changes, each of which may have no effect."""
     changed = bytearray(data)
     for _ in range(1 + (rng.random() < 0.3) * rng.randrange(4)):
         _damage(rng, changed)
