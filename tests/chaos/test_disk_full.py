@@ -1,4 +1,4 @@
-"""Test a leader and a follower whose disk is full, without an error for the producer.
+"""Test a leader and a follower with a full disk, without an error for the producer.
 
 The test of the leader limits the file size of the running process from outside (prlimit). Every
 write beyond the limit fails as on a full disk. The limit may fall in the middle of a batch. The
