@@ -1,4 +1,4 @@
-"""Test commit, fetch, reset and deletion of group offsets with unchanged client libraries."""
+"""Test group offsets: commits by three client libraries, resets and deletions by our command."""
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 # The libraries hand names on from modules of their own, some at run time only.
@@ -105,7 +105,7 @@ def test_client_library_commits_and_fetches_group_offsets(cluster: Cluster, libr
     assert found["t", 0].metadata.rstrip("\0") == "met a data"  # confluent-kafka sends its NUL too
 
 
-def test_consumer_group_of_each_library_resumes_at_its_committed_offsets(cluster: Cluster) -> None:
+def test_consumer_group_resumes_at_its_committed_offsets(cluster: Cluster) -> None:
     """Members join and leave. Each commits before it leaves, so each record is read once."""
     from confluent_kafka import Consumer
 
@@ -163,7 +163,7 @@ def test_group_commands_list_reset_and_delete_offsets(
     assert "by hand" not in oncelog(cluster, capsys, "list")
 
 
-def test_group_reset_of_a_group_with_members_is_refused(
+def test_reset_and_deletion_of_a_group_with_members_are_refused(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from confluent_kafka import Consumer

@@ -120,7 +120,7 @@ def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
 def test_kafka_transactional_copier_killed_repeatedly_copies_each_record_once(
     server, tmp_path, count, membership
 ):
-    """The copier and brokers are killed with -9.
+    """The copier is killed three times with -9, and a random broker of oncelog once.
 
     In a group the next copier waits until the session of the killed one has ended.
     """

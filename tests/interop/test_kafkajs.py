@@ -68,7 +68,6 @@ def _outcome(process: subprocess.Popen[str]) -> Any:
 
 @pytest.mark.in_turn
 def test_kafkajs_through_the_proxy_writes_reads_and_administers(cluster, library):
-    """The client uses the protocol proxy, but its transactions go directly to the brokers."""
     with ProtocolProxy(cluster.bootstrap) as proxy:
         outcome = _outcome(library.start(proxy.address_for("js"), "writeAndRead"))
         assert {connection.instance for connection in proxy.connections} <= {"js"}

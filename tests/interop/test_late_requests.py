@@ -3,8 +3,8 @@
 Transactions of clients without KIP-890 share producer id and epoch, so a late request does not show
 its transaction. Here a proxy delays one request. The client abandons the connection, repeats the
 request on another, and continues. Then the late request arrives, at each critical moment.
-`oncelog.transaction.connection.fence` refuses it. Without that fence the test fails, which shows
-that the test detects the problem.
+`oncelog.transaction.connection.fence` refuses it. The tests also run without that fence, and then
+assert the damage, which shows that they detect the problem.
 """
 
 from collections.abc import Iterator

@@ -30,7 +30,7 @@ def throttles(cluster: Cluster) -> dict[str, list[str]]:
 
 
 @pytest.mark.in_turn
-def test_throttled_reassignment_keeps_its_rate_and_removes_its_throttles_at_the_end(
+def test_throttled_reassignment_is_slowed_and_removes_its_throttles_at_the_end(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     first, second, third = cluster.node_ids

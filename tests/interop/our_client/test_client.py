@@ -156,7 +156,7 @@ async def test_abort_drops_records_that_were_not_sent_yet(bootstrap, version):
 
 
 @both_versions
-async def test_empty_transaction_sends_no_request_and_changes_no_epoch(bootstrap, version):
+async def test_transaction_after_empty_transactions_is_committed(bootstrap, version):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic, version) as producer:
         await producer.init_transactions()

@@ -276,7 +276,9 @@ async def test_member_that_exceeds_max_poll_interval_leaves_and_rejoins_at_the_n
         await until_shared(1, slow)
 
 
-async def test_transactional_offsets_with_an_old_member_epoch_are_refused(bootstrap):
+async def test_transactional_offsets_with_an_old_member_epoch_are_refused_for_revoked_partitions(
+    bootstrap,
+):
     topic = await new_topic(bootstrap, 2)
     first, second = (Consumer(bootstrap, **settings(topic)) for _ in range(2))
     producer = Producer(bootstrap, transactional_id=topic, **QUICK)

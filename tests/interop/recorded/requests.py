@@ -103,7 +103,7 @@ class TransactionalRequests:
             self.look_up_again()
             time.sleep(0.05)
 
-    # --- requests; each returns (error code, message)
+    # --- requests; each returns the answer
 
     def init(
         self, name: str, version: int = 5, identity: tuple[int, int] = (-1, -1),
@@ -239,7 +239,7 @@ def _identified(name: str, identity: tuple[int, int]) -> dict[str, Any]:
 
 
 def error_of(message: Any) -> int:
-    """Return the only error code in an answer to one of these requests."""
+    """Return the error code in an answer to one of these requests, or the highest of several."""
     while True:
         for name in ("error_code", "partition_error_code"):
             if hasattr(message, name):

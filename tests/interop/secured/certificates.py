@@ -9,9 +9,10 @@ KEY_PASSWORD = "key-geheim"
 
 
 class Certificates:
-    """PEM files of Kafka and of alice, signed by ca.pem. No certificate is signed by other-ca.pem.
+    """PEM files of the broker and of alice, signed by ca.pem.
 
-    expired.pem is a certificate of alice, and late.pem one of Kafka. Both expired yesterday.
+    expired.pem is a certificate of alice, and late.pem one of the broker. Both expired yesterday.
+    Only mallory.pem is signed by other-ca.pem. It names alice, too.
     """
 
     def __init__(self, folder: Path) -> None:
