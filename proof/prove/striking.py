@@ -158,7 +158,7 @@ class Striker:
             wait_for(lambda: through(struck.instance, struck.at_s), self._timeouts.session_s)
         elif struck.is_made and (fault.needs_tls or fault.needs_user):
             names = {struck.instance} | self._refusals.refused_since(struck.at_s)
-            if stuck := self._bring_back(names & set(self._application.instances)):
+            if stuck := self._bring_back(names & set(self._application.instances), struck.at_s):
                 words = f"{', '.join(stuck)} stayed in a transaction, and was restarted by prove"
                 struck = replace(struck, what=f"{struck.what}; {words}")
         self._application.ensure_running()
@@ -192,17 +192,23 @@ class Striker:
                 self.restarted.append(name)
                 self._application.restart(name)
 
-    def _bring_back(self, names: set[str]) -> list[str]:
+    def _bring_back(self, names: set[str], at_s: float) -> list[str]:
         """Wait until refused instances have committed. Restart those that stay in a transaction.
 
-        A client may never connect to its coordinator again, while its consumer sends heartbeats.
-        Returns the names of restarted instances.
+        A client may never connect to its coordinator again, while its consumer sends heartbeats. An
+        instance that has ended since the refusal is already a new process. Returns the names of
+        restarted instances.
         """
         healed_s, through = time.monotonic(), self._observed.has_gone_through
         back_s = self._timeouts.session_s + self._timeouts.start_s  # an instance may have ended
         self._wait(lambda: all(through(name, healed_s) for name in names), back_s)
-        is_stuck = self._observed.is_in_transaction
-        stuck = [each for each in sorted(names) if not through(each, healed_s) and is_stuck(each)]
+        stuck = [
+            name
+            for name in sorted(names)
+            if not through(name, healed_s)
+            and self._observed.is_in_transaction(name)
+            and self._application.awake_since_s(name) < at_s
+        ]
         for name in stuck:
             self._application.restart(name)
         return stuck

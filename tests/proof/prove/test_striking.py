@@ -186,16 +186,20 @@ class ExpiringProxy(LongPolls):
         return self.handshakes
 
 
-@pytest.mark.parametrize("is_stuck", [True, False])
+@pytest.mark.parametrize(
+    ("is_in_transaction", "awake_s", "is_stuck"),
+    [(True, LONG_S, True), (False, LONG_S, False), (True, 0.0, False)],  # the last has just begun
+)
 def test_refused_instance_that_stays_in_its_transaction_is_restarted(
-    is_stuck: bool, monkeypatch: pytest.MonkeyPatch
+    is_in_transaction: bool, awake_s: float, is_stuck: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failed login librdkafka may wait forever in commit_transaction."""
     monkeypatch.setattr(security, "LASTS_S", (0.0, 0.0))
     application = NoticingApplication()
+    application.awake_s["instance-1"] = awake_s
     observed = SimpleNamespace(
         open_work=lambda _: 2, silent_since_s=lambda _: None,
-        has_gone_through=lambda *_: False, is_in_transaction=lambda _: is_stuck,
+        has_gone_through=lambda *_: False, is_in_transaction=lambda _: is_in_transaction,
     )  # fmt: skip
     timeouts = SoonMissed(session_s=0.05)
     striker = striker_of(application, observed, ExpiringProxy(), timeouts=timeouts)
