@@ -89,7 +89,8 @@ class Striker:
         self._killed_s = float("-inf")  # when an instance was, the last time
         self._zombie: str | None = None  # a woken instance with another one in its place
         self.restarted: list[str] = []  # silent ones
-        self.woken_s = float("-inf")  # when a system without a second instance was, the last time
+        # when a system without a second instance was woken, or a refusal was over, the last time
+        self.woken_s = float("-inf")
         self._brokers = BrokerStrikes(cluster)
         self.late = LateStrikes(
             proxy,
@@ -161,6 +162,7 @@ class Striker:
             if stuck := self._bring_back(names & set(self._application.instances), struck.at_s):
                 words = f"{', '.join(stuck)} stayed in a transaction, and was restarted by prove"
                 struck = replace(struck, what=f"{struck.what}; {words}")
+            self.woken_s = time.monotonic()  # a group may wait for sessions of ended instances
         self._application.ensure_running()
         if self._zombie is not None:  # leaving both instances running would be a misconfiguration
             self._application.end(self._zombie)

@@ -62,7 +62,7 @@ def test_prove_run_makes_faults_for_the_requested_time() -> None:
     run = Run(ProveSettings(command=("true",), seconds=30.0), None, lambda _: None)
     late = SimpleNamespace(wait_until_over=lambda: None, until_s=0.0)
     striker = SimpleNamespace(strike=strike, restarted=[], late=late, woken_s=0.0)
-    parts: Any = (striker, application, observed, feeder, None)
+    parts: Any = (striker, application, observed, feeder, lambda: Traits(frozenset(), 1))
     assert len(list(islice(run._strike(*parts), 401))) == len(made) == 401
 
 
@@ -96,7 +96,7 @@ class Clock:
             SimpleNamespace(instances=["one", "two"]),
             SimpleNamespace(apis=apis, worked_at_s=0.0),
             SimpleNamespace(fed=0, check=lambda: None),
-            object(),
+            lambda: Traits(apis, 2, True),
         )  # fmt: skip
         run = Run(
             ProveSettings(command=("true",), seconds=seconds, seed=seed), None, lambda _: None
