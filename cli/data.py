@@ -183,7 +183,7 @@ def _columns(record: Any, shown: tuple[bytes | None, bytes | None]) -> bytes:
 
 
 def _printable(data: bytes | None) -> bytes | None:
-    """Return bytes with every control character except tabs replaced by visible text.
+    """Return bytes with visible text for control characters except tabs, and for invalid UTF-8.
 
     A control character could move the cursor of the terminal.
     """

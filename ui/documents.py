@@ -111,7 +111,10 @@ def partitions(
 
 
 def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync: int) -> Document:
-    """Return the document of one partition, with its readers and the reason why they wait."""
+    """Return the document of one partition, with the groups that have committed offsets in it.
+
+    It also explains why readers of the partition wait.
+    """
     row = _partition(facts, key, now_ms)
     row["min_insync_replicas"] = min_insync
     row["groups"] = _readers(facts, key)
@@ -165,7 +168,7 @@ def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Docu
 
 
 def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
-    """Return the document of one transactional id, with the partitions that it holds back.
+    """Return the document of one transactional id, with the partitions where it is open.
 
     It also explains how the transaction will end.
     """

@@ -81,7 +81,7 @@ class ClusterSample:
     """Counts at one moment, for curves. `held_back` are offsets between LSO and high watermark.
 
     Only brokers on this machine report the last five fields. messages_in, bytes_out: records
-    written and bytes read since the page began, counted at `counted_ms`. produce_ms: the 99th
+    written and bytes read since the observer began, counted at `counted_ms`. produce_ms: the 99th
     percentile of Produce requests at the slowest broker. fetch_ms: the median of Fetch requests at
     the slowest broker.
     """

@@ -94,7 +94,10 @@ COLOUR_ALONE = """
 
 
 def barriers(chrome: Browser) -> list[str]:
-    """Return the barriers of the displayed page, each with its kind, such as "no name"."""
+    """Return the barriers of the displayed page, each with its kind, such as "no name".
+
+    The browser keeps the dark colour scheme, in which it is examined last.
+    """
     found = [f"no name: {words}" for words in _without_name(chrome)]
     found += [f"colour alone: {words}" for words in chrome.driver.execute_script(COLOUR_ALONE)]
     for scheme in ("light", "dark"):

@@ -112,7 +112,10 @@ def _hatching(shape: Shape) -> Html:
 
 
 def _marks(axis: Axis, start: int, stable: int, end: int, height: int) -> Html:
-    """Return vertical lines through all bars, at the LSO, the log start and the high watermark."""
+    """Return vertical lines through all bars, each with its offset.
+
+    They are at the LSO, at a log start before the window, and at a high watermark above the LSO.
+    """
     marks = [(axis.x(stable), f"LSO {number(stable)}", "mark stable", "end")]
     if axis.is_broken:
         marks.append((axis.x(start), f"start {number(start)}", "mark", "start"))

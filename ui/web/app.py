@@ -45,5 +45,5 @@ def static_files() -> list[BaseRoute]:
 
 
 async def missing(request: Request, problem: Exception) -> Response:
-    """Answer a request for an unknown address with an error page."""
+    """Answer a request for an unknown address, or with a wrong method, with an error page."""
     return HTMLResponse(message("Not found", "There is no such view."), 404)

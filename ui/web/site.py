@@ -75,7 +75,7 @@ class Site:
     ) -> PageFrame:
         """Return the frame of the view at `address`, which shows `document`.
 
-        It reports which of the `parts` of the facts are missing.
+        It reports which of the `parts` are missing, failed at the last request, or are refused.
         """
         facts = self.facts
         silent = {**facts.silent, **dict.fromkeys(self._not_told(), "not answered yet")}

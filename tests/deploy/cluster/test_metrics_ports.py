@@ -56,7 +56,7 @@ def test_metrics_ports_of_a_cluster_stay_until_changed_or_disabled(tmp_path: Pat
 @pytest.mark.parametrize(
     "options", [("--metrics-port", "70000"), ("--no-metrics", "--metrics-port", "9404")]
 )
-def test_metrics_port_outside_the_range_is_refused_with_the_range(
+def test_metrics_port_out_of_range_or_without_metrics_is_refused_with_the_range(
     options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["up", "--data", str(tmp_path / "data"), *options]) == 2
