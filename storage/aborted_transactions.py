@@ -75,7 +75,7 @@ class AbortedTransactions:
     def _reading(self, segment: Segment, end_offset: int) -> Steps[IndexMending | None]:
         """Rebuild a segment's index. Start over if another segment is removed meanwhile.
 
-        Returns None if this segment itself was removed or truncated.
+        Returns None if this segment was removed, or if the log was truncated at any offset.
         """
         log, since_cut = self._log, self._log.durability.since_cut
         while (

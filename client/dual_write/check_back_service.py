@@ -197,4 +197,4 @@ def _key(each: DescribedTransaction) -> TransactionKey:
 
 def _log(checked: Checked) -> None:
     level = logging.WARNING if checked.outcome is None else logging.INFO
-    logger.log(level, "check-back: %s", checked.in_words())
+    logger.log(level, "check-back of a transaction: %s", checked.in_words())

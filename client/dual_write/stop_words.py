@@ -27,7 +27,7 @@ class BlockNotWhole(DualWriteError):
 
 
 class UnsafeDatabase(KafkaError):
-    """The database or connection has a setting with which a committed transaction could be lost."""
+    """A dual write is not safe with this database, connection or cluster. The message says why."""
 
     code = ErrorCode.INVALID_CONFIG
 

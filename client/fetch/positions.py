@@ -165,22 +165,23 @@ class Positions:
         self._lose_position(state)
 
     def truncated(self, state: FetchState, offset: int, end: EpochEnd) -> None:
-        """Move a position that is beyond `end`, the end of the new leader's log, back to that end.
+        """Move a position that is beyond `end` back to it.
 
-        If that end is unknown, the position is reset by auto.offset.reset. Raises LogTruncated if
-        auto.offset.reset is none.
+        `end` is the end of the position's leader epoch in the new leader's log. Records of newer
+        epochs may follow it. If it is unknown, the position is reset by auto.offset.reset. Raises
+        LogTruncated if auto.offset.reset is none.
         """
         if not self._is_at(state, offset):
             return
         if self._settings.auto_offset_reset == "none":
             raise LogTruncated(
                 f"{state.topic}/{state.partition} was read up to offset {state.position} (leader "
-                f"epoch {state.position_epoch}); its new leader has the log up to {end.end_offset} "
-                f"(epoch {end.leader_epoch}): seek to go on"
+                f"epoch {state.position_epoch}); its new leader has the same records only up to "
+                f"{end.end_offset} (epoch {end.leader_epoch}): seek to go on"
             )
         logger.warning(
-            "%s/%d was read up to offset %d (leader epoch %d), but the log of its "
-            "new leader ends at %d",
+            "%s/%d was read up to offset %d (leader epoch %d), but its new leader has the same "
+            "records only up to %d (-1: unknown)",
             state.topic,
             state.partition,
             state.position,

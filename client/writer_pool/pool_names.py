@@ -30,7 +30,8 @@ class WriterHolder(Protocol):
 
     The task that enters a block may differ from the task that runs it (asyncio.wait_for, an
     executor), and from the task of the last use (asyncio.gather). Therefore a holder is dead only
-    if both tasks have ended, and SILENT_S have passed since the last use.
+    if the task that entered and the task of the last use have ended, and SILENT_S have passed since
+    the last use.
     """
 
     @property

@@ -293,7 +293,10 @@ class ClassicGroup:
         )
 
     def described(self) -> tuple[JoinedMember, ...]:
-        """Return all members, with their metadata for the chosen protocol."""
+        """Return all members for the JoinGroup answer of the leader.
+
+        Each member has its metadata for the chosen protocol.
+        """
         return tuple(
             JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol_name))
             for m in self.members.values()

@@ -229,13 +229,11 @@ class ExactlyOnceSink:
         self._last_s, self._done = time.monotonic(), of_batch
         self.record_count = self.record_count if effect.was_written else 0
         note_written(given.query_id, batch_id, self.record_count)
-        log.info(
-            "sink %s: batch %s %s with %s records",
-            self.sink_id,
-            batch_id,
-            "is written" if effect.was_written else "was written before",
-            self.record_count,
-        )
+        at = self.sink_id, batch_id
+        if effect.was_written:
+            log.info("sink %s: batch %s is written with %s records", *at, self.record_count)
+        else:
+            log.info("sink %s: batch %s was written before, so nothing is written now", *at)
 
     def close(self) -> None:
         """Close the sink's thread and connections. A query that continues opens them again.

@@ -40,7 +40,10 @@ def with_broker_sessions(
     found_s = session_s(admin, observed.groups)
     if found_s <= timeouts.session_s:
         return timeouts
-    say(f"the brokers set a session timeout of {found_s:g} s, so faults wait at least that long")
+    say(
+        f"the brokers set a session timeout of {found_s:g} s, so this run allows longer pauses "
+        "and waits"
+    )
     return replace(timeouts, session_s=found_s)
 
 

@@ -266,7 +266,7 @@ def test_coordinator_killed_around_its_decision_keeps_the_outcome_for_each_trans
     [MOMENTS[4], *(pytest.param(m, marks=pytest.mark.chaos) for m in MOMENTS[3:6:2])],
     ids=_name,
 )
-def test_coordinator_killed_after_deciding_an_abort_finishes_the_abort_for_a_v1_client(
+def test_abort_decided_by_a_killed_coordinator_is_finished_by_its_successor_for_a_v1_client(
     cluster: Cluster, moment: Moment
 ) -> None:
     judge(cluster, moment, version=1, is_commit=False)

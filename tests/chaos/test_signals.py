@@ -262,7 +262,7 @@ def test_command_ended_by_a_signal_leaves_no_process_no_file_and_no_open_port(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_command_with_a_closed_terminal_leaves_no_process_and_no_file(
+def test_command_that_starts_a_cluster_leaves_no_process_and_no_file_if_its_terminal_closes(
     name: str, scratch: Path, tmp_path: Path
 ) -> None:
     """The command gets SIGHUP, and each write to its terminal fails afterwards."""

@@ -59,7 +59,7 @@ UNKNOWN, MOVED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER
         ([{}], UnknownServerError),
     ],
 )
-async def test_delete_topics_reports_success_or_an_error_for_each_topic(
+async def test_delete_topics_each_returns_none_or_an_error_also_after_a_lost_answer(
     answers: Any, outcome: type
 ) -> None:
     admin = Admin("127.0.0.1:1")

@@ -171,7 +171,7 @@ def test_simulation_of_5000_further_seeds_violates_no_promise(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_wiped_node_serves_only_as_a_voter_of_every_raft_group(seed: int) -> None:
+def test_wiped_node_serves_only_after_it_became_a_voter_of_every_raft_group(seed: int) -> None:
     """Otherwise the death of another node would leave a group with one voter."""
 
     def groups(node: VirtualNode) -> Collection[RaftGroup]:

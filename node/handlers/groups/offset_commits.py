@@ -364,7 +364,7 @@ def transactional_error(error: KafkaError, version: int) -> int:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return this file's row of the API table."""
+    """Return the row of TxnOffsetCommit in the API table."""
     refuse = of_each_partition()
     rights = (
         on_transactional_id(AclOperation.WRITE),

@@ -142,7 +142,7 @@ def _all_committed(version: int, topics: tuple[_Committed, ...]) -> bytes:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return this file's row of the API table."""
+    """Return the row of OffsetCommit in the API table."""
     refuse = of_each_partition()
     return (
         control_api(

@@ -268,7 +268,11 @@ def _reassignments_bytes(
 async def describe_quorum(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeQuorumRequest"
 ) -> "responses.DescribeQuorum.Response":
-    """Return the quorum's leader and its voters' offsets, which only the leader knows."""
+    """Return the metadata quorum's leader and its voters' offsets.
+
+    They are requested from that leader, because other nodes do not know them. Raises
+    RequestTimedOut.
+    """
     broker = context.broker
     quorum: Quorum | None = None
     if await broker.work.finish("DescribeQuorum", _names_quorum(request)):

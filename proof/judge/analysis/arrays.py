@@ -22,7 +22,8 @@ NUMBER_MASK = (1 << NUMBER_BITS) - 1
 class Places:
     """A numbering of (group, number) pairs, ascending by group, then number.
 
-    The number of a pair is its place. A pair that was not given has the place -1.
+    Each given pair has a place. While the numbers are dense, each number between a group's smallest
+    and largest one has a place too. Every other pair has the place -1.
     """
 
     def __init__(self, pairs: list[tuple[Array, Array]]) -> None:

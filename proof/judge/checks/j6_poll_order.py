@@ -96,7 +96,11 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
 
 
 def _assigned(view: View, reads: Reads, rows: Array) -> tuple[Array, Array]:
-    """Return the (index, offset) at which the session of each read record began, or -1."""
+    """Return the (index, offset) at which the session of each of these reads was assigned to begin.
+
+    Both are -1 if no assignment is known, or if the offset was deleted. An index is an offset
+    without gaps.
+    """
     index, starts = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     if reads.table == "scan":
         return index, starts

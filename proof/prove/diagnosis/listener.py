@@ -101,7 +101,7 @@ def key_hashes(records: Iterable[Keyed]) -> frozenset[int]:
 async def of_cluster(admin: Admin, topics: Iterable[str], at_s: float) -> list[Sighting]:
     """Return the configuration of the cluster and of these topics as sightings.
 
-    Unknown values are omitted.
+    A resource whose request fails is omitted.
     """
     found: list[Sighting] = []
     brokers = (await admin.describe_cluster()).brokers

@@ -212,7 +212,7 @@ def test_why_of_a_group_below_the_log_start_reports_that_offsets_are_reset():
     assert "starts again" in of_group(replace(CLEAN, log_start=1200))["group"]
 
 
-def test_why_of_a_group_with_unstable_offsets_names_the_transaction_once():
+def test_why_of_a_group_with_unstable_offsets_tells_the_end_of_the_transaction_once():
     offsets = ("__consumer_offsets", 3)
     transaction = replace(ONGOING, partitions=(KEY, offsets))
     holder = PartitionTransaction(PRODUCER, transaction)

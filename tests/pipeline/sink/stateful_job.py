@@ -125,7 +125,12 @@ def start(spark: Any, job: StatefulJob, name: str, sink: ExactlyOnceSink) -> Any
 
 
 def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any], Iterator[Any]]:
-    """Return a replacement for the sink's `write_attempt` that stops after the first row."""
+    """Return a replacement for the sink's `write_attempt`, which interrupts a task after one row.
+
+    In a batch that the job names, the first task waits there until the first tasks of the other
+    queries have come as far. Then it kills the processes `kills`, or its executor. In the batch
+    `twins_in` it waits for its own second attempt, and continues.
+    """
     folder, count, limit_s = job.folder, len(job.names), MEET_S
     killed_in = job.batch if job.point == MID_WRITE else -1
     executors_die_in, twins_in = job.executors_die_in, job.twins_in

@@ -45,7 +45,9 @@ def test_certify_seeds_of_another_form_are_refused_with_a_message(text: str) -> 
     assert told.value.exit_code == 2
 
 
-def test_certify_resume_runs_the_missing_and_failed_seeds(tmp_path, monkeypatch) -> None:
+def test_certify_resume_runs_missing_seeds_and_seeds_that_proved_nothing(
+    tmp_path, monkeypatch
+) -> None:
     ran: list[int] = []
     verdicts = {1: "EXACTLY ONCE", 2: "NO RUN"}
 

@@ -20,7 +20,7 @@ USES = frozenset({"ConsumerGroupHeartbeat"})
 
 
 @pytest.mark.cluster
-def test_broker_session_timeout_is_the_longest_of_groups_and_broker(
+def test_session_timeout_set_by_brokers_is_the_longest_of_the_groups(
     oncelog_cluster: oncelog.Cluster,
 ) -> None:
     with BlockingAdmin(oncelog_cluster.bootstrap) as admin:

@@ -75,7 +75,7 @@ def test_old_value_after_an_unanswered_removal_counts_as_lost_unless_a_replica_w
     assert bool(topic.missing([cast(Any, former)], {0: 0})) == is_lost
 
 
-def test_absence_of_a_replica_from_the_first_look_on_is_counted() -> None:
+def test_absence_of_a_replica_is_measured_from_the_first_look_on() -> None:
     """A machine that is damaged at the beginning may not start before all faults end."""
     topic, timeline = LatestValues(1), SimpleNamespace(now=1.0)
     nodes = {1: SimpleNamespace(node_id=1, is_serving=False, broker=None)}

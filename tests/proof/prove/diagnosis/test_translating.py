@@ -172,7 +172,7 @@ def test_diagnosis_request_that_cannot_be_decoded_is_ignored():
     assert seen(request) == []
 
 
-def test_diagnosis_connections_are_translated_to_sightings():
+def test_closed_connection_is_seen_by_the_diagnosis():
     closed = ConnectionClosed(Connection(4, "one", 1, 2), 3.0, "over")
     assert seen(closed) == [s.SeenClosed(at_s=3.0, instance="one", connection=4)]
 
