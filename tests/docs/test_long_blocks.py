@@ -60,6 +60,8 @@ def test_measuring_page_benchmark_prints_the_rows_shown(tmp_path: Path) -> None:
 
 def test_chaos_page_commands_judge_replay_and_report_a_run(tmp_path: Path) -> None:
     steps = block("docs/chaos.md", "oncelog chaos replay RUN").steps()
+    steps = [each for each in steps if each.command != "oncelog ui RUN"]  # it never ends
+    assert len(steps) == 4
     assert wrong_in(run(steps, tmp_path, timeout_s=LONG_S)) == {}
     there = {path.name for path in (tmp_path / "RUN").iterdir()}
     assert {"run.json", "history", "nodes", "workers", "report.html"} <= there
