@@ -75,7 +75,7 @@ async def _run(
             if (doubt := await check_back.check()) and query.format != "json":
                 say(doubt)
             if not is_once:
-                say(f"every {every_s:g} s: ends transactions that are open for {older_than_s:g} s")
+                say(f"looks every {every_s:g} s: ends transactions open for {older_than_s:g} s")
                 await check_back.run(
                     every_ms=round(every_s * 1000), report=lambda each: _print(each, query.format)
                 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.002
 STALLED = re.compile(r"the event loop was kept for .*")
-FENCED = re.compile(r"FenceBroker\(node_id=(\d+)[^)]*\): done")
+FENCED = re.compile(r"FenceBroker\(node_id=(\d+)[^)]*\) ended: done")
 
 
 @dataclass(frozen=True, slots=True)

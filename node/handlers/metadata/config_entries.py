@@ -52,9 +52,9 @@ class Entry(NamedTuple):
 def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) -> list[Entry]:
     """Return all configs of a topic by name, given the configs set on the topic itself."""
     dynamic = {**broker.state.broker_configs, WHOLE_CLUSTER: _cluster_configs(broker)}
-    defaults = topic_defaults_in_force(broker.config, dynamic)
+    defaults, sources = topic_defaults_in_force(broker.config, dynamic), _broker_sources(broker)
     return [
-        _topic_entry(broker, row, configs, defaults)
+        _topic_entry(broker, row, configs, defaults, sources)
         for _, row in sorted(TOPIC_CONFIGS.items())
         if not row.is_internal
     ]
@@ -77,11 +77,11 @@ def as_parsed(entry: Entry) -> Entry:
 
 def broker_entries(broker: BrokerServices) -> list[Entry]:
     """Return the visible configs of this broker, sorted by name, passwords without values."""
-    entries = []
+    entries, sources = [], _broker_sources(broker)
     for name, key in sorted(BROKER_KEYS.items()):
         if not key.is_shown:
             continue
-        synonyms = _broker_synonyms(broker, name)
+        synonyms = _broker_synonyms(name, sources)
         if key.shown_unset == "hidden" and not any(each.source != DEFAULT for each in synonyms):
             continue
         value = synonyms[0].value if synonyms else None
@@ -108,11 +108,11 @@ def dynamic_cluster_entries(broker: BrokerServices) -> list[Entry]:
 
 def group_entries(broker: BrokerServices, group_id: str) -> list[Entry]:
     """Return all configs of a group by name, even for a missing group."""
-    configs = broker.state.group_configs.get(group_id, {})
+    configs, sources = broker.state.group_configs.get(group_id, {}), _broker_sources(broker)
     entries: list[Entry] = []
     for name, (key, broker_name) in sorted(GROUP_KEYS.items()):
         if broker_name is not None and broker_name in BROKER_KEYS:
-            synonyms = _broker_synonyms(broker, broker_name)
+            synonyms = _broker_synonyms(broker_name, sources)
         else:  # the key's group type has no broker keys here
             synonyms = [Synonym(broker_name or name, key.default or "", DEFAULT)]
         if name in configs:
@@ -155,8 +155,9 @@ def _topic_entry(
     row: TopicConfig,
     configs: Mapping[str, str],
     defaults: Mapping[str, str],
+    sources: "BrokerSources",
 ) -> Entry:
-    synonyms = [] if row.broker_name is None else _broker_synonyms(broker, row.broker_name)
+    synonyms = [] if row.broker_name is None else _broker_synonyms(row.broker_name, sources)
     if row.broker_name is not None and (not synonyms or synonyms[0].source == DEFAULT):
         synonyms = list(_coarser_synonyms(broker, row.broker_name)) or synonyms
     value = row.default
@@ -196,37 +197,39 @@ def _stand_ins() -> dict[str, tuple[str, ...]]:
 _STAND_INS = _stand_ins()
 
 
-def _broker_synonyms(broker: BrokerServices, name: str) -> list[Synonym]:
-    """Return the sources of a key's value, the effective source first.
+_DEFAULTS = {
+    name: key.default or ""
+    for name, key in BROKER_KEYS.items()
+    if key.default or key.shown_unset == "empty"
+}
+BrokerSources = tuple[tuple[Mapping[str, str], int], ...]
+
+
+def _broker_sources(broker: BrokerServices) -> BrokerSources:
+    """Return the values of all keys from each source, the effective source first."""
+    return (
+        (broker.state.broker_configs.get(str(broker.node_id), {}), DYNAMIC_BROKER),
+        (_cluster_configs(broker), DYNAMIC_CLUSTER),
+        (broker.config.static_values, STATIC),
+        ({**_DEFAULTS, MIN_IN_SYNC: broker.config.min_insync_default}, DEFAULT),
+    )
+
+
+def _broker_synonyms(name: str, sources: BrokerSources) -> list[Synonym]:
+    """Return the values of a key by source, the effective one first.
 
     Values of alternative keys (`_stand_ins`) are omitted before the first value of the key itself.
     """
     names = _STAND_INS.get(name, (name,))
-    defaults = {each: _default(broker, each) for each in names}
-    found = [
-        Synonym(each, values[each], source)
-        for values, source in (
-            (broker.state.broker_configs.get(str(broker.node_id), {}), DYNAMIC_BROKER),
-            (_cluster_configs(broker), DYNAMIC_CLUSTER),
-            (broker.config.static_values, STATIC),
-            ({each: text for each, text in defaults.items() if text is not None}, DEFAULT),
-        )
-        for each in names
-        if each in values
-    ]
+    found: list[Synonym] = []
+    for values, source in sources:
+        found += [Synonym(each, values[each], source) for each in names if each in values]
     return list(dropwhile(lambda synonym: synonym.name != name, found))
-
-
-def _default(broker: BrokerServices, name: str) -> str | None:
-    """Return the default of a key, or None for a key without one."""
-    key = BROKER_KEYS[name]
-    if name == MIN_IN_SYNC:
-        return broker.config.min_insync_default
-    return key.default or ("" if key.shown_unset == "empty" else None)
 
 
 def _coarser_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
     """Yield the keys of the file in hours or minutes that give the value of a key in ms."""
-    for coarser, (finer, _, _) in COARSER_UNITS.items():
-        if finer == name and coarser in broker.config.static_values:
-            yield Synonym(coarser, broker.config.static_values[coarser], STATIC)
+    values = broker.config.static_values
+    for coarser in _STAND_INS.get(name, ()):
+        if coarser in values and COARSER_UNITS.get(coarser, ("",))[0] == name:
+            yield Synonym(coarser, values[coarser], STATIC)
