@@ -64,7 +64,7 @@ def test_lz4_frames_have_independent_blocks_as_java_requires() -> None:
     assert flags & 0x20  # independent blocks
 
 
-def test_snappy_is_written_in_java_framing_and_read_with_or_without_framing() -> None:
+def test_snappy_is_written_in_java_framing_and_is_also_read_without_framing() -> None:
     data = os.urandom(1000) * 100
     written = compress(SNAPPY, data)
     assert written.startswith(b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1))
@@ -118,7 +118,7 @@ def resident_peak_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_snappy_data_with_a_false_size_is_refused_without_an_allocation() -> None:
+def test_snappy_data_with_a_false_size_is_refused_without_allocating_that_size() -> None:
     lie = b"\xff\xff\xff\xff\x0f" + b"\0" * 20
     tracemalloc.start()
     try:

@@ -79,7 +79,7 @@ def test_assignment_user_data_is_returned_only_if_present():
 
 
 @given(st.binary(max_size=40))
-def test_subscription_of_random_bytes_raises_only_a_typed_error(data):
+def test_subscription_or_assignment_of_random_bytes_is_decoded_or_refused(data):
     for decode in (decode_subscription, decode_whole_assignment):
         with contextlib.suppress(MalformedFrame):
             decode(data)

@@ -97,7 +97,7 @@ def test_generic_codec_long_message_is_encoded_and_decoded_in_many_steps() -> No
 
 
 @pytest.mark.parametrize("api_key", [METADATA, LIST_OFFSETS, OFFSET_FETCH])
-def test_generic_codec_refuses_malformed_bytes_in_steps(api_key: int) -> None:
+def test_generic_codec_that_decodes_in_steps_refuses_malformed_bytes(api_key: int) -> None:
     data = memoryview(b"\x00\xff\xff\xff\xff\x0f" * 20)
     with pytest.raises(MalformedFrame):
         run_to_end(control.decode_request_steps(api_key, APIS[api_key].newest, data))

@@ -75,7 +75,7 @@ def test_transaction_marker_with_a_longer_later_version_is_decoded() -> None:
         (bytes.fromhex("ffff0001"), bytes(6)),
     ],
 )
-def test_control_record_of_another_type_is_refused_as_a_marker(
+def test_control_record_that_is_malformed_or_of_another_type_is_refused_as_a_marker(
     key: bytes | None, value: bytes | None
 ) -> None:
     data = encode_batch([Record(0, 1, key, value)], control=True, transactional=True)

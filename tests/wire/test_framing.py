@@ -73,7 +73,7 @@ def test_frame_receiver_returns_frames_whole_however_the_stream_is_cut(
     assert receiver.peek(1) == b""
 
 
-def test_frame_receiver_grows_a_very_long_frame_with_its_bytes() -> None:
+def test_frame_receiver_returns_a_very_long_frame_whole() -> None:
     body = bytes(range(256)) * (5 * TRUSTED_BYTES // 256)
     assert [bytes(f) for f in feed(FrameReceiver(), stream_of([body, b"x"]), 60_000)] == [
         body,
@@ -81,7 +81,7 @@ def test_frame_receiver_grows_a_very_long_frame_with_its_bytes() -> None:
     ]
 
 
-def test_frame_receiver_frames_own_writable_memory() -> None:
+def test_received_frame_is_writable_and_changed_by_no_other_frame() -> None:
     receiver = FrameReceiver()
     first, second = feed(receiver, stream_of([b"aaaa", b"bbbb"]), 10**6)
     first[0] = ord("z")

@@ -196,7 +196,8 @@ AS_KAFKA: list[tuple[str, bytes, ErrorCode]] = [
         ErrorCode.MESSAGE_TOO_LARGE,
     ),
 ]
-# Kafka drops a cut second batch, accepts the first three, and knows no code for the last.
+# Kafka accepts the first three, but drops an incomplete second batch. It has no error code for
+# the last.
 STRICTER: list[tuple[str, bytes, ErrorCode]] = [
     ("a byte beyond", BATCH + b"x", ErrorCode.INVALID_RECORD),
     ("a cut second batch", BATCH + BATCH[:30], ErrorCode.INVALID_RECORD),

@@ -55,7 +55,9 @@ def test_batch_built_from_columns_equals_one_built_record_by_record(
 
 
 @given(some_rows, st.integers(100, 3_000), st.booleans())
-def test_batch_rows_are_divided_into_batches_of_a_size(rows, batch_bytes, has_times):
+def test_batch_rows_are_divided_into_batches_of_at_most_the_given_size(
+    rows, batch_bytes, has_times
+):
     times, keys, values, headers = (list(column) for column in zip(*rows, strict=True))
     columns = Rows(values, keys, headers, times if has_times else 5)
     at, found = 0, []
@@ -82,7 +84,7 @@ def test_batch_accepts_no_more_rows_than_its_maximum():
     assert len(decode_batch(built(builder))) == ROWS_MAX
 
 
-def test_batch_rows_with_values_that_are_not_bytes_are_refused():
+def test_batch_rows_with_values_not_bytes_or_columns_of_unequal_length_are_refused():
     with pytest.raises(TypeError, match="bytes or None, not int, str"):
         Rows([b"", "text", 3])  # type: ignore[list-item]
     for columns in ({"keys": [b""]}, {"headers": [()]}, {"timestamps": [1]}):

@@ -73,7 +73,7 @@ def test_record_walk_of_many_records_or_headers_yields_regularly() -> None:
         assert 19 <= sum(1 for _ in steps) <= 20
 
 
-def test_record_walk_of_millions_without_a_key_returns_their_count_and_the_first() -> None:
+def test_record_walk_over_10001_keyless_records_returns_their_count_and_the_first_10000() -> None:
     count = NAMED_RECORDS_MAX + 1
     batch = encode_batch([Record(i, 0, None, None) for i in range(count)])
     found = run_to_end(records_without_key(batch[HEADER_BYTES:], decode_header(batch)))
