@@ -161,7 +161,7 @@ def test_rebuild_of_producers_that_raises_an_unexpected_error_can_be_started_aga
 
 
 @pytest.mark.parametrize("change", ["older", "itself", "cut"])
-def test_index_rebuilt_while_segments_are_replaced_belongs_to_its_segment_or_is_dropped(
+def test_transaction_index_rebuild_is_dropped_if_its_segment_is_deleted_or_the_log_truncated(
     logs: Any, change: str
 ) -> None:
     log = logs.open(segment_bytes=1500, index_interval_bytes=100, file_delete_delay_ms=0)

@@ -119,9 +119,7 @@ def test_offset_checkpoint_that_is_malformed_raises_an_error_with_the_file_name(
 
 
 @pytest.mark.parametrize("text", ["0\n1\n1 2 3\n", "0\n1\nx 2\n", "0\n1\n1 -2\n"])
-def test_leader_epoch_checkpoint_that_is_malformed_raises_an_error_with_the_file_name(
-    tmp_path, text
-):
+def test_leader_epoch_checkpoint_that_is_malformed_raises_corrupt_checkpoint(tmp_path, text):
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     with pytest.raises(CorruptCheckpoint, match="batches bear their epochs"):
         LeaderEpochCheckpoint(tmp_path).read()

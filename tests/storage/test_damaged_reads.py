@@ -224,7 +224,7 @@ class Killed(Exception):
     """The error that a test raises in the middle of a removal, as if the process was killed."""
 
 
-def test_log_with_half_removed_derived_files_lists_its_aborted_transactions(log, monkeypatch):
+def test_log_with_half_removed_indexes_lists_its_aborted_transactions(log, monkeypatch):
     batch = encode_batch(
         [Record(0, 20, b"k", b"aborted")],
         producer_id=7,
@@ -270,7 +270,7 @@ def test_log_with_half_removed_derived_files_lists_its_aborted_transactions(log,
             path.write_bytes(data)
 
 
-def test_derived_files_are_all_kept_without_a_free_descriptor(log, monkeypatch):
+def test_indexes_and_leader_epochs_are_all_kept_if_no_file_descriptor_is_free(log, monkeypatch):
     """The log may be served again unchanged, and needs all of its indexes then."""
     log.roll(1)
     log.close()

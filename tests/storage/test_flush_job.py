@@ -93,7 +93,9 @@ def test_flush_in_progress_leaves_a_segment_recreated_at_the_same_offset_untouch
 
 
 @pytest.mark.parametrize("cut_first", [False, True])
-def test_flush_that_began_before_a_truncation_raises_no_recovery_point(logs, cut_first):
+def test_flush_begun_before_a_truncation_raises_no_recovery_point_above_the_truncation(
+    logs, cut_first
+):
     log = logs.open(flush_messages=1)
     logs.lead(log, 1)
     for _ in range(199):
@@ -124,7 +126,7 @@ def test_truncation_makes_a_flush_due_before_further_appends(logs, syncs, log):
     assert not log.flushing.is_owed and not log.flushing.is_cut_unsynced
 
 
-def test_batches_left_unsynced_by_flush_messages_are_covered_by_the_next_flush(logs):
+def test_replica_may_acknowledge_only_up_to_its_recovery_point_while_a_flush_is_due(logs):
     log = logs.open(flush_messages=3)
     logs.lead(log, 2)
     assert log.flushing.own_end_offset == 2

@@ -65,7 +65,7 @@ def test_leader_epoch_assignment_drops_contradicting_entries(epochs, entry, left
 
 
 @pytest.mark.parametrize("entry", [(-1, 0), (0, -1)])
-def test_leader_epoch_below_zero_is_refused(epochs, entry):
+def test_leader_epoch_or_start_offset_below_zero_is_refused(epochs, entry):
     with pytest.raises(ValueError):
         epochs.assign(*entry)
 

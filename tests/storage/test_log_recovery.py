@@ -383,7 +383,7 @@ def test_log_with_a_negative_position_within_an_old_index_is_opened_and_repaired
     [(False, False, False), (False, True, True), (True, True, True), (True, False, False)],
 )
 @pytest.mark.parametrize("kept_batches", [0, 2])
-def test_log_with_a_segment_end_lost_in_a_power_cut_ends_at_the_loss(
+def test_log_with_a_lost_segment_end_is_truncated_there_only_after_a_power_cut(
     log, tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
 ):
     """A power cut may remove a segment's end between two batches, and keep the newer segment.
@@ -412,7 +412,7 @@ def test_log_with_a_segment_end_lost_in_a_power_cut_ends_at_the_loss(
     )
 
 
-def test_producer_snapshot_emptied_by_a_power_cut_is_removed(tmp_path, log):
+def test_producer_snapshot_emptied_by_a_power_cut_is_removed_or_rewritten(tmp_path, log):
     """A snapshot is synced with the next flush, and until then a power cut may empty its file.
 
     Found by tests/simulation, seed 27. Recovery relied on the empty snapshot at the log end.
@@ -662,7 +662,9 @@ def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
 
 
 @pytest.mark.parametrize("is_in_last_segment", [False, True])
-def test_log_with_a_damaged_marker_does_not_fail_other_logs(logs, is_in_last_segment: bool) -> None:
+def test_log_with_a_damaged_marker_is_refused_with_a_storage_error(
+    logs, is_in_last_segment: bool
+) -> None:
     """The error of a damaged marker (InvalidRecord) must not end the thread that opens all logs."""
     log = logs.open()
     logs.lead_transaction(log)

@@ -189,7 +189,7 @@ def test_follower_log_files_equal_the_leader_files_however_batches_arrive(tmp_pa
         assert ours.read_bytes() == theirs.read_bytes(), name
 
 
-def test_follower_append_of_many_batches_rolls_where_the_leader_rolled(tmp_path, logs, batch):
+def test_follower_append_of_many_batches_rolls_segments_at_segment_bytes(tmp_path, logs, batch):
     data = b"".join(bytes(batch(2, base_offset=2 * n)) for n in range(20))
     log = logs.open(segment_bytes=300)
     log.append_as_follower(data, now_ms=NOW_MS)
@@ -297,7 +297,7 @@ def test_records_are_found_by_their_timestamp(logs):
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("entry", [(55, 3), (60, 3 + 64)])
-def test_damaged_last_time_index_entry_is_detected_when_the_log_is_opened(logs, entry, is_clean):
+def test_damaged_last_time_index_entry_is_repaired_when_the_log_is_opened(logs, entry, is_clean):
     """With a lower last timestamp in the time index, searches would skip the whole segment."""
     log = logs.open(index_interval_bytes=50)
     for times in ([10, 20], [60, 15], [40, 30], [50, 50]):
@@ -409,7 +409,7 @@ def test_log_directory_with_slightly_damaged_metadata_of_this_topic_is_opened(lo
         ({}, True),
     ],
 )
-def test_batches_that_lost_their_topic_id_in_a_power_failure_are_not_claimed(
+def test_unflushed_batches_that_lost_their_topic_id_in_a_power_cut_are_refused(
     logs, left, options, is_opened
 ):
     """The batches may belong to a deleted topic of the same name."""

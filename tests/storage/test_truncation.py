@@ -152,7 +152,7 @@ def test_truncation_continues_during_retention(logs: Any) -> None:
     assert batches_in(after_kill(logs, log)) == batches_in(log)
 
 
-def test_truncation_of_a_log_that_is_deleted_meanwhile_ends(logs: Any) -> None:
+def test_truncation_of_a_log_that_is_deleted_meanwhile_raises_a_storage_error(logs: Any) -> None:
     log = filled(logs)
     steps = log.truncation.truncating_to(7)
     next(steps)
@@ -189,7 +189,7 @@ def test_truncation_with_a_failing_disk_operation_can_be_repeated(
         refused += was_refused
         if was_refused:
             check_whole(logs, log, before)
-            log.last_stable_offset  # noqa: B018 - whoever asks
+            log.last_stable_offset  # noqa: B018 - rebuilds the producers
             if at % 3 == 0:  # the log may lead instead
                 logs.lead(log, 2, epoch=80)
                 assert batches_in(after_kill(logs, log)) == batches_in(log)

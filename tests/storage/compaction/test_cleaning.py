@@ -205,7 +205,7 @@ def test_tombstone_stays_readable_until_its_delete_horizon(compacted):
     assert compacted.records()[0] == (2, b"b", b"1")
 
 
-def test_tombstone_with_a_horizon_before_a_clock_advance_is_removed_afterwards(compacted):
+def test_tombstone_is_removed_earlier_by_a_clock_advance_after_its_horizon_was_set(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", None), (b"b", b"1"))
     compacted.clean(NOW)
@@ -226,7 +226,9 @@ def test_cleaner_removes_records_without_a_key(compacted):
     assert compacted.records() == [(1, b"a", b"1")]
 
 
-def test_cleaner_removes_aborted_records_and_their_marker_after_the_horizon(compacted):
+def test_cleaner_removes_aborted_records_at_once_and_their_marker_after_its_delete_horizon(
+    compacted,
+):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"aborted"), (b"b", b"aborted"), producer=(5, 0, 0), transactional=True)
     compacted.mark(5, is_abort=True)
@@ -264,7 +266,7 @@ def test_commit_marker_stays_as_long_as_its_records(compacted):
     assert not any(header.is_control for header, _ in compacted.batches())
 
 
-def test_last_marker_of_a_producer_is_never_removed_by_cleaning(compacted):
+def test_last_marker_of_a_producer_is_kept_by_cleaning(compacted):
     """The marker has the epoch that fences older producers, also after a recovery from the log."""
     compacted.mark(5, epoch=9)
     for now_ms in (NOW, NOW + 200, NOW + 400):
@@ -276,7 +278,7 @@ def test_last_marker_of_a_producer_is_never_removed_by_cleaning(compacted):
     assert len(records) == 1
 
 
-def test_last_batch_of_a_producer_is_kept_as_an_empty_batch_by_cleaning(compacted):
+def test_last_batch_of_a_producer_is_kept_as_an_empty_batch_until_the_producer_expires(compacted):
     compacted.put((b"a", b"1"), (b"a", b"2"), producer=(5, 0, 0))
     compacted.put((b"a", b"3"), (b"a", b"4"), producer=(5, 0, 2))
     compacted.put((b"a", b"5"))
@@ -316,7 +318,7 @@ def test_cleaner_with_little_memory_cleans_a_log_in_several_passes(tmp_path):
     ]  # fmt: skip
 
 
-def test_cleaner_key_map_without_room_for_all_keys_of_a_batch_adds_none():
+def test_cleaner_key_map_adds_no_key_of_a_batch_without_room_unless_it_is_the_first_batch():
     keys = KeyMap(0, keys_max=3)
     big = encode_batch([Record(n, 0, b"%d" % n, b"") for n in range(10)], base_offset=0)
     assert keys.add_batch(decode_header(big), big)  # the first one always
@@ -636,7 +638,9 @@ def test_cleaning_keeps_the_batch_that_a_truncation_would_make_the_newest(compac
 
 
 @pytest.mark.parametrize("change", ["cut", "dropped"])
-def test_log_that_changes_while_its_producers_are_collected_is_left_uncleaned(tmp_path, change):
+def test_cleaning_is_not_begun_if_segments_are_truncated_or_deleted_while_it_is_planned(
+    tmp_path, change
+):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     for producer_id in range(300):
@@ -665,9 +669,10 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_log_that_cannot_be_read_is_uncleanable_and_other_logs_are_cleaned(
+def test_log_that_cannot_be_read_is_uncleanable_unless_file_descriptors_ran_out(
     tmp_path, monkeypatch, caplog, damage
 ):
+    """Other logs are cleaned meanwhile."""
     error, is_set_aside = DAMAGES[damage]
     config = replace(CONFIG, max_compaction_lag_ms=10)
     broken, sound = Compacted(tmp_path / "1", config), Compacted(tmp_path / "2", config)

@@ -175,7 +175,7 @@ def test_log_not_opened_since_a_power_cut_stays_marked_as_unrecovered(opened, be
     assert beliefs[1] == (False, False)
 
 
-def test_clean_shutdown_is_not_recorded_for_a_log_that_was_never_opened(opened, beliefs):
+def test_clean_shutdown_is_not_recorded_for_a_log_not_opened_since_the_last_kill(opened, beliefs):
     first = opened()
     for partition in (0, 1):
         open_partition(first, partition=partition)
@@ -272,7 +272,7 @@ def test_checkpoint_files_that_are_damaged_only_cause_a_recovery(opened, logs, t
     assert open_partition(opened()).log_end_offset == 5
 
 
-def test_deleted_partition_is_unlisted_immediately_and_its_files_are_removed_later(
+def test_deleted_partition_directory_is_renamed_immediately_and_removed_later(
     logs, tmp_path, directory
 ):
     log = open_partition(directory)
@@ -321,7 +321,7 @@ def test_log_directory_of_an_older_topic_of_the_same_name_is_renamed_as_stray(
     assert third.purge_deleted(NOW_MS) == 0 and stray[0].exists()
 
 
-def test_damaged_log_with_a_cut_name_is_kept_when_logs_of_a_topic_of_that_name_are_released(
+def test_damaged_log_kept_under_a_shortened_name_is_not_purged_for_a_topic_of_that_name(
     opened, tmp_path, directory
 ):
     open_partition(directory, "x" * 249).close()
@@ -333,7 +333,7 @@ def test_damaged_log_with_a_cut_name_is_kept_when_logs_of_a_topic_of_that_name_a
     assert again.purge_deleted(NOW_MS) == 0 and (tmp_path / "node-1" / name).is_dir()
 
 
-def test_damaged_log_of_an_unknown_topic_is_kept_when_logs_of_a_new_topic_of_that_name_are_released(
+def test_damaged_log_of_an_unknown_topic_is_not_purged_for_a_new_topic_of_the_same_name(
     opened, tmp_path, directory, caplog
 ):
     """The metadata of the cluster may have been lost, and the topic created again."""
@@ -404,7 +404,7 @@ def test_checkpoint_without_disk_space_is_written_when_space_is_available(opened
     assert directory.purge_deleted(NOW_MS) == 1
 
 
-def test_deleted_partition_that_cannot_be_renamed_is_unlisted_and_renamed_later(
+def test_deleted_partition_that_cannot_be_renamed_is_not_opened_again_and_is_renamed_later(
     opened, logs, tmp_path
 ):
     disk = FailingDisk()
@@ -508,7 +508,9 @@ def test_topic_recreated_under_an_old_name_inherits_no_checkpointed_offsets(
     assert (log.high_watermark, log.flushing.recovery_point) == (0, 0)
 
 
-def test_log_that_was_truncated_and_grew_again_has_lowered_checkpoints(opened, logs, directory):
+def test_log_shortened_by_a_power_cut_that_grew_again_has_lowered_checkpoints(
+    opened, logs, directory
+):
     log = open_partition(directory)
     logs.lead(log, 9)
     log.advance_high_watermark(9)
@@ -557,7 +559,7 @@ def test_partition_reassigned_away_and_back_is_dirty_from_its_start_after_a_kill
     assert open_partition(opened()).local.cleaned_offset == 0
 
 
-def test_log_truncated_and_grown_again_is_dirty_from_the_truncation(
+def test_log_shortened_by_a_power_cut_that_grew_again_is_dirty_from_its_shortened_end(
     directory, opened, logs
 ) -> None:
     log = checkpointed(directory, logs)

@@ -438,7 +438,7 @@ def test_transaction_marker_takes_effect_below_the_high_watermark(log):
     assert log.table.first_unstable_offset is None
 
 
-def test_transactions_that_end_out_of_order_are_accepted(log):
+def test_last_stable_offset_stays_at_the_oldest_open_transaction_if_others_end_before_it(log):
     for producer_id in (1, 2, 3):
         log.open_transaction(0, producer_id=producer_id)
     log.mark(producer_id=3)

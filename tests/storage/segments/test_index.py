@@ -132,7 +132,7 @@ def test_index_with_the_maximum_of_entries_reports_full(tmp_path):
     [
         b"\0" * 7,  # no whole entry
         b"\0" * 4096,  # preallocated by Kafka, and never trimmed
-        bytes.fromhex("00000009000000100000000500000020"),  # falls
+        bytes.fromhex("00000009000000100000000500000020"),  # offsets fall
         bytes.fromhex("00000005000000200000000900000010"),  # positions fall
         bytes.fromhex("fffffff000000010"),  # below the base offset
         bytes.fromhex("00000005fffffff0"),  # below the segment's start

@@ -77,7 +77,7 @@ def test_rebuilt_index_of_a_removed_segment_is_not_used(log, use):
 
 
 @pytest.mark.parametrize("log", [1], indirect=True)
-def test_truncation_within_a_changed_transaction_index_is_refused(log):
+def test_truncation_within_a_segment_with_a_damaged_transaction_index_is_refused(log):
     """The entries below the new end cannot be told from the others."""
     segment = list(log.segments)[3]
     path = segment.transaction_index.path

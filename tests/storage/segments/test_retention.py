@@ -94,7 +94,7 @@ def test_segment_rolls_when_an_offset_does_not_fit_into_31_bits(logs, batch, log
     assert bases(wide) == [far]
 
 
-def test_roll_of_an_empty_segment_changes_no_file(logs, log):
+def test_roll_of_an_empty_segment_adds_no_segment(logs, log):
     log.roll(NOW_MS)
     assert bases(log) == [0]
     logs.lead(log)
@@ -207,7 +207,7 @@ def test_retention_of_a_log_that_is_reset_meanwhile_ends(logs):
     assert (log.log_start_offset, log.log_end_offset) == (500, 501)
 
 
-def test_retention_of_a_log_that_is_deleted_meanwhile_ends(logs):
+def test_retention_of_a_log_that_is_deleted_meanwhile_raises_a_storage_error(logs):
     log = filled(logs, 60, retention_ms=0)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)
     next(steps)
@@ -316,7 +316,7 @@ def test_deleted_segment_files_left_by_a_stop_are_removed_at_the_restart(logs):
     assert (again.log_start_offset, again.log_end_offset) == (3, 6)
 
 
-def test_read_in_progress_continues_after_its_segment_is_deleted(logs):
+def test_reader_that_holds_a_segment_can_read_it_after_its_files_are_removed(logs):
     log = filled(logs, retention_ms=0, file_delete_delay_ms=0)
     oldest = log.segments.first
     log.retention.delete_old_segments(NOW_MS + 9999)
@@ -328,7 +328,7 @@ def test_read_in_progress_continues_after_its_segment_is_deleted(logs):
 # -- truncation ------------------------------------------------------------------------------
 
 
-def test_truncation_restores_segments_epochs_producers_and_transactions(logs):
+def test_truncation_restores_leader_epochs_producers_and_the_high_watermark(logs):
     log = logs.open(segment_bytes=300)
     for n in range(10):
         logs.lead(log, 2, epoch=n // 3, producer_id=1, producer_epoch=0, base_sequence=2 * n)
@@ -402,7 +402,7 @@ def test_flush_is_due_by_messages_by_time_and_after_a_roll(logs):
     assert log.flushing.is_needed(NOW_MS)
 
 
-def test_flush_overtaken_by_a_truncation_does_not_raise_the_recovery_point(logs):
+def test_flush_overtaken_by_a_truncation_raises_no_recovery_point_above_the_truncation(logs):
     inside, go_on = threading.Event(), threading.Event()
 
     def fault_point(name):

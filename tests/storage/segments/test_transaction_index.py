@@ -49,7 +49,7 @@ def test_transaction_index_entry_is_readable_by_another_process_immediately(inde
     assert TransactionIndex(index.path, 0).all() == index.all() == [(1, 0, 5, 6)]
 
 
-def test_transaction_index_entry_below_the_last_marker_is_refused(index):
+def test_transaction_index_entry_not_above_the_last_marker_is_refused(index):
     index.append(AbortedTransaction(1, 0, 5, 6))
     with pytest.raises(CorruptTransactionIndex):
         index.append(AbortedTransaction(2, 1, 5, 6))
@@ -280,7 +280,7 @@ def test_transaction_index_entries_read_with_an_end_below_their_start_are_empty(
     assert index.entries(5, 2) == b""
 
 
-def test_transaction_index_searched_by_the_cleaner_during_a_truncation_is_not_reported_as_damaged(
+def test_transaction_index_search_of_the_cleaner_during_a_truncation_finds_the_kept_entries(
     index, monkeypatch
 ) -> None:
     """The search knows the number of entries before the truncation."""
