@@ -94,7 +94,7 @@ def test_cursor_used_after_its_block_commits_neither_row_nor_event(
     assert_rolled_back(bootstrap, ledger, topic)
 
 
-def test_cursor_of_an_unknown_database_module_used_after_its_block_commits_neither_row_nor_event(
+def test_cursor_of_an_unknown_database_module_after_its_block_commits_neither_row_nor_event(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
     assert_rolled_back(bootstrap, other, topic)

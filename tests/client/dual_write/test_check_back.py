@@ -183,7 +183,7 @@ def _insert_aborted(ledger: Ledger, cluster: Cluster, name: str) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.xdist_group("dual_write")
-def test_check_back_command_with_once_prints_its_result(
+def test_check_back_command_with_once_reports_that_it_found_no_transaction(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "ledger"

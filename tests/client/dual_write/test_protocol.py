@@ -105,7 +105,9 @@ def test_writer_with_a_committed_block_aborted_in_kafka_raises_decision_overrule
         writer.step(steps.BlockBegun())
 
 
-def test_writer_fenced_after_its_decision_commits_only_if_a_successor_has_started() -> None:
+def test_writer_fenced_after_its_decision_reports_a_commit_only_if_a_successor_has_started() -> (
+    None
+):
     writer = decided()
     fenced = steps.EndRefused(ProducerFenced("fenced"))
     assert writer.step(fenced) == steps.ReadGeneration("w")

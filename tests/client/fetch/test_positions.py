@@ -141,7 +141,9 @@ class Peer:
     ("end", "position"),
     [(EpochEnd(0, 1, 1), 1), (EpochEnd(0, 0, 50), 2), (EpochEnd(0, 1, 2), 2)],
 )
-async def test_truncated_reader_continues_where_the_logs_diverge(monkeypatch, end, position):
+async def test_consumer_of_a_truncated_log_continues_where_the_logs_diverge(
+    monkeypatch, end, position
+):
     peer = Peer(monkeypatch, "earliest")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})
@@ -227,7 +229,7 @@ def beyond_the_end(log_start_offset: int = -1) -> FetchResponse:
     return FetchResponse(topics=[FetchedTopic("t", None, [partition])])
 
 
-async def test_deleted_partition_is_left_out_of_epoch_requests(monkeypatch):
+async def test_deleted_partition_is_left_out_of_offset_for_leader_epoch_requests(monkeypatch):
     peer = Peer(monkeypatch, "none")
     state = FetchState("t", 0, 0)
     state.load(batch(0, epoch=1), None, 1)
@@ -258,7 +260,9 @@ async def test_fetcher_with_enough_buffered_data_stops_fetching(monkeypatch):
 # --- offsets to commit
 
 
-async def test_records_returned_by_the_running_poll_are_not_auto_committed(monkeypatch):
+async def test_records_returned_by_the_last_poll_are_auto_committed_only_after_the_next_poll(
+    monkeypatch,
+):
     peer = Peer(monkeypatch, "none")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})

@@ -129,7 +129,7 @@ def test_fetched_answers_have_separate_lists_of_aborted_transactions():
     assert state.position == 10
 
 
-def test_fetched_partial_last_batch_is_completed_by_the_next_answer():
+def test_fetched_partial_last_batch_is_dropped_and_fetched_again():
     whole = data(0, 7) + data(2, 7)
     state = loaded(whole[:-1])
     assert take_all(state) == [0, 1]

@@ -62,7 +62,7 @@ async def test_partition_of_a_recreated_topic_is_assigned_after_the_old_partitio
         assert scene.happened[1:] == [("on_lost", [P]), ("on_assigned", [P])]
 
 
-async def test_member_with_an_unchanged_assignment_polls_once_before_a_newer_target(
+async def test_member_with_an_unchanged_assignment_applies_a_newer_target_only_after_the_next_poll(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of an added topic stays unknown, so the assignment does not change at first."""

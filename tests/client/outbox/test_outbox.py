@@ -139,7 +139,7 @@ class Mortal(OutboxRelay):
 
 
 @pytest.mark.parametrize("point", ["given", "sent"])
-async def test_relay_killed_at_any_point_loses_and_repeats_no_row(
+async def test_relay_killed_before_or_after_its_send_loses_and_repeats_no_row(
     bootstrap: str, ledger: Ledger, topic: str, point: str
 ) -> None:
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"

@@ -440,7 +440,9 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_sender_with_random_faults_writes_each_record_once_and_in_order(monkeypatch, seed):
+async def test_sender_with_random_faults_writes_each_acknowledged_record_once_and_in_order(
+    monkeypatch, seed
+):
     random_source = random.Random(seed)
     context = SenderContext(monkeypatch, partitions=3)
 

@@ -180,7 +180,7 @@ def test_scram_client_changes_state_only_along_allowed_transitions(now, then):
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_scram_server_message_of_any_text_is_refused(message, is_last):
+def test_scram_server_message_of_random_bytes_is_refused(message, is_last):
     scram = client()
     scram.start()
     if is_last:

@@ -80,7 +80,7 @@ async def test_commit_raises_if_offsets_of_a_cancelled_call_are_refused(slow: Sl
     assert slow.state is S.READY
 
 
-async def test_commit_raises_if_offsets_fail_unexpectedly(slow: Slow) -> None:
+async def test_commit_raises_if_offsets_of_a_cancelled_call_fail_unexpectedly(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     slow.outcomes.append(RuntimeError("a bug"))
@@ -161,7 +161,7 @@ async def test_closed_session_sends_no_more_offsets(slow: Slow) -> None:
     assert slow.committed == []
 
 
-async def test_send_offsets_raises_when_its_transaction_is_aborted_meanwhile(slow: Slow) -> None:
+async def test_send_offsets_raises_when_another_task_aborts_its_transaction(slow: Slow) -> None:
     await slow.begun()
     call = asyncio.create_task(slow.offset(5))
     await slow.is_asked.wait()

@@ -73,7 +73,7 @@ def fate(code, *, retriable=False, oldest=True, transactional=False, doubtful=Fa
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_produce_error_makes_a_batch_done_retried_split_or_failed(transactional):
+def test_produce_error_leads_to_the_listed_fate_of_its_batch(transactional):
     t = {"transactional": transactional}
     assert fate(0, **t) is Fate.DONE
     assert fate(E.DUPLICATE_SEQUENCE_NUMBER, **t) is Fate.DONE
