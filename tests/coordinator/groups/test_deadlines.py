@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @example([("set", 0, 1), ("set", 1, 1), ("set", 0, 2), ("pass", 0, 2)])
-def test_deadline_postponed_several_times_is_due_once_at_its_last_time(steps) -> None:
+def test_deadline_set_several_times_is_due_once_at_the_last_time_set(steps) -> None:
     deadlines, model, now_ms = Deadlines[int](), dict[int, int](), 0
     for what, key, number in steps:
         if what == "set":

@@ -276,7 +276,9 @@ def test_offsets_of_subscribed_topics_and_pending_partitions_do_not_expire(log: 
     assert expired(Log(), 0) == []
 
 
-def test_offsets_of_a_deleted_topic_are_found_by_its_topic_id(log: Log) -> None:
+def test_offsets_of_a_deleted_topic_are_found_by_its_topic_id_or_if_stored_without_an_id(
+    log: Log,
+) -> None:
     old, new = bytes([1]) * 16, bytes([2]) * 16
     log.commit(1, topic_id=old)
     log.commit(1, partition=1, topic_id=new)

@@ -50,7 +50,7 @@ def test_metadata_command_is_decoded_as_encoded(command: Command, operation_id: 
     assert decode_command(encode_command(command, operation_id)) == (command, operation_id)
 
 
-def test_broker_registration_in_an_old_journal_expects_no_incarnation() -> None:
+def test_broker_registration_in_an_old_journal_has_no_expected_broker_epoch() -> None:
     registration = RegisterBroker(1, bytes(16), "boot", "host", 9092, None, "cluster")
     kind, operation_id, values = msgpack.unpackb(encode_command(registration))
     old = msgpack.packb([kind, operation_id, msgpack.packb(msgpack.unpackb(values)[:7])])
@@ -94,7 +94,9 @@ def test_quota_change_of_an_address_is_encoded_with_its_address() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_metadata_command_of_other_bytes_is_refused(data: bytes) -> None:
+def test_metadata_command_of_random_bytes_is_refused_unless_they_begin_like_a_command(
+    data: bytes,
+) -> None:
     try:
         decode_command(data)
     except MalformedCommand:

@@ -58,7 +58,7 @@ def test_quota_that_is_most_specific_applies_and_is_shared_by_its_clients():
     assert table.limit(CONSUMER_BYTE_RATE, "u", "c") is None
 
 
-def test_quota_for_another_key_does_not_hide_a_default():
+def test_quota_for_another_key_does_not_hide_a_less_specific_quota():
     table = QuotaTable()
     table.put(QuotaEntity("u", "c"), CONSUMER_BYTE_RATE, 7.0)
     table.put(QuotaEntity("u", None), PRODUCER_BYTE_RATE, 9.0)
@@ -84,7 +84,7 @@ def test_quota_table_reports_whether_any_entity_has_a_key():
         ([(0, 10_000)], 0),  # all that ten windows allow
         ([(0, 10_001)], 1),
         ([(0, 20_000)], 10_000),
-        ([(0, 20_000), (10_000, 0)], 10_000),  # as Kafka: its window is as long as it was
+        ([(0, 20_000), (10_000, 0)], 10_000),  # as Kafka: still measured over ten windows
         ([(0, 5_000), (500, 15_000)], 9_500),  # 20 kB within 10.5 s
         ([(0, 20_000), (11_000, 1_000)], 0),  # the old sample is over
         ([(0, 20_000), (5_000, 0)], 10_000),  # as Kafka: less than ten windows count as ten

@@ -93,14 +93,18 @@ def compare(messages: list[tuple[int, m.Message, float]], *, leads: bool) -> Non
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.just(2), APPENDS, PAUSES_S), max_size=STEPS_MAX))
-def test_raft_follower_answers_equally_with_and_without_the_short_path(messages) -> None:
+def test_raft_follower_with_the_short_path_for_unchanged_heartbeats_answers_as_without_it(
+    messages,
+) -> None:
     repeated = [each for message in messages for each in (message, message)]
     compare(repeated, leads=False)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([2, 3]), REPLIES, PAUSES_S), max_size=STEPS_MAX))
-def test_raft_leader_behaves_equally_with_and_without_the_short_path(messages) -> None:
+def test_raft_leader_with_the_short_path_for_unchanged_heartbeats_behaves_as_without_it(
+    messages,
+) -> None:
     repeated = [each for message in messages for each in (message, message)]
     compare(repeated, leads=True)
 
@@ -123,7 +127,7 @@ def test_raft_heartbeat_without_a_change_is_acknowledged_immediately(
     assert advanced == []
 
 
-def test_raft_leader_with_current_followers_sends_only_heartbeats(
+def test_raft_leader_of_current_followers_only_sends_heartbeats_until_they_are_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone = Alone()
@@ -146,7 +150,7 @@ def test_raft_leader_with_current_followers_sends_only_heartbeats(
     assert alone.group._core.state != LEADER
 
 
-def test_raft_acknowledgement_of_the_last_follower_takes_the_short_path(
+def test_raft_acknowledgement_of_an_already_applied_entry_causes_no_further_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The acknowledgement changes nothing, since the entry is already committed and applied."""

@@ -225,7 +225,7 @@ def test_raft_new_node_votes_only_after_every_census_answer() -> None:
     assert alone.group.status().is_voter
 
 
-def test_raft_wiped_voter_votes_only_above_the_highest_term_of_its_lost_votes() -> None:
+def test_raft_wiped_voter_votes_only_above_the_highest_term_in_its_census() -> None:
     """Before the disk was lost, the voter may have voted in any term that other nodes know."""
     alone = Alone()
     alone.answer_census(term=5, last_index=1)

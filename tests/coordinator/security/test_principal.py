@@ -22,5 +22,5 @@ def test_principal_text_without_a_type_is_refused(text: str) -> None:
         Principal.parse(text)
 
 
-def test_connection_without_a_login_has_the_anonymous_principal() -> None:
+def test_anonymous_principal_has_the_text_form_of_kafka() -> None:
     assert str(ANONYMOUS) == "User:ANONYMOUS"

@@ -87,7 +87,9 @@ def test_consumer_heartbeat_without_a_change_writes_no_record(log: ConsumerLog) 
     assert log.ask(client.request()).answer.assignment is not None, "a full request is told all"
 
 
-def test_consumer_heartbeat_on_the_short_path_keeps_the_session(log: ConsumerLog) -> None:
+def test_consumer_heartbeat_answered_without_a_full_decision_keeps_the_session(
+    log: ConsumerLog,
+) -> None:
     client = member(log)
     log.ask(client.short_request())
     for _ in range(4):
@@ -96,7 +98,7 @@ def test_consumer_heartbeat_on_the_short_path_keeps_the_session(log: ConsumerLog
     assert client.member_id in log.group.members
 
 
-def test_consumer_heartbeat_with_uncommitted_group_records_takes_the_full_path(
+def test_consumer_heartbeat_with_uncommitted_group_records_needs_a_full_decision(
     log: ConsumerLog,
 ) -> None:
     client = member(log)

@@ -115,12 +115,12 @@ def test_consumer_group_value_bytes_equal_those_of_the_classes_of_kafka(
     assert decode_consumer_value(key, bytes.fromhex(text)) == value
 
 
-def test_assigned_partitions_without_epochs_get_the_member_epoch() -> None:
+def test_partitions_pending_revocation_without_epochs_get_the_member_epoch() -> None:
     value = decode_consumer_value(CURRENT_KEY, bytes.fromhex(WITHOUT_EPOCHS_OF_REVOKED))
     assert value == CurrentAssignment(3, 2, 1, {ONE: {0: 3, 5: 2}}, {THREE: {1: 3}})
 
 
-def test_assigned_partitions_without_epochs_of_an_absent_static_member_get_epoch_zero() -> None:
+def test_partitions_pending_revocation_of_an_absent_static_member_get_epoch_zero() -> None:
     away = "0000fffffffe" + WITHOUT_EPOCHS_OF_REVOKED[12:]
     value = decode_consumer_value(CURRENT_KEY, bytes.fromhex(away))
     assert isinstance(value, CurrentAssignment) and value.pending_revocation == {THREE: {1: 0}}

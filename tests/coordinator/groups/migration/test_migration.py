@@ -356,7 +356,7 @@ def test_static_consumer_that_returns_as_a_classic_member_downgrades_the_group(
     assert kind(log) == "classic/Stable" and successor.generation == generation
 
 
-def test_static_consumer_that_returns_as_a_classic_member_unrevoked_downgrades_the_group(
+def test_static_consumer_that_becomes_classic_before_it_revoked_downgrades_the_group(
     log: ConsumerLog,
 ) -> None:
     stays = ClassicClient(log, "a", instance="a")

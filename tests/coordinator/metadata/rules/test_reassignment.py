@@ -146,7 +146,9 @@ def test_reassignment_cancel_with_unclean_elections_enabled_needs_a_live_old_rep
     assert (partition.replicas, partition.isr, partition.leader) == ((1,), (1,), 1)
 
 
-def test_reassignment_to_an_invalid_replica_list_is_refused(cluster: MetadataCluster) -> None:
+def test_reassignment_with_an_invalid_replica_list_or_partition_is_refused(
+    cluster: MetadataCluster,
+) -> None:
     for replicas in ((), (1, 1), (1, 9)):
         item = reassign(cluster, *replicas)
         assert item.error == ErrorCode.INVALID_REPLICA_ASSIGNMENT and item.message
