@@ -181,7 +181,7 @@ class Consumer:
         """Return records as columns, batch by batch, at a fraction of the cost of `poll`.
 
         Invisible records are left out. Batches are whole, so the result may exceed `max_records` by
-        less than one batch. By default the result has as many records as can be read in TAKE_MS.
+        less than one batch. In any case the poll stops after TAKE_MS, with the records that it has.
         """
         take = partial(FetchState.take_columns, read_committed=self._is_committed)
         return await self._poll_by_batches(

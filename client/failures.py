@@ -37,7 +37,9 @@ class TransactionAborted(KafkaError):
 
 
 class ClientClosed(KafkaError):
-    """The client was closed before the call ended."""
+    """The client was closed before the call or during it, or belongs to the parent of this forked
+    process.
+    """
 
     code = ErrorCode.NETWORK_EXCEPTION
 
@@ -66,7 +68,9 @@ class PartitionNotAssigned(KafkaError):
 
 
 class CommitFailed(KafkaError):
-    """The group has rebalanced without this member, so its offsets were not committed."""
+    """The offsets were not committed, because the group rebalances, has removed the member, or has
+    revoked one of their partitions.
+    """
 
     code = ErrorCode.ILLEGAL_GENERATION
 
@@ -80,7 +84,9 @@ class HungUp(NetworkException):
 
 
 class SslAuthenticationFailed(KafkaError):
-    """The TLS handshake failed, because one side does not trust the other."""
+    """The TLS handshake failed, because one side does not trust the other, or because they have no
+    TLS version or cipher in common.
+    """
 
     code = ErrorCode.SASL_AUTHENTICATION_FAILED  # Kafka has no code for TLS; this is the nearest
 

@@ -45,8 +45,8 @@ class TransactionListing:
 class DescribedTransaction:
     """A transactional id as its coordinator describes it.
 
-    start_ms: wall clock, -1 without a transaction. partitions: while markers are written, the
-    partitions that still lack a marker.
+    start_ms: wall clock, -1 without a transaction. partitions: those of the transaction. While
+    markers are written, only those that still lack a marker.
     """
 
     transactional_id: str

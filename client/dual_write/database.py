@@ -70,7 +70,7 @@ class Dialect:
         return getattr(connection, "autocommit", -1) is False  # sqlite3 from Python 3.12 on
 
     def refuse_unsafe(self, connection: Any) -> Script[None]:
-        """Raise UnsafeDatabase for a setting with which the database could lose a committed row."""
+        """Raise UnsafeDatabase in autocommit, and where the database could lose a committed row."""
         if _is_autocommit(connection, is_sqlite=self._is_sqlite):
             raise UnsafeDatabase(
                 "the connection is in autocommit: each statement would be a transaction of its "

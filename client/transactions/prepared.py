@@ -1,7 +1,8 @@
 """Prepared transactions (KIP-939), which one process writes and another process may end.
 
 A token names a prepared transaction. All its records are acknowledged, and it waits for its end
-without a time limit. Any process with the token can end the transaction, also repeatedly:
+without a time limit (except with `may_time_out`). Any process with the token can end the
+transaction, also repeatedly:
 
     token = str(await producer.prepare())
     ...

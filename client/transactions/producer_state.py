@@ -7,9 +7,9 @@ the table ALLOWED. The table CALLS lists the states in which an application may 
                                                              -> ABORTING_TRANSACTION   -> READY
 
 In ABORTABLE_ERROR the transaction cannot be committed, and after an abort the producer can
-continue. FATAL_ERROR means that another producer has fenced this one, or that a permission is
-missing, and is final. A producer without a transactional id uses UNINITIALIZED, INITIALIZING, READY
-and FATAL_ERROR.
+continue. FATAL_ERROR is final. Another producer has fenced this one, a permission is missing, or
+the producer has failed in another way. A producer without a transactional id uses UNINITIALIZED,
+INITIALIZING, READY and FATAL_ERROR.
 
 A producer has an id and an epoch from the cluster, and counts the records of each partition from 0.
 A batch that may have been written keeps its sequence numbers over all retries. Idempotence rests on

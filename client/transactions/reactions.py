@@ -1,9 +1,8 @@
 """The reactions of a producer to error codes, by request (KIP-98, 360, 447, 588, 890).
 
 The file has only tables. `fate_after` decides about a batch, `reaction_to` about everything else.
-Retriable codes in no table are retried. Other codes from the transaction coordinator end the
-producer, because its state and the coordinator's state differ. Other codes from a partition's
-leader end one batch.
+Retriable codes in no table are retried. Other codes from a coordinator end the producer, because
+its state and the coordinator's state differ. Other codes from a partition's leader end one batch.
 """
 
 from collections.abc import Mapping

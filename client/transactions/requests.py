@@ -295,6 +295,10 @@ class TransactionRequests:
 
 
 def _first_cause(codes: list[int]) -> int:
-    """Return the error that explains the others, which is not OPERATION_NOT_ATTEMPTED (55)."""
+    """Return the first error code that is not OPERATION_NOT_ATTEMPTED (55).
+
+    A code of 55 only follows from the error of another partition. It is returned if there is no
+    other error, and 0 is returned without any error.
+    """
     wrong = [code for code in codes if code]
     return next((code for code in wrong if code != 55), wrong[0] if wrong else 0)

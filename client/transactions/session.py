@@ -274,7 +274,7 @@ class TransactionSession:
         await self._offsets.stop()
 
     def uncertain(self) -> None:
-        """Note that a batch's answer was lost, so that the batch may be written later."""
+        """Note that an answer was lost, so that its request may still take effect."""
         if self.scope is not None:
             self.scope.is_uncertain = True
 

@@ -189,7 +189,8 @@ def offsets_of(text: str | None) -> dict[str, int]:
 
 
 def main() -> int:
-    """Run until SIGTERM, until the parent process exits, or until all records are read.
+    """Run until SIGTERM, until the parent process exits, until all records are read, or until a
+    query fails.
 
     --tell names the parent process. With --available-now the job ends after all records are read.
     """

@@ -203,7 +203,7 @@ class ClusterThread:
         _sweeping.add(self)
 
     def stop_sweeps(self) -> list[str]:
-        """Stop the sweeps. Return the ids with aborted transactions."""
+        """Stop the sweeps. Return the ids that they have aborted, or may still abort."""
         sweep, self._sweep = self._sweep, None
         _sweeping.discard(self)
         return [] if sweep is None else self._thread.run(sweep.stop())
@@ -229,10 +229,10 @@ class ClusterThread:
             self._thread.close()
 
     def let_go(self) -> None:
-        """Close the connections and the thread in a separate thread, if sweeps run after
-        LINGER_S.
+        """Close the connections and the thread, in a separate thread.
 
-        The garbage collector calls this method, possibly in the thread that has to end.
+        They are closed at once, or after LINGER_S if sweeps run, which continue for that long. The
+        garbage collector calls this method, possibly in the thread that has to end.
         """
         if not self._closed.is_set():
             threading.Thread(target=self._linger, daemon=True).start()

@@ -42,10 +42,10 @@ class Decision:
 
     generation: the generation of the newest driver. decided_by: the generation of the driver that
     decided the batch. batch_id: NO_BATCH before the first batch. children: the child of each task
-    attempt that counts. is_done: all children are known to be committed. times_out: the children
-    are ordinary transactions. digest: the digest of the batch's entry in Spark's checkpoint, "" if
-    unknown. digest_before: the digest of the previous batch's entry, for a decision that is undone.
-    lost: aborted children, whose rows of the batch are missing.
+    attempt that counts. is_done: all children but the lost ones are known to be committed.
+    times_out: the children are ordinary transactions. digest: the digest of the batch's entry in
+    Spark's checkpoint, "" if unknown. digest_before: the digest of the previous batch's entry, for
+    a decision that is undone. lost: aborted children, whose rows of the batch are missing.
     """
 
     generation: int

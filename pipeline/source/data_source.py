@@ -237,7 +237,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._until = known.at({key: bounds.end for key, bounds in known.bounds.items()})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch, not beyond the last stable offsets."""
+        """Return the end of the next micro-batch.
+
+        It is at most the last stable offset of each partition, or the high watermark for a reader
+        of uncommitted records.
+        """
         begin = Position.from_json(start)
         asked, self._asked = self._asked, None
         known = self._known_with(begin, asked if asked is not None and asked.end is None else None)

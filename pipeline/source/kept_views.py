@@ -77,7 +77,8 @@ class KeptViews:
         return self._make(settings)
 
     async def give_back(self, settings: Settings, view: ClusterView, *, is_sound: bool) -> None:
-        """Keep a view for the next reader, or close it if its reader failed (not `is_sound`).
+        """Keep a view for the next reader, or close it if not `is_sound` (its reader failed or
+        stopped early).
 
         Must be called on the event loop of `thread`.
         """

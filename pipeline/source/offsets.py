@@ -63,7 +63,7 @@ class Position:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Position":
-        """Read a position from a checkpoint. Raises OptionError if it has no offsets of a topic."""
+        """Read a position from a checkpoint. Raises OptionError if it is none of this source."""
         if value.get("version") != VERSION or not isinstance(value.get("topics"), dict):
             raise OptionError(
                 "the checkpoint does not hold offsets of this source (its offsets look like "
