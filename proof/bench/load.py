@@ -21,7 +21,8 @@ PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 class LoadResult:
     """The counts and the latencies (ms) of one run of a load.
 
-    failed: the timed records that were not delivered. records: all other records.
+    failed: the timed records that were not delivered. records: all others, without those that the
+    last flush left unacknowledged.
     """
 
     records: int

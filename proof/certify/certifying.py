@@ -82,8 +82,9 @@ def certify(
 
     After each seed the results are written to `out`. Earlier runs on other clusters stay in the
     verdict if they had the same versions, machine and `seconds`. resume: such runs on this cluster
-    stay as well, and only missing seeds are run. shrink: search for the fewest faults that break
-    the promise. Raises Failure while another process writes to `out`.
+    stay as well, and only seeds without one are run, or with NO RUN or OTHER MODE. shrink: search
+    for the fewest faults that break the promise. Raises Failure while another process writes to
+    `out`.
     """
     recipe.settings(recipe.command, seconds=seconds, bootstrap=bootstrap)  # Failure: before all
     cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap))

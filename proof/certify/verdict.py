@@ -190,7 +190,7 @@ def seed_words(seeds: Sequence[int]) -> str:
 def tally(runs: Sequence[CertifiedRun], cluster: str) -> str:
     """Return the results of the runs on one cluster as text.
 
-    For example, `kept 4 of 5, proves nothing 1`.
+    For example, `kept 4, proves nothing 1 of 5`.
     """
     here = [run for run in runs if run.cluster == cluster]
     counts = [(word, sum(r.is_kept is kept for r in here)) for word, kept in WORDS]

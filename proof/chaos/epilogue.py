@@ -98,7 +98,7 @@ def probe_all(cluster: Cluster, recorder: Recorder, settings: LoadSettings) -> N
 
 
 async def _probe(config: Mapping[str, Any], node_id: int, recorder: Recorder) -> None:
-    """Request metadata from one node, then probe a partition that it leads. Record the outcomes."""
+    """Request metadata from one node, then probe a partition that it leads, or else partition 0."""
     view = view_of(config)
     try:
         snapshot = await view.refresh([PROBES])

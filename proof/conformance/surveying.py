@@ -115,7 +115,7 @@ def _ask_newest(
 ) -> Any:
     """Send a request in the newest common version, and return the decoded answer.
 
-    Return None after an error, or if no common version is at least `oldest`.
+    Return None without a readable answer, or if no common version is at least `oldest`.
     """
     low, high = advertised.get(key, (1, 0))
     for version in range(high, max(low, oldest) - 1, -1):

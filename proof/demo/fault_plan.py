@@ -54,9 +54,9 @@ BURST_S, OUTAGE_S = (0.05, 0.25), (0.2, 0.8)
 def plan(seed: int, kinds: Sequence[str]) -> list[Fault]:
     """Return each of these kinds once, in an order drawn from the seed.
 
-    Three of its random numbers are used. Number 0 chooses the partition, worker or query. Number 1
-    chooses the progress of the worker's transaction, or the time at full speed before the kill.
-    Number 2 chooses how long the node stays down.
+    Three random numbers of each fault are used. Number 0 chooses the partition, worker or query.
+    Number 1 chooses the progress of the worker's transaction, or the time at full speed before the
+    kill. Number 2 chooses how long the node stays down.
     """
     return list(islice(schedule(f"oncelog demo {seed}", kinds), len(kinds)))
 

@@ -30,7 +30,7 @@ class FaultReport(NamedTuple):
 
 
 class DemoFaults(FaultContext[Cluster]):
-    """Injects the demo's faults of brokers, one at a time."""
+    """Injects the demo's faults, one at a time. Those of transactions are left to the engine."""
 
     def __init__(
         self,

@@ -99,9 +99,9 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return {p: min(one[p], other[p]) for p in one.keys() & other.keys()}
 
     def outputs(self) -> int:
-        """Return the number of rows in committed batches. Each batch is counted once.
+        """Return the number of rows in committed batches of the query `enriched`.
 
-        A skipped batch is reported twice.
+        Each batch is counted once, although a skipped batch is reported twice.
         """
         seen = {t.number: t.rows for t in list(self.processes.batches) if t.query == QUERIES[0]}
         return sum(seen.values())

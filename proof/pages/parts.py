@@ -168,7 +168,7 @@ def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
 
 
 def explanation(words: Mapping[str, Any]) -> Html:
-    """Return the text of `oncelog why` or `oncelog explain` as HTML. Commands can be copied."""
+    """Return the text of `oncelog why` or `oncelog txn explain` as HTML. Commands can be copied."""
     lines = [
         element("div", element("dt", line["about"]), element("dd", _sentence(line["sentence"])))
         for line in words["lines"]

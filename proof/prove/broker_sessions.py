@@ -1,7 +1,8 @@
 """The session timeouts of group.protocol=consumer (KIP-848), which brokers set, not clients.
 
 In our own cluster the session timeout is as short as the one that the proxy sets in JoinGroup. On
-any other cluster it is read from the groups' configuration, and faults last long enough for it.
+any other cluster it is read from the groups' configuration, and pauses and waits are as long as it
+needs.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +35,10 @@ DEFAULT_MS = 45_000
 def with_broker_sessions(
     timeouts: Timeouts, admin: "BlockingAdmin", observed: Observed, say: Callable[[str], None]
 ) -> Timeouts:
-    """Return the timeouts with the brokers' session timeout for the groups, if it is longer."""
+    """Return the timeouts with the brokers' session timeout for the groups, if it is longer.
+
+    They are returned unchanged if no client of the application uses group.protocol=consumer.
+    """
     if not observed.apis & HEARTBEAT:
         return timeouts
     found_s = session_s(admin, observed.groups)
@@ -48,7 +52,10 @@ def with_broker_sessions(
 
 
 def session_s(admin: "BlockingAdmin", groups: Iterable[str]) -> float:
-    """Return the longest session timeout of these groups, also the broker's if one is unknown."""
+    """Return the longest session timeout of these groups.
+
+    The broker's own counts too if a group's is unknown, or if there are no groups.
+    """
     asked = [(GROUP_RESOURCE, name, OF_GROUP) for name in groups]
     found = [_value_ms(admin, *each) for each in asked]
     known = [each for each in found if each is not None]

@@ -84,9 +84,9 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault was injected.
+    """A fault that was injected, or one that could not be injected (`is_made` is false).
 
-    `met` is the number of requests and transactions in flight at its target.
+    `met` is the amount of work in flight at its target, as `Observed.open_work` counts it.
     """
 
     at_s: float
@@ -113,7 +113,8 @@ class InputAborted:
 class Unrest(NamedTuple):
     """The instance (or "the application") that was not at rest at the end of a run, and the reason.
 
-    At rest means that it does not end by itself, does not only fail, and has no open transaction.
+    At rest means that it does not end by itself, does not only fail, has no open transaction, and
+    that outputs and offsets no longer change.
     """
 
     who: str

@@ -94,9 +94,10 @@ class Observed:
             return dict(self._fetched)
 
     def open_work(self, instance: str | None = None) -> int:
-        """Return the amount of work in flight, which is unanswered requests and open transactions.
+        """Return the amount of work in flight, of one instance or of all.
 
-        Inputs that were fetched and are not committed count as 1.
+        It is the number of unanswered requests that write or commit, and of open transactions.
+        Inputs that any instance has fetched, and that are not committed, count as 1.
         """
         with self._lock:
             open_now = self._open.values()

@@ -19,8 +19,8 @@ REPR_MAX = 230  # pytest shows 240 characters
 class ProveOutcome:
     """The outcome of a run, whose repr pytest shows for a failed `assert`.
 
-    Times are monotonic seconds. exits: the exits of instances that ended by themselves. rest: after
-    the faults, no instance ended by itself or had only failed attempts until the end.
+    Times are monotonic seconds. exits: the exits of instances that ended by themselves. rest: the
+    application came to rest after the faults (see `Unrest`).
     """
 
     settings: ProveSettings

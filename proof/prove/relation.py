@@ -100,7 +100,10 @@ have; None: it has none."""
 
 
 def function(option: str, text: str) -> Callable[..., Any]:
-    """Import and return the function of `module:function`, also from the current directory."""
+    """Import and return the function of `module:function`, also from the current directory.
+
+    Any error of the module or of the function is raised as Failure.
+    """
     name, _, attribute = text.partition(":")
     if not name or not attribute:
         raise Failure(f"{option} {text} names no function. Write module:function.", exit_code=2)

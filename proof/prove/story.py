@@ -14,7 +14,7 @@ AGAIN_S = 1.0  # a batch may come twice in a row where a fetch began within it
 
 
 def candidates(judgement: Judgement) -> list[tuple[str, str]]:
-    """Return pairs of id and anomaly, all of the kind that explains most.
+    """Return up to STORIES_MAX pairs of id and anomaly, of the kind that explains most.
 
     They are aborted inputs with outputs, else lost ids, else the ids with the fewest extra copies.
     """

@@ -56,8 +56,8 @@ class ClusterInTest:
     """The shared cluster as one test uses it.
 
     A target is a node's number, or the text of a role such as "controller". `cluster` has all other
-    methods. A method that injects a fault returns the number of the faulty node, as soon as the
-    effect of the fault is proved.
+    methods. A method that injects a fault returns as soon as the effect of the fault is proved,
+    and, for a fault of one node, with the number of this node.
     """
 
     def __init__(

@@ -37,7 +37,9 @@ class _Commits:
 class PlainCommits(FindingRule):
     """The rules offsets-outside-transaction and auto-commit.
 
-    offsets-outside-transaction: several commits increased offsets after transactional output.
+    offsets-outside-transaction: several commits of an instance increased a group's offsets after
+    transactional output. The instance's first commit in the group is not counted.
+
     auto-commit: a timer sends the commits while output is written all the time. That is so if they
     come at equal intervals while the instance stays in its group, or if `commit_ticks` says so.
     """

@@ -39,7 +39,8 @@ class CommitBeforeProduce(FindingRule):
     """The rule that a commit must not be sent before all batches of its transaction are answered.
 
     A batch counts as answered when any attempt was answered, since the connection of an earlier
-    attempt may still be open. Each instance is judged alone, because a zombie may use the same id.
+    attempt may still be open. A batch also counts as answered when the connection of its last
+    attempt was closed. Each instance is judged alone, because a zombie may use the same id.
     """
 
     def __init__(self) -> None:

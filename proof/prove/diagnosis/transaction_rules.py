@@ -159,11 +159,11 @@ class TooLong(FindingRule):
 class AbortWithoutSeek(FindingRule):
     """The rule that after an abort the inputs are read again before a later commit of offsets.
 
-    The rule is violated if a later transaction commits offsets past inputs of the aborted one,
-    which the consumer has not fetched again. There is no finding in the following cases. Keys of
-    these inputs were written again. No key of an input is known, so the instance may have kept and
-    written the inputs again under other keys. The commit is only of another partition in which
-    records were available. The group was rebalanced, or the offsets were fetched again.
+    The rule is violated if a later transaction that writes output commits offsets past inputs of
+    the aborted one, which the consumer has not fetched again. There is no finding in the following
+    cases. Keys of these inputs were written again. No key of an input is known, so the instance may
+    have kept and written the inputs again under other keys. The commit is only of other partitions.
+    The group was rebalanced, the offsets were fetched again, or the instance sent InitProducerId.
     """
 
     def __init__(self) -> None:

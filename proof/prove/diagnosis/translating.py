@@ -1,7 +1,7 @@
 """Translates the proxy's requests and answers to sightings (facts about requests).
 
-The file does no I/O, and only a decoder has a state. Records are decoded as far as a budget allows,
-as an observer must not slow down the application.
+The file does no I/O, and only `Translator` has a state (names of topics, and that budget). Records
+are decoded as far as a budget allows, as an observer must not slow down the application.
 """
 
 from collections.abc import Iterator

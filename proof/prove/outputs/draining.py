@@ -79,7 +79,10 @@ class Drain:
         self.notes: list[str] = []
 
     def wait(self) -> None:
-        """Wait until nothing changes any more, or until the deadline."""
+        """Wait until nothing changes any more, or until the deadline.
+
+        If inputs are pending and nothing changes, the application is restarted once.
+        """
         begun = moved_s = told_s = self._begun_s = time.monotonic()
         last = (0, 0)
         was_restarted = False
