@@ -98,7 +98,11 @@ def existing(data: Path, hint: str = "") -> ClusterFile:
 
 
 def read(data: Path) -> ClusterFile | None:
-    """Return cluster.json, or None without one, or raise Failure when it cannot be parsed."""
+    """Return cluster.json, or None without one.
+
+    Raises Failure when the file cannot be read or parsed, or belongs to another user than this one
+    or root.
+    """
     file = data / CLUSTER_FILE
     try:
         text = file.read_text()

@@ -1,4 +1,4 @@
-"""The abort of open transactions, by one id, or by a prefix (`oncelog txn abort`).
+"""The abort of transactions for `oncelog txn abort`, by an id, by a prefix, or of a hanging one.
 
 The pipeline aborts the transactions of Spark sinks in a separate process, because only the pipeline
 knows which of them a query will still commit. Transactions of dual writes are not aborted, because
@@ -39,7 +39,11 @@ HAD = {
 
 
 def abort_id(cluster: ClusterChoice, name: str) -> str:
-    """Abort the open transaction of a transactional id. Return a sentence about the result."""
+    """Abort the open transaction of a transactional id. Return a sentence about the result.
+
+    A decided transaction ends as decided. Older producers of the id are fenced, even if nothing was
+    open. Raises Failure for an id of a dual write.
+    """
     if name.startswith(SINKS):
         found = _of_sinks(cluster, "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"

@@ -13,7 +13,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def uninterrupted() -> Iterator[None]:
     """In the main thread, delay SIGINT, SIGTERM and SIGHUP until the end of the block.
 
-    Other threads need no delay, because Python runs signal handlers only in the main thread.
+    Of several signals in the block, only the first is raised then. Other threads need no delay,
+    because Python runs signal handlers only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

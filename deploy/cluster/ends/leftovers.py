@@ -174,7 +174,8 @@ def end_orphans() -> int:
 def end_all_of_user(*, is_purged: bool) -> int:
     """Stop all clusters of the user, remove their data if `is_purged`, and print a line for each.
 
-    Returns 1 if a cluster could not be stopped, else 0.
+    The child processes that ended commands have left are killed, too. Returns 1 if a cluster could
+    not be stopped, else 0.
     """
     clusters, problems = clusters_of_user(), 0
     for found in clusters:

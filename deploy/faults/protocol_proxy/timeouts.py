@@ -3,7 +3,8 @@
 A member leaves its group after 6 s (the lowest default of Kafka, group.min.session.timeout.ms), and
 a transaction is aborted after the given time. The rebalance timeout is not lowered, so the proxy
 causes no removal of an application that is slow to rebalance. In version 0 of JoinGroup one value
-means both timeouts, and is not lowered. Groups of KIP-848 use their broker's timeout.
+means both timeouts, and is not lowered. Groups of KIP-848 use their broker's timeout, and
+transactions with two-phase commit have none.
 """
 
 from ....wire.messages import control
