@@ -4,7 +4,7 @@ Each request is short, but a thousand requests may become readable in one turn, 
 complete a thousand waiting requests. The loop would run them all before it polls sockets and timers
 again. Therefore work for a client (a new request, an answer that is due) runs only while some of
 SHARE_S is left. Afterwards work is queued, first come, first served, for the following turns. The
-first requests of a new connection have their own queue, which gets the first half of each turn.
+first requests of a new connection have their own queue, which gets the first half of the share.
 They do not wait behind all requests of older connections.
 
 Work that a task of the loop does in the next turn cannot be interrupted there, so it is charged in
@@ -77,7 +77,7 @@ class TurnShare:
     def put(self, action: Callable[[], object], *, is_early: bool = False) -> None:
         """Run an action in a later turn of the event loop, in the order of the calls.
 
-        is_early: use the queue of new connections, which gets the first half of each turn.
+        is_early: use the queue of new connections, which gets the first half of each turn's share.
         """
         (self._early if is_early else self._waiting).append(action)
         self._count()
