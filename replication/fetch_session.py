@@ -111,7 +111,7 @@ class FetchSession(StandingFetch):
         self.is_closed = self.is_evictable = False
 
     def is_at(self, epoch: int) -> bool:
-        """Return whether no other request was received after the request with this epoch."""
+        """Return whether the session is open and got no request after the one with this epoch."""
         return not self.is_closed and self.epoch == next_epoch(epoch)
 
     def update(self, request: FetchRequest, standing: StandingFetches) -> Steps[None]:

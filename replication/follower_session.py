@@ -126,9 +126,9 @@ class FollowerSession:
     ) -> ReplicaFetchRequest:
         """Return the next request, with the partitions added, moved or removed since the last one.
 
-        The first request of a session has all partitions. At most ADDED_MAX partitions are added. A
-        restarted follower of thousands of partitions adds them in parts, each after the answer to
-        the previous part.
+        A new session adds all partitions again, except those that wait for a retry. A request adds
+        at most ADDED_MAX partitions. More are added in parts, each after the answer to the previous
+        part.
         """
         if self._session_id == 0:
             self._by_number.clear()

@@ -84,7 +84,7 @@ class MovedSlot(NamedTuple):
 
 
 class ReplicaFetchRequest(NamedTuple):
-    """A follower's poll. `session_id` 0 opens a session, in which session_epoch counts from 1."""
+    """A follower's poll. `session_id` 0 opens a session, and the next poll has session_epoch 1."""
 
     session_id: int
     session_epoch: int

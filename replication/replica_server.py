@@ -167,7 +167,7 @@ class ReplicaServer:
         return updates
 
     def forget_follower(self, follower_id: int) -> None:
-        """Drop the session of a follower that is down, and answer its poll with an error."""
+        """Drop the session of a follower that is down or out of step, and refuse its poll."""
         follower = self._followers.pop(follower_id, None)
         if follower is not None:
             # The follower may still be alive, and must not wait in vain.

@@ -1,12 +1,12 @@
 """The encoding of dataclasses as msgpack, for small messages between brokers.
 
 A message is a frozen dataclass with fields of int, bool, str, bytes, float, None, unions of these,
-tuples of one element type, dicts of plain keys, and other such dataclasses. A message is encoded as
-the list of its field values in order. Fields with a default may be missing at the end, so new
-fields can be added. An older release refuses more fields than it has, so a later field is declared
-with OMIT_DEFAULT and is not written while it has its default. Every value is checked against its
-annotation and every length against a limit. A faulty peer therefore cannot cause an object that
-does not match its class.
+tuples (of one element type, or of fixed types), dicts of plain keys, and other such dataclasses. A
+message is encoded as the list of its field values in order. Fields with a default may be missing at
+the end, so new fields can be added. An older release refuses more fields than it has, so a later
+field is declared with OMIT_DEFAULT and is not written while it has its default. Every value is
+checked against its annotation and every length against a limit. A faulty peer therefore cannot
+cause an object that does not match its class.
 """
 
 import types
