@@ -1,4 +1,4 @@
-"""Transaction markers, which are control batches of one record (KIP-98).
+"""Transaction markers, which are control batches of one record (KIP-98). All sizes are in bytes.
 
 key   = version 2, type 2 (0 abort, 1 commit)
 value = version 2, coordinator epoch 4

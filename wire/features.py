@@ -41,7 +41,8 @@ FEATURES: Mapping[str, Feature] = {
 def why_not(name: str, level: int, current: int, upgrade_type: int, controller_id: int) -> str:
     """Return the reason to refuse an update of a feature's level, or an empty text.
 
-    The reason has Kafka's words, and the checks are in Kafka's order.
+    The reason has Kafka's words, and the checks are in Kafka's order. The last check, for features
+    with only one level, is not Kafka's.
     """
     controller = f"Local controller {controller_id}"
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):

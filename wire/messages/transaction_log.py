@@ -1,5 +1,7 @@
 """Records of Kafka's __transaction_state, with the coordinator's state of a transactional id.
 
+The fields of a record, with their sizes in bytes, are
+
     key    version 2 (0), transactional id
     value  version 2, producer id 8, producer epoch 2, timeout 4, state 1,
            partitions (nullable), last update 8, start 8
