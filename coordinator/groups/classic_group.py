@@ -358,7 +358,7 @@ class ClassicGroup:
 
     @property
     def subscribed_or_all(self) -> Container[str]:
-        """Return the topics of the members' subscriptions, or all topics if they are unknown."""
+        """Return the subscribed topics, or all if unknown. Only the type "consumer" has any."""
         if self.subscribed is None:
             return EveryTopic() if self.protocol_type == CONSUMER else frozenset[str]()
         return self.subscribed

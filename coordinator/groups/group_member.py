@@ -7,7 +7,8 @@ from .group_messages import JoinRequest, Protocols
 
 # Python's memory besides the characters of strings.
 PROTOCOL_BYTES, MEMBER_BYTES, PENDING_MEMBER_BYTES = 200, 1_000, 500
-# The limit for all members, including pending ones; a client may send a megabyte for each.
+# The limit of one partition's groups together, with pending members; a client may send a megabyte
+# for each.
 METADATA_BYTES_MAX = 32 * 1024 * 1024
 # The limit of one partition; groups expire, so only a faulty client reaches it.
 GROUPS_MAX = 1_000_000

@@ -257,7 +257,7 @@ class RaftEngine:
             self._loop.call_soon(self._due_turn)
 
     def after_turn(self, call: Callable[[], None]) -> None:
-        """Make this call at the end of the engine's turn, when no group is amid an action."""
+        """Make this call after the engine's turn, when no group is amid an action."""
         self._outcomes.add(call)
 
     def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:

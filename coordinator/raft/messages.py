@@ -90,7 +90,7 @@ class NewerTerm(NamedTuple):
 
 
 class SnapshotChunk(NamedTuple):
-    """The leader's part of a snapshot file. Without `data` it asks how much the follower has."""
+    """A part of the leader's snapshot file. Without `data` it asks how much the follower has."""
 
     term: int
     snapshot_index: int

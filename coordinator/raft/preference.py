@@ -73,7 +73,7 @@ _RETRY_MAX_MS = 60_000
 
 
 class Preference:
-    """Decides when one Raft group hands its leadership to its preferred leader.
+    """The rule by which a Raft group hands its leadership to its preferred leader.
 
     Times are monotonic milliseconds."""
 

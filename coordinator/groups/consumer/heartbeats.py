@@ -320,7 +320,7 @@ class _Heartbeat:
     # -- its target
 
     def _target(self, member: ConsumerMember, epoch: int) -> tuple[int, PartitionsByTopic, bool]:
-        """Return the target's epoch, the member's part, and whether a new target is to be made."""
+        """Return the target's epoch, the member's part, and whether to make a new target."""
         group, around = self.group, self.around
         member_id = self.request.member_id
         target_of = group.targets.get(self.replaced_id or member_id, {})
