@@ -30,7 +30,7 @@ def topic_defaults_in_force(
 def dynamic_configs(
     config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """Return this broker's dynamic configs, which override the dynamic configs of the cluster."""
+    """Return the dynamic configs of the cluster, overridden by those of this broker."""
     return {
         **broker_configs.get(WHOLE_CLUSTER, {}),
         **broker_configs.get(str(config.node_id), {}),

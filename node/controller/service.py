@@ -171,7 +171,7 @@ class ControllerService:
         self._tick()
 
     def _tick(self) -> None:
-        """Propose the commands that are due, in the order of their deadlines."""
+        """Propose the commands that are due now."""
         if not self._is_stopped:
             self._propose_all(self.controller.tick(self._now_ms()))
 

@@ -363,8 +363,8 @@ class GroupShard:
     ) -> bool:
         """Return whether the group exists. The offsets of a missing group are -1.
 
-        Raises UnknownMemberId or StaleMemberEpoch if the caller is not a member of the consumer
-        group.
+        Raises UnknownMemberId, StaleMemberEpoch or IllegalGeneration unless a consumer group has
+        this member at this epoch.
         """
         group = self.groups.get(group_id)
         if group is not None:

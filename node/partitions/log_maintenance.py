@@ -108,7 +108,7 @@ class LogMaintenance:
         await end_tasks(*self._tasks)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        """Run the work periodically, retry after failures, and log these at most once a minute."""
+        """Run the work periodically, and log repeated failures at most once a minute."""
         silent_until_ms = 0
         while True:
             await asyncio.sleep(until_tenth_s(self._loop.time(), interval_ms / 1000))
@@ -124,7 +124,8 @@ class LogMaintenance:
     async def _look_at_written(self) -> None:
         """Flush logs that need it, and write back data before the kernel throttles dirty pages.
 
-        Only the logs that were appended to since the last run are checked.
+        Also write producer snapshots, and rebuild damaged indexes of aborted transactions. Only the
+        logs that were put into `replicas.written` since the last run are checked.
         """
         if not self._replicas.written:
             return

@@ -218,7 +218,7 @@ class Logs:
         return log
 
     def remove_unplaced(self, keys: Iterable[TopicPartition]) -> None:
-        """Remove logs that are assigned to other brokers (see LogDirectory). This blocks."""
+        """Rename logs that are not assigned to this broker (see LogDirectory). This blocks."""
         for key in keys:
             try:
                 self.directory.remove_unplaced(*key)

@@ -18,7 +18,7 @@ class Followers:
         """Handle a higher high watermark or log start offset of a led partition."""
 
     def role_changed(self, partition: HostedPartition) -> None:
-        """Handle the start or the end of a leadership."""
+        """Handle a new leader or leader epoch of a replica, here or on another broker."""
 
 
 class InSyncReplicas:

@@ -293,7 +293,7 @@ class ReplicaManager:
             self._free(produce)
 
     def role_changed(self, partition: HostedPartition) -> None:
-        """Handle the start or the end of a leadership."""
+        """Handle a new leader or leader epoch of a replica, here or on another broker."""
         self.followers.role_changed(partition)
         for fetch in self.purgatory.wake_standing(partition):
             self._free(fetch)

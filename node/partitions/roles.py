@@ -79,9 +79,10 @@ class PartitionRoles:
         self._awaited.is_awaited = self._is_awaited
 
     async def start(self, broker_epoch: int) -> None:
-        """Host every replica that the metadata assigns to this broker, and remove all other logs.
+        """Host every replica that the metadata assigns to this broker, and rename all other logs.
 
-        Returns when each of these replicas is served, or could not be opened.
+        A renamed log is deleted later, except one of an unknown topic. Returns when each of these
+        replicas is served, or could not be opened.
 
         Call it when this broker is registered and has applied the metadata up to its registration.
         """

@@ -1,12 +1,13 @@
 """The sender of transaction markers to the leaders of their partitions (KIP-98).
 
-Each broker has a queue of markers. The markers of a turn of the event loop are sent as one message.
-Several messages may be in flight, so that a partition that cannot commit does not delay the others.
-Each marker is retried until it is written, its topic is deleted, or this node no longer coordinates
-the transaction. A moved leader, a dead broker, or too few replicas in sync lead to a retry, perhaps
-at another broker. Retries are safe: a marker
-that is already in the log is answered as written, and a marker that arrives after the next
-transaction has begun is refused (coordinator/transactions/messages.py).
+The sender has a queue for each broker that gets markers. The markers that a turn of the event loop
+adds to a queue are sent together, in messages of at most PARTITIONS_PER_MESSAGE. Several messages
+may be in flight, so that a partition that cannot commit does not delay the others. Each marker is
+retried until it is written, its topic is deleted, or this node no longer coordinates the
+transaction. A moved leader, a dead broker, or too few replicas in sync lead to a retry, perhaps at
+another broker. Retries are safe: a marker that is already in the log is answered as written, and a
+marker that arrives after the next transaction has begun is refused
+(coordinator/transactions/messages.py).
 """
 
 import asyncio

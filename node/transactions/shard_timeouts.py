@@ -171,7 +171,7 @@ class ShardLeaders:
             leader.resign()
 
     def _propose_shard_count(self, leader: ShardLeader) -> None:
-        """Propose the number of shards once a second until it is in the log."""
+        """Propose the number of shards, and again a second after each failure."""
 
         def done(_result: Any, error: Exception | None) -> None:
             if error is not None:

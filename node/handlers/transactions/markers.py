@@ -138,7 +138,7 @@ def _index_and_code(index: int, error: KafkaError) -> Any:
 def describe_producers(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeProducersRequest"
 ) -> "Steps[responses.DescribeProducers.Response]":
-    """Return the active producers of each requested partition, on any replica."""
+    """Return the active producers of each requested partition, led or followed here."""
     topics: list[responses.DescribeProducers.TopicResponse] = []
     counter = StepCounter(PARTITIONS_PER_STEP)
     for topic in request.topics:
