@@ -113,9 +113,11 @@ class PassedOver(FindingRule):
                     self._open[who, sent.transactional_id].pop(key)
         elif isinstance(seen, SeenTxnOffsetCommit):
             self._sent[who, seen.transactional_id].update(seen.offsets)
-        elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
+        elif isinstance(seen, SeenJoin):
             self._inputs.pop(who, None)
             self._position.pop(who, None)
+        elif isinstance(seen, SeenOffsetFetch):
+            self._forget(who, dict(seen.offsets))
         elif isinstance(seen, SeenInit):
             self._sent.pop((who, seen.transactional_id), None)
             self._open.pop((who, seen.transactional_id), None)
@@ -125,6 +127,13 @@ class PassedOver(FindingRule):
             self._ended(seen)
         elif isinstance(seen, SeenVerdict):
             self._judge(seen, tell)
+
+    def _forget(self, instance: str, committed: dict[Partition, int]) -> None:
+        """Forget inputs below the committed offsets. Another instance may have processed them."""
+        inputs = self._inputs[instance]
+        for (partition, offset), _ in inputs.items():
+            if offset < committed.get(partition, 0):
+                inputs.pop((partition, offset))
 
     def _ended(self, seen: SeenEnded) -> None:
         sent = self._sent.pop((seen.instance, seen.transactional_id), {})

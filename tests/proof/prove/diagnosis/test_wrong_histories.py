@@ -9,7 +9,7 @@ from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import IDS, INPUT, OUTPUT, Application, numbered, started
+from .histories import GROUP, IDS, INPUT, OUTPUT, Application, numbered, started
 
 History = Iterator[s.Sighting]
 INPUTS = frozenset({INPUT})
@@ -379,7 +379,9 @@ def chunk_that_commits_the_whole_poll() -> History:
     yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
 
 
-def committed_after_a_refused_produce(*, is_repeated: bool = False) -> History:
+def committed_after_a_refused_produce(
+    *, is_repeated: bool = False, is_asking: bool = False
+) -> History:
     """The application does not wait for its deliveries. It has aborted another transaction."""
     app = Application()
     yield from app.start()
@@ -387,6 +389,10 @@ def committed_after_a_refused_produce(*, is_repeated: bool = False) -> History:
     yield from app.end(is_commit=False)
     yield from app.fetch(4)
     first, app.offset = app.offset, app.offset + 4
+    if is_asking:
+        place = ((INPUT, app.partition), first)
+        asked = app.at(app.reader)
+        yield s.SeenOffsetFetch(**asked, group=GROUP, is_stable=True, offsets=(place,))
     yield app.produce(*range(first, first + 4))
     yield replace(app.produced(is_known=False), has_error=True, is_refused=True)
     if is_repeated:
@@ -396,6 +402,11 @@ def committed_after_a_refused_produce(*, is_repeated: bool = False) -> History:
     yield from app.end()
     lost = frozenset(app.key(offset) for offset in range(first, first + 4))
     yield s.SeenVerdict(at_s=500, lost=4, lost_keys=lost)
+
+
+def committed_after_a_refused_produce_and_an_offset_fetch() -> History:
+    """The OffsetFetch does not move the consumer, as in aiokafka after `seek_to_committed`."""
+    yield from committed_after_a_refused_produce(is_asking=True)
 
 
 def committed_before_the_produce_is_answered() -> History:
@@ -609,6 +620,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (left_out_without_an_abort, {"passed-over"}),
     (chunk_that_commits_the_whole_poll, {"passed-over"}),
     (committed_after_a_refused_produce, {"passed-over"}),
+    (committed_after_a_refused_produce_and_an_offset_fetch, {"passed-over"}),
     (committed_before_the_produce_is_answered, {"commit-before-produce"}),
     (same_sequence_number_with_other_records, {"same-sequence-other-bytes"}),
     (new_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
