@@ -130,6 +130,7 @@ AT_COMMIT = AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit")
 # An open transaction may time out before its group has continued, which would hide a lack of
 # fencing. A transaction that begins when its sender wakes has its whole timeout left.
 AT_BEGIN = AimedFault(Act.PAUSE, BEGIN, Point.BEFORE, "before-transaction")
+ZOMBIE = (AT_COMMIT, AT_BEGIN)
 FIRST = (
     AimedFault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
     AimedFault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
@@ -324,8 +325,8 @@ def sure_ones(
     """Return the sure faults, in groups that are injected together.
 
     They are those of SURE (such as slow requests) and those of secured clusters. A run of at least
-    `ALL_FROM_S` seconds has all that match the application, and a shorter run a few that the seed
-    chooses.
+    `ALL_FROM_S` seconds has all that match the application, and the pauses of `ZOMBIE`. A shorter
+    run has a few that the seed chooses.
     """
     chance = random.Random(f"oncelog prove sure {seed}")
     kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
@@ -343,6 +344,10 @@ def sure_ones(
     groups = [[each] for each in chosen if each.act is not Act.SLOW]
     groups += [slow] if slow else []  # of different instances, at the same time; the longest first
     groups = chance.sample(groups, len(groups))
+    zombie = [fault for fault in ZOMBIE if is_possible(fault, traits, instances_wanted)]
+    if zombie and not is_short:  # among the first, so that there is time for both
+        place = random.Random(f"oncelog prove zombie {seed}").randint(0, len(groups) // 2)
+        groups.insert(place, [replace(fault, sure_tries=SURE_TRIES) for fault in zombie])
     apart = random.Random(f"oncelog prove secured {seed}")
     secured = [fault for fault in SECURED if is_possible(fault, traits, instances_wanted)]
     if is_short:
