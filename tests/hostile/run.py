@@ -44,7 +44,7 @@ from .mutations import mutated
 PEER = "peer"
 LATE_S, GROWTH_BYTES = 1.0, 100_000_000
 ATTACKERS, RECENT = 12, 60  # on each listener; frames that are kept
-SILENT_S = 0.2  # then the answers of a sequence are waited for no more
+SILENT_S = 0.2  # after it no further answers to a sequence are awaited
 STRANGER = 3  # a dead broker, in whose name the peer speaks
 TOLD_EVERY_S, SETTLE_S = 5.0, 2.0
 GONE = (OSError, EOFError, TimeoutError, zmq.ZMQError)
@@ -109,7 +109,7 @@ class Attack:
                         body = produce.encode_request(ProduceRequest(None, 1, 9_000, [topic]), 7)
                         said = ask(taken, frame_of(0, 7, b"".join(body)))[4:]
                         code = produce.decode_response(memoryview(said), 7).topics[0].partitions[0]
-                        if code.error_code != lie.skeleton:  # what other than loopback has
+                        if code.error_code != lie.skeleton:  # of a broker with TLS listeners
                             wrong.append(f"{door.name}: {lie.name}: {code.error_code}")
         return wrong
 

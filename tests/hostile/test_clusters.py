@@ -21,7 +21,7 @@ def test_cluster_under_20000_hostile_frames_keeps_answering_on_each_listener() -
 
 
 @pytest.mark.in_turn
-def test_cluster_under_request_floods_keeps_answering() -> None:
+def test_cluster_under_floods_of_one_listener_keeps_answering_on_its_reserved_listener() -> None:
     assert floods.floods(0.05, 1.0, late_s=BUSY_S) == []
 
 
@@ -31,5 +31,7 @@ def test_cluster_under_a_million_hostile_frames_keeps_answering() -> None:
 
 
 @pytest.mark.soak
-def test_cluster_under_floods_of_thousands_of_connections_keeps_answering() -> None:
+def test_cluster_under_floods_of_thousands_of_connections_answers_on_its_reserved_listener() -> (
+    None
+):
     assert floods.main([]) == 0
