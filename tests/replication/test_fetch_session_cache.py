@@ -88,11 +88,11 @@ def test_fetch_session_partitions_of_all_sessions_are_bounded() -> None:
     cache = FetchSessionCache(10, partitions_max=100)
     first = opened(cache, 60)
     assert open_session(cache, 41) == (None, [])
-    assert open_session(cache, 101, EVICTION_MS + 1) == (None, []), "nobody goes for nothing"
+    assert open_session(cache, 101, EVICTION_MS + 1) == (None, []), "no session is evicted in vain"
     second = opened(cache, 40)
     grow(first, 61)
     assert not cache.touch(first, 1)
     cache.close(first)
     cache.close(first)
     assert cache.partition_count == 40 and cache.touch(second, 2)
-    assert cache.partition_count == 0, "as many as it has"
+    assert cache.partition_count == 0, "the second session has none"

@@ -243,9 +243,9 @@ def test_follower_that_is_silent_is_removed_after_the_lag_time_and_not_before() 
 def test_follower_at_the_log_end_of_its_previous_fetch_was_caught_up_at_that_time() -> None:
     partition = leader(isr=(1, 2), replicas=(1, 2))
     partition.appended(10, 0)
-    fetch(partition, 2, 0, 100)  # our end: 10
+    fetch(partition, 2, 0, 100)  # the leader's log ends at 10
     partition.appended(20, 500)
-    fetch(partition, 2, 10, 600)  # our end at 100
+    fetch(partition, 2, 10, 600)  # the leader's log end at 100 ms
     partition.appended(30, 650)
     assert partition.followers[2].last_caught_up_ms == 100
     assert partition.next_isr_change(100 + LAG_MS) is None

@@ -113,7 +113,9 @@ def answers_of(*sizes: int) -> bytes:
         ((1 << 62,), [b"four"]),
     ],
 )
-def test_replica_fetch_response_with_records_beyond_its_frames_is_refused(sizes, frames) -> None:
+def test_replica_fetch_response_with_record_sizes_unlike_its_frames_is_refused(
+    sizes, frames
+) -> None:
     with pytest.raises(MalformedPeerMessage):
         decode_fetch_response(answers_of(*sizes), frames)
 

@@ -154,7 +154,7 @@ def test_high_watermark_advance_completes_no_waiting_replica_fetch_before_its_ex
     assert broker.answers() == [SlotAnswer(0, 0, 1, 0)]
     broker.poll()
     broker.now += 500
-    assert broker.answers() == []  # once is enough
+    assert broker.answers() == []  # the high watermark was already sent
 
 
 def test_high_watermark_is_sent_with_the_records_of_another_partition() -> None:

@@ -58,7 +58,7 @@ def test_follower_session_sends_all_partitions_first_and_then_only_changes() -> 
     slots = [session.add(key, 1, (0, -1)) for key in KEYS]
     first = request_of(session)
     assert (first.session_id, len(first.added)) == (0, 4)
-    assert not session.should_send(0)  # the session has no number yet
+    assert not session.should_send(0)  # the session has no id yet
     session.on_response(first, answered(first))
     session.moved(slots[2], (5, 1))
     second = request_of(session)
@@ -130,7 +130,7 @@ def test_follower_session_without_partitions_sends_no_request() -> None:
     assert not FollowerSession().should_send(0)
 
 
-def test_follower_session_partition_that_returns_gets_another_number() -> None:
+def test_follower_session_partition_that_returns_gets_another_slot_number() -> None:
     session = opened(KEYS[0])
     former = session.slots[KEYS[0]].number
     session.add(KEYS[0], 2, (3, 1))
@@ -174,7 +174,7 @@ def test_follower_session_after_a_failure_restarts_without_partitions_that_wait_
     assert [added.topic_id for added in again.added] == [KEYS[1][0]]
     assert (
         list(present(session.on_response(request, answered(request)))) == []
-    )  # late: of no session
+    )  # the answer is of the former session
 
 
 def test_follower_session_after_a_session_error_restarts() -> None:

@@ -91,7 +91,7 @@ def test_peer_requests_on_a_broken_connection_fail(loop: Loop) -> None:
     requests.add(lambda error: heard.append(("one", error)), one, 2, 1000)
     requests.add(lambda error: heard.append(("other", error)), other, 3, 1000)
     requests.fail(PeerUnavailable("it broke"), one)
-    assert heard == [], "whoever waits is told later in this turn, and may ask again"
+    assert heard == [], "the callback comes later in this turn, and may send a request"
     loop.advance(0.01)
     assert [who for who, _ in heard] == ["one"]
     requests.fail(PeerUnavailable("this broker is stopping"))
