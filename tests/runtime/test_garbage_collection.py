@@ -91,7 +91,7 @@ def garbage_of(cluster: Cluster, node_id: int) -> dict[str, int]:
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_garbage_collection_after_rounds_of_clients_finds_no_cycles(
+def test_garbage_collection_after_rounds_of_clients_finds_no_long_lived_and_few_other_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NodeProcess, "program", garbage_node.program)
