@@ -22,7 +22,7 @@ from .members import HEARTBEAT, JOINS, LEAVES, NOT_YET
 from .stage import Stage
 
 OFFSET_COMMIT, INCREMENTAL_ALTER_CONFIGS, GROUP_RESOURCE = 8, 44, 32
-BY_NAME = 9  # OffsetCommit: the newest version with topics by name, and the first that asks epochs
+BY_NAME = 9  # OffsetCommit: the newest version with topic names, and the first with member epochs
 GROUP, TOPIC, OTHERS = "many-epochs", "many-epochs", ("other-epochs-1", "other-epochs-2")
 PARTITIONS, COMMITTERS = 8, 3
 MOVES_EVERY = 40  # heartbeats between two moves of the member that joins and leaves

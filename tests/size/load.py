@@ -58,7 +58,7 @@ def tail(stage: Stage) -> None:
                 time.sleep(0.0004 * (1 + burst % 5))
             for _ in range(BURST):
                 require_appended(producing, 0)
-            # The rhythm of a burst must not fall in with that of anything else.
+            # The intervals vary, so that bursts do not coincide with a periodic job.
             time.sleep(0.6 if burst % 10 == 9 else 0.02 + 0.007 * (burst % 7))
         reader.join(30)
     producing.close()

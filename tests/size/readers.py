@@ -38,7 +38,7 @@ def unread(stage: Stage) -> None:
 
 
 def repeated(stage: Stage) -> None:
-    entries = stage.size(99_990, 30_000)  # a request has at most 100,000 of anything
+    entries = stage.size(99_990, 30_000)  # a request has at most 100,000 array elements
     stage.create("repeated", 1)
     stage.produce_everywhere("repeated", encode_batch([Record(0, 0, None, b"x" * 100)]))
     (leader,) = stage.leaders("repeated")
