@@ -45,7 +45,7 @@ class CountedBroker:
         for name in topics:
             await self.broker.create(name, partitions)
         await until(lambda: all(self.broker.serves(name, partitions) for name in topics))
-        # The requests of groups would get no farther than to NOT_COORDINATOR.
+        # Without this topic the requests of groups would only get NOT_COORDINATOR.
         await self.broker.create(OFFSETS_TOPIC, 1, topic_id=b"offsets".ljust(16))
         groups = self.broker.services.groups
         await until(lambda: [s.state for s in groups.shards] == [ShardState.SERVING])

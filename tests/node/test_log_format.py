@@ -37,7 +37,7 @@ def test_log_traceback_keeps_its_lines_below_the_message() -> None:
         first, *more = logged("failed", exc_info=error)
     assert first.endswith("WARNING oncelog.test: failed")
     assert more[0] == "  Traceback (most recent call last):"
-    assert more[-1].startswith("  2026-11-26")  # of the exception, and seen to be
+    assert more[-1].startswith("  2026-11-26")  # the exception's text, indented
     assert all(line.startswith("  ") and line.isprintable() for line in more)
 
 

@@ -136,7 +136,7 @@ def test_broker_config_key_unlike_any_known_key_is_refused_without_a_hint() -> N
         ("log.cleaner.min.compaction.lag.ms", str(2**63 - 1), ""),
     ],
 )
-def test_broker_config_with_an_invalid_value_is_refused_with_a_clear_message(
+def test_broker_config_value_is_refused_with_a_clear_message_only_if_it_is_invalid(
     name: str, value: str, says: str
 ) -> None:
     if says:

@@ -50,7 +50,7 @@ def test_listener_names_are_case_insensitive() -> None:
     assert found.of_listener(found.endpoints[0]).max_connections == 7
 
 
-def test_listener_without_an_advertised_address_is_served_and_not_shown_in_metadata() -> None:
+def test_listener_left_out_of_advertised_listeners_has_no_advertised_address() -> None:
     found = two(**{"advertised.listeners": "OUT://example.org:3"})
     assert [each.advertised for each in found.endpoints] == [None, ("example.org", 3)]
     assert found.first_advertised.name == "OUT"
@@ -68,7 +68,7 @@ def test_reauthentication_limit_with_a_listener_prefix_applies_to_that_listener(
     assert of_each == [{"OAUTHBEARER": 5}, {"OAUTHBEARER": 0}]
 
 
-def test_inter_broker_listener_is_the_advertised_address_of_the_broker() -> None:
+def test_first_advertised_listener_is_the_inter_broker_listener_if_that_is_set() -> None:
     assert two().first_advertised.name == "IN"
     assert two(**{"inter.broker.listener.name": "OUT"}).first_advertised.name == "OUT"
 

@@ -148,7 +148,7 @@ async def test_controller_answer_is_returned_after_the_local_metadata_has_applie
         await cluster.clients[2].submit(creation("u"), timeout_ms=60)
 
 
-async def test_broken_link_to_a_broker_is_reported_to_the_controller_immediately(
+async def test_broker_with_a_broken_link_to_the_controller_is_fenced_before_its_session_timeout(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 1, 2, 3)
@@ -206,7 +206,9 @@ async def test_deposed_broker_incarnation_gets_no_producer_ids(cluster: SmallClu
         await cluster.clients[2].next_producer_id(1)
 
 
-async def test_controller_accepts_from_brokers_only_broker_commands(cluster: SmallCluster) -> None:
+async def test_controller_refuses_commands_that_do_not_belong_to_the_kind_of_their_message(
+    cluster: SmallCluster,
+) -> None:
     await bring_up(cluster, 1, 2)
     fence = encode_command(FenceBroker(2, broker(cluster, 2).broker_epoch))
     for kind, payload in (
@@ -336,7 +338,9 @@ async def test_controller_with_its_maximum_of_proposals_refuses_commands_before_
             handle(2, garbage, [], reply)
             handle(3, payload, [], reply)
             await asyncio.sleep(0)
-            assert works[0].has_jobs and not works[0].clients.has_jobs, "failed logs do not wait"
+            assert works[0].has_jobs and not works[0].clients.has_jobs, (
+                "reports of failed logs wait for clients"
+            )
             (refusal,) = replies
             assert refusal.status == ReplyStatus.RETRY and "overloaded" in refusal.reason
             await until(lambda: len(replies) == 2)

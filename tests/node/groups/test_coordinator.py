@@ -228,7 +228,7 @@ async def test_isolated_group_coordinator_resigns_until_the_controller_answers(
     listed = await broker.ask(LIST, 5, {})
     assert (listed.error_code, list(listed.groups)) == (ErrorCode.NONE, [])
     broker.replicas.role_changed(partition)
-    assert not broker.groups.shards, "it leads, but nobody hears it yet"
+    assert not broker.groups.shards, "the controller has not answered yet"
     IsolatedLeader(broker.replicas, session_timeout_ms=9_000).on_heartbeat_answered()
     await until(lambda: [each.state for each in broker.groups.shards] == [ShardState.SERVING])
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE
@@ -352,7 +352,7 @@ async def test_unconfirmed_group_record_makes_the_shard_load_again(tmp_path: Pat
     joined = await member_of(broker)
     synced = await broker.ask(SYNC, 5, syncing(joined))
     assert synced.error_code == ErrorCode.NOT_COORDINATOR
-    await asyncio.sleep(0.02)  # however long they take
+    await asyncio.sleep(0.02)  # even if the replicas take long
     with pytest.raises(CoordinatorLoadInProgress):
         broker.groups.shard_for("g")
     broker.replicate()
@@ -414,7 +414,7 @@ async def test_empty_group_is_deleted_with_its_offsets(broker: CoordinatingBroke
 
 
 @pytest.mark.parametrize("is_member_there", [True, False])
-async def test_committed_offsets_expire_and_then_their_group(
+async def test_committed_offsets_of_topics_without_a_reader_expire_and_then_an_empty_group(
     broker: CoordinatingBroker, is_member_there: bool
 ) -> None:
     joined = await stable(broker)

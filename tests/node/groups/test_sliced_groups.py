@@ -105,7 +105,7 @@ async def test_offset_commit_with_many_offsets_is_checked_and_encoded_in_steps(
     errors = [each.error_code for each in answer.topics[0].partitions]
     assert errors == [0] * OFFSETS + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert broker.shard.offsets.size == OFFSETS
-    assert steps == 13 + 13 + 10  # judged, their records made, and encoded
+    assert steps == 13 + 13 + 10  # steps of the checks, the records and the encoding
 
 
 async def test_offset_commit_that_is_small_is_replayed_immediately(broker: Broker) -> None:

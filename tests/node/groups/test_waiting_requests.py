@@ -115,7 +115,7 @@ async def test_join_group_members_that_wait_are_answered_when_another_join_raise
     await broker.serve()
     leader = await broker.ask(JOIN, 3, joining_as())
     waiting = broker.request(JOIN, 3, joining_as())
-    breaking(monkeypatch, ClassicGroup, "generation_for", calls_before=1)  # the second's answer
+    breaking(monkeypatch, ClassicGroup, "generation_for", calls_before=1)  # the second answer
     again = broker.request(JOIN, 3, joining_as(leader.member_id))
     errors = [await error_of(each) for each in (again, waiting)]
     assert BROKEN in errors
@@ -267,7 +267,7 @@ async def test_transactional_offset_commit_with_a_raising_step_is_answered(
 
 @pytest.mark.parametrize("version", range(10))
 @pytest.mark.parametrize("is_static", [False, True])
-async def test_join_group_with_a_too_long_member_id_is_refused(
+async def test_join_group_for_which_the_generated_member_id_would_be_too_long_is_refused(
     tmp_path: Path, version: int, is_static: bool
 ) -> None:
     """Apache Kafka 4.3 refuses it as well, and creates no group for the member."""

@@ -25,12 +25,12 @@ from .large_requests import LargeRequest, large_requests
 
 ITEMS = 4_500
 LINES_AT_ONCE_MAX = LINES_A_SLICE + 2 * ITEMS
-TOPICS = 3  # one described with all its configs is 2,000 lines
-COMMAND_ITEMS = 24  # of 256, so that one is as small as the slices here
+TOPICS = 3  # to describe one with all its configs takes 2,000 lines
+COMMAND_ITEMS = 24  # instead of 256, so that a command is as short as the slices here
 APIS = served_apis(None)  # type: ignore[arg-type]
 
 
-# Without an authorizer these end at once, or do not use one.
+# Without an authorizer these requests are refused at once, or have no rights to check.
 OF_AUTHORIZERS = (
     api_keys.DELETE_TOPICS,
     api_keys.OFFSET_COMMIT,

@@ -194,7 +194,7 @@ def test_describe_client_quotas_returns_quotas_by_their_entities(tmp_path: Path)
         ("producer_byte_rate", 5.0, [{"entity_type": "tribe", "entity_name": "x"}]),
     ],
 )
-def test_client_quota_of_an_unsupported_kind_is_refused(
+def test_client_quota_that_is_unsupported_or_invalid_is_refused(
     key: str, value: float, entity: list[dict[str, str]], tmp_path: Path
 ):
     async def scenario() -> None:

@@ -36,7 +36,7 @@ def test_connection_limits_equal_the_limits_of_the_file_until_altered() -> None:
     assert (limits.in_all, limits.of_address(FAR)) == (5, 2)
     alter(broker, "1", KEY, "9")
     alter(broker, "2", PER_ADDRESS, "1")
-    assert (limits.in_all, limits.of_address(FAR)) == (9, 2), "its own wins, another's is nothing"
+    assert (limits.in_all, limits.of_address(FAR)) == (9, 2), "only its own config overrides"
     for name, key in (("1", KEY), ("", KEY), ("", PER_ADDRESS)):
         alter(broker, name, key, None)
     assert (limits.in_all, limits.of_address(FAR)) == (7, 3)
@@ -83,7 +83,7 @@ def test_connection_limit_override_applies_to_an_ipv4_mapped_address() -> None:
     assert [limits.of_address(host) for host in ("10.0.0.1", "fe80::1")] == [7, 2]
 
 
-def test_connection_limit_overrides_too_long_in_sum_do_not_stop_the_broker() -> None:
+def test_connection_limit_overrides_longer_than_a_config_value_may_be_are_ignored() -> None:
     broker = FakeBroker(max_connections_per_ip="3")
     limits = ConnectionLimits(broker.state, broker.services.config)
     many = ",".join(f"10.0.{n // 250}.{n % 250}:1" for n in range(1_200))

@@ -58,7 +58,7 @@ def test_connection_creation_never_exceeds_the_rate_and_one_burst(
             assert count <= 1 + (last_ms - first_ms + burst_ms) * rate / 1000 + 1e-6
 
 
-def test_connection_creation_rate_ignores_connections_closed_while_waiting() -> None:
+def test_connection_creation_rate_does_not_count_refused_connections() -> None:
     limits = [CreationRate(1, 0)]
     answers = [admit(limits, 0.0) for _ in range(1_000)]
     assert answers[:3] == [0.0, 1_000.0, 2_000.0]
@@ -148,7 +148,7 @@ def test_rate_of_an_address_is_its_own_quota_or_the_default_quota() -> None:
     limited(cluster, "10.0.0.1", 2.0)
     (own,), (other,) = rates.of("10.0.0.1"), rates.of("10.0.0.2")
     assert (own.rate, other.rate) == (2.0, 1.0)
-    assert rates.of("10.0.0.1") == rates.of("::ffff:10.0.0.1") == [own], "it goes on counting"
+    assert rates.of("10.0.0.1") == rates.of("::ffff:10.0.0.1") == [own], "the count is kept"
     limited(cluster, "10.0.0.1", 3.0)
     assert rates.of("10.0.0.1")[0].rate == 3.0
     for host in ("10.0.0.1", DEFAULT):

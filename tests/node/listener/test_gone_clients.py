@@ -65,7 +65,7 @@ async def test_end_txn_is_executed_after_its_client_has_closed(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_request_age_of_a_closed_connection_is_unknown(bench: Bench) -> None:
+async def test_request_age_of_a_closed_connection_is_zero(bench: Bench) -> None:
     client = await bench.connect()
     assert await client.ask(ECHO, b"here") == b"here"
     context = next(iter(bench.server._connections)).context

@@ -133,7 +133,7 @@ async def test_large_request_waiting_for_the_controller_frees_its_place() -> Non
         asked = [asyncio.ensure_future(ask(100)) for _ in range(4)]
         await until(lambda: len(decisions) >= 3)
         await asyncio.sleep(0.05)
-        assert len(decisions) == 3, "the third may not step aside, or the memory were full"
+        assert len(decisions) == 3, "a third one aside would exceed ASIDE_BYTES_MAX"
         assert (line.in_work_bytes, line.aside_bytes) == (100, 200)
         decisions[1].set_result("second")
         assert await asked[1] == "second"

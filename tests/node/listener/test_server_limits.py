@@ -210,7 +210,7 @@ async def test_client_that_reads_no_answers_is_paused_and_takes_bounded_memory(
         (held,) = bench.server._connections
         assert present(held._transport).get_write_buffer_size() < 12 * MIB
         assert bench.server.connection_count == 1
-        # This client alone holds 2 MiB in all: others come first.
+        # With the answer to another client the memory is short, and both clients are disconnected.
         other = await bench.connect()
         other.transport.pause_reading()
         other.send(ECHO, b"big %d" % (32 * MIB))
@@ -404,7 +404,7 @@ async def test_requests_of_a_closed_client_are_abandoned_unless_a_produce_waits_
         assert bench.server.connection_count == 1
 
 
-async def test_produce_of_a_closed_client_has_its_whole_timeout_despite_a_broker_pause(
+async def test_requests_of_a_closed_client_are_kept_for_their_full_time_despite_a_broker_pause(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time in which the broker's process was paused is not counted."""

@@ -24,7 +24,7 @@ def isolated_leader(
     return broker, IsolatedLeader(broker.replicas, session_timeout_ms=TIMEOUT_MS), clock
 
 
-async def test_isolated_leader_fails_waiting_writes_and_refuses_new_writes(
+async def test_isolated_leader_closes_connections_of_waiting_and_new_writes_with_acks_all(
     tmp_path: Path,
 ) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
@@ -61,7 +61,9 @@ async def test_isolated_leader_with_fetching_followers_accepts_writes(
 
 
 @pytest.mark.parametrize("who", ["controller", "follower"])
-async def test_isolated_leader_that_recovers_calls_its_listeners(tmp_path: Path, who: str) -> None:
+async def test_isolated_leader_that_recovers_calls_the_callbacks_of_role_changes(
+    tmp_path: Path, who: str
+) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
     heard: list[object] = []
     broker.replicas.role_listeners.append(heard.append)

@@ -18,7 +18,7 @@ from ...awaiting import settle, turns_until, until
 from ..controller.small_cluster import SmallCluster
 from ..fake_broker import broker_config
 
-TURNS = range(12)  # of the event loop; a beat takes fewer
+TURNS = range(12)  # of the event loop; a heartbeat takes fewer
 
 
 class _HereLeads:
@@ -58,7 +58,7 @@ def _liveness(*indexes: int | None, group: Any = None) -> Liveness:
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None:
+async def test_broker_heartbeats_can_be_stopped_in_any_turn_of_a_heartbeat(turns: int) -> None:
     liveness = _liveness()
     liveness.start(lambda: None)
     await asyncio.sleep(0.01)  # the loop waits for its next heartbeat
@@ -73,7 +73,7 @@ async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None
         ([7], [7], [1]),
         ([7, 8, 9], [6, 6, 7], [3]),  # the first that was ahead is waited for, not the later ones
         ([7, None, 9, 9], [6, 6, 8, 9], [4]),  # decisions made while the broker was cut off count
-        ([-1], [0], [1]),  # a controller of an earlier release does not say
+        ([-1], [0], [1]),  # a controller of an earlier release sends no index
     ],
 )
 async def test_broker_heartbeat_answer_takes_effect_after_its_metadata_is_applied(
@@ -178,7 +178,7 @@ async def test_broker_registration_overtaken_by_a_late_registration_is_repeated(
     length = len(cluster.log)
     cluster.elect(None)
     successor = asyncio.ensure_future(_process(cluster, 3).register(9092))
-    await asyncio.sleep(0)  # the registration has looked, and waits for a controller
+    await asyncio.sleep(0)  # the process has read the old registration, and waits for a controller
     cluster.elect(1)
     await _process(cluster, 2).register(9092)
     epoch = await successor

@@ -31,7 +31,7 @@ async def test_fenced_broker_is_listed_as_recently_fenced_for_a_while(
     broker.fence(2)
     assert await listed(broker) == [1, 2, 3]
     await until(lambda: 2 not in fenced)
-    assert await listed(broker) == [1, 3], "what was encoded before is not given again"
+    assert await listed(broker) == [1, 3], "the answer encoded before is not sent"
 
 
 async def test_broker_fenced_again_is_listed_as_recently_fenced_again(broker: FakeBroker) -> None:

@@ -144,7 +144,7 @@ async def test_produce_after_an_election_of_many_partitions_waits_for_its_own_pa
         await broker.fence()
         await until(lambda: last.leader is None)
         await broker.unfence()
-        await until(lambda: answers)  # the change is heard of in another turn than its outcome
+        await until(lambda: answers)  # `elected` may run later than the answer to `unfence`
         assert await answers[0].errors() == {count - 1: 0}
 
 

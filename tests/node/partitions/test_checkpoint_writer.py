@@ -92,7 +92,7 @@ async def test_checkpoint_offset_raised_by_a_running_write_does_not_count_as_low
     assert checkpoint.is_at_most(KEY, 9)
 
 
-async def test_checkpoint_offset_to_be_lowered_stays_lowered_by_a_periodic_write(
+async def test_checkpoint_offset_being_lowered_is_not_raised_by_a_periodic_write_meanwhile(
     directory: _Directory, executor: Executor
 ) -> None:
     """The truncation has not begun, so the current offset of the log is still the higher one."""

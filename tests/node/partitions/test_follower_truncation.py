@@ -119,7 +119,7 @@ async def test_event_loop_stays_free_while_a_log_is_truncated(how: str, node: Fo
         turns += 1
     assert most == 1 and turns > 20
     await turns_until(lambda: node.positions()[-1] == ENDS[how])
-    assert node.positions() == [BATCHES, ENDS[how]], "no end on the way"
+    assert node.positions() == [BATCHES, ENDS[how]], "no offset in between is sent"
 
 
 @pytest.mark.parametrize("how", ANSWERS)

@@ -124,7 +124,7 @@ class _Settled:
         return None
 
 
-async def test_isr_check_of_a_settled_partition_runs_once_in_many_ticks() -> None:
+async def test_isr_of_a_settled_partition_is_checked_once_until_the_next_append() -> None:
     partition: Any = _Partition()
     partition.leader = leader = _Settled()
     clock = SimpleNamespace(monotonic_ms=lambda: 0)

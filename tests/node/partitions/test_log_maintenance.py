@@ -34,7 +34,7 @@ from ..hosted_logs import TOPIC_ID, data_directory, maintaining
 from ..leading_broker import LeadingBroker
 
 
-async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
+async def test_log_maintenance_on_a_full_disk_logs_each_failed_work_once_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The disk refuses at least ten checkpoint writes and renames. Afterwards all work is done."""

@@ -46,7 +46,7 @@ from ..hosted_logs import TOPIC_ID, data_directory
 from ..leading_broker import LeadingBroker
 
 NOW_MS = 1_700_000_000_000
-# A seed gives the first operation with a power cut; by default some of them run.
+# A seed gives the first disk operation with a power cut. By default only some seeds run.
 OTHERS = pytest.mark.chaos
 
 
@@ -212,7 +212,7 @@ class Leader:
         *(pytest.param(*more, marks=OTHERS) for more in ((0, 2), (0, 3), (100, 1))),
     ],
 )
-def test_node_killed_during_a_truncation_has_no_gap_in_its_log(
+def test_kill_or_power_cut_during_a_truncation_leaves_no_gap_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: int, seed: int, boot_id: str
 ) -> None:
     """Synced records are truncated and replaced by records of the leader.

@@ -82,13 +82,15 @@ async def test_batch_after_a_batch_refused_without_a_leader_is_refused(broker: B
     assert await broker.errors_of(connection, 2, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
-async def test_refused_batch_appended_on_another_connection_delays_no_other_batch(
+async def test_batch_after_a_refused_batch_is_accepted_once_another_connection_appended_that_batch(
     broker: Broker,
 ) -> None:
     """The producer has retried the refused batch on another connection."""
     connection, other = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
-    assert await broker.errors_of(other, 2, 1) == [OUT_OF_ORDER, -1], "it sends its own batches"
+    assert await broker.errors_of(other, 2, 1) == [OUT_OF_ORDER, -1], (
+        "the refusal counts only for its connection"
+    )
     assert await broker.error_of(connection, 2) == -1
 
 

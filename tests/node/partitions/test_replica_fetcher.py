@@ -100,7 +100,7 @@ async def test_replica_fetcher_above_its_throttle_rate_requests_no_throttled_par
     (poll,) = broker.polls
     assert [len(poll.request.moved), len(poll.request.removed)] == [1, 1]
     await until(lambda: any(each.request.added for each in broker.polls))
-    assert len(pauses) == 1, "it is asked for again when the rate allows it, and not before"
+    assert len(pauses) == 1, "it is fetched again when the rate allows it, and not before"
     added = [slot for each in broker.polls for slot in each.request.added]
     assert [(slot.partition, slot.fetch_offset) for slot in added] == [(0, 1)]
     broker.fetchers.stop()

@@ -32,7 +32,7 @@ SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:a
     ("user", "error"),
     [("alice", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("admin", ErrorCode.NONE)],
 )
-async def test_produce_by_topic_id_is_authorized_when_the_id_becomes_known(
+async def test_produce_by_topic_id_has_its_rights_checked_when_the_id_becomes_known(
     tmp_path: Path, user: str, error: int
 ) -> None:
     async with running(tmp_path, settings=SETTINGS) as broker:

@@ -323,7 +323,7 @@ async def test_producer_eviction_beyond_the_maximum_duplicates_no_retried_batch(
     expiry = scene.expiry(producers_max=12)
     scene.clock.now_ms += 299_000
     assert await expiry.make_room() == 0
-    await broker.write(sequence=0, producer_id=100)  # again
+    await broker.write(sequence=0, producer_id=100)  # the same batch
     assert broker.log().log_end_offset == 20
     scene.clock.now_ms += 2_000
     assert await expiry.make_room() == 20

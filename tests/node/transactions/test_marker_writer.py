@@ -186,7 +186,9 @@ async def test_marker_taken_for_a_repetition_invalidates_verifications(
     assert await ending == [E.NONE]
 
 
-async def test_marker_wait_that_ends_leaves_no_waiting_operation(replicated: LeadingBroker) -> None:
+async def test_marker_wait_that_is_cancelled_leaves_no_waiting_operation(
+    replicated: LeadingBroker,
+) -> None:
     await open_transaction(replicated)
     waited = replicated.replicas.purgatory.waiting_count
     marking = replicated.mark()

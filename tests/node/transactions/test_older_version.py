@@ -30,7 +30,9 @@ async def test_transaction_v2_requests_in_a_v1_cluster_are_refused_without_a_cha
     await node.coordinators.stop()
 
 
-async def test_transaction_v1_partition_accepts_v2_writes_in_a_v1_cluster(node: OneNode) -> None:
+async def test_v2_addition_of_a_partition_already_in_the_transaction_succeeds_in_a_v1_cluster(
+    node: OneNode,
+) -> None:
     node.serves_v2 = False
     who = await node.init()
     assert await node.add(who, ("t", 0)) == 0

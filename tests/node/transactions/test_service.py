@@ -282,7 +282,7 @@ async def test_init_producer_id_of_a_new_session_is_logged_as_a_fence(node: OneN
     again = await node.init(expected=(new.producer_id, new.producer_epoch))
     assert again.producer_epoch == new.producer_epoch + 1
     fences = sum(n for (kind, _), n in node.events.counts.items() if kind == "fence")
-    assert fences == 2, "a producer that goes on fences nobody"
+    assert fences == 2, "a producer that keeps its session fences no other"
 
 
 async def test_clock_advance_times_out_transactions_opened_before_it() -> None:
@@ -486,7 +486,9 @@ async def test_end_txn_on_an_older_connection_without_the_fence_ends_the_next_tr
     await node.until_state("CompleteCommit")
 
 
-async def test_new_coordinator_serves_connections_younger_than_its_election(node: OneNode) -> None:
+async def test_new_coordinator_serves_only_connections_younger_than_its_election(
+    node: OneNode,
+) -> None:
     who = await node.init(connection_id=1)
     node.connection_ids.newest = 7
     node.groups[0].resign()
@@ -501,7 +503,7 @@ async def test_new_coordinator_serves_connections_younger_than_its_election(node
     assert await node.add(who, connection_id=8) == 0
 
 
-async def test_end_txn_that_waited_in_the_kernel_is_not_executed() -> None:
+async def test_end_txn_that_waited_too_long_in_the_kernel_is_not_executed() -> None:
     node = OneNode(stale_request_ms=5_000)
     who = await node.init(connection_id=1)
     await node.add(who, connection_id=1)

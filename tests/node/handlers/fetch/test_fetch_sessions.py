@@ -128,7 +128,9 @@ async def test_full_fetch_waits_and_then_answers_every_partition(broker: Leading
     assert sorted(await client.take(answer)) == [0, 1, 2, 3]
 
 
-async def test_fetch_min_bytes_are_counted_over_partitions_and_waits(broker: LeadingBroker) -> None:
+async def test_fetch_min_bytes_are_summed_over_partitions_and_appends(
+    broker: LeadingBroker,
+) -> None:
     client, size = Client(broker, min_bytes=3 * len(batch(0))), len(batch(0))
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=FOREVER_MS)
@@ -178,7 +180,7 @@ async def test_fetch_session_repeats_a_partition_error_until_the_error_ends(
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=FOREVER_MS)
     broker.resign(1)
-    assert answer.is_there, "nobody waits for the end of a long poll"
+    assert answer.is_there, "it does not wait for its deadline"
     told = await client.take(answer)
     assert {index: p.error_code for index, p in told.items()} == {1: E.NOT_LEADER_OR_FOLLOWER}
     for _ in range(2):
@@ -272,7 +274,7 @@ async def test_fetch_session_request_with_a_wrong_epoch_or_id_is_refused(
     assert await refusal(session_id=other) == (E.FETCH_SESSION_ID_NOT_FOUND, 0, 0)
     assert await refusal(session_id=0) == (E.FETCH_SESSION_ID_NOT_FOUND, 0, 0)
     assert await refusal(version=13) == (E.FETCH_SESSION_TOPIC_ID_ERROR, 0, 0)
-    assert await client.ask() == {}, "the session stands"
+    assert await client.ask() == {}, "the session still exists"
 
 
 async def test_fetch_session_request_overtaken_by_another_is_refused_immediately(
@@ -334,7 +336,7 @@ async def test_fetch_session_evicted_before_its_first_step_leaves_no_reference_c
 async def test_fetch_of_a_closed_client_leaves_no_waiting_operation(broker: LeadingBroker) -> None:
     client = Client(broker)
     client.send(all_at_start(), max_wait_ms=FOREVER_MS).abandon()
-    assert len(broker.services.fetch_sessions) == 0, "nobody knows its number"
+    assert len(broker.services.fetch_sessions) == 0, "its id was never sent"
     await client.ask(all_at_start())
     client.send(max_wait_ms=FOREVER_MS).abandon()
     assert broker.replicas.purgatory.waiting_count == 0
@@ -353,7 +355,7 @@ async def test_fetch_of_a_closed_client_that_is_released_later_leaves_no_waiting
     await broker.write(0)
     assert len(broker.services.fetch_sessions) == len(share.put_off) == 1
     share.put_off[0]()
-    assert len(broker.services.fetch_sessions) == 0, "nobody knows its number"
+    assert len(broker.services.fetch_sessions) == 0, "its id was never sent"
     assert broker.replicas.purgatory.waiting_count == 0
 
 
@@ -378,7 +380,7 @@ async def test_fetch_of_a_client_that_closes_during_a_long_read_leaves_no_waitin
     assert broker.replicas.purgatory.waiting_count == 0
 
 
-async def test_append_before_many_partitions_are_released_leaves_no_waiting_operation(
+async def test_append_before_the_partitions_of_a_closed_client_are_released_leaves_no_fetch_session(
     tmp_path: Path,
 ) -> None:
     broker, share = LeadingBroker(tmp_path, partitions=MANY), SpentShare()
@@ -401,7 +403,7 @@ class SpentShare(TurnShare):
         self.put_off.append(action)
 
 
-async def test_fetch_without_a_free_session_slot_answers_every_partition_each_time(
+async def test_fetch_without_a_free_session_slot_gets_no_session_until_an_old_one_is_evicted(
     tmp_path: Path,
 ) -> None:
     slots = {"max.incremental.fetch.session.cache.slots": "1"}

@@ -168,7 +168,7 @@ async def test_fetch_repeated_without_changes_reads_no_log(
         assert sorted(p.index for p in answers) == list(range(MANY))
         assert {p.error_code for p in answers} == {E.NONE}
         await ask(101, isolation_level=0)
-        assert reads, "that is another one"
+        assert reads, "with another isolation level it is another fetch"
 
 
 async def test_fetch_repeated_without_changes_completes_at_an_append(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_fetch_repeated_without_changes_completes_at_an_append(tmp_path: P
         await broker.write(5)
         assert [p.index for p in await waiting if p.records] == [5]
         assert [p.index for p in await ask(4) if p.records] == [5]
-        assert [p.index for p in await ask(4) if p.records] == [5], "and is not taken for nothing"
+        assert [p.index for p in await ask(4) if p.records] == [5], "its position has not moved"
         broker.resign(6)
         (refused,) = [p for p in await ask(4) if p.error_code]
         assert (refused.index, refused.error_code) == (6, E.NOT_LEADER_OR_FOLLOWER)
@@ -215,7 +215,7 @@ async def test_fetch_repeated_with_its_session_lost_during_a_read_completes_at_a
     for session in list(broker.services.fetch_sessions):
         close_session(broker.services, session)
     await settle(100)
-    assert len(broker.replicas.purgatory.standing) in {0, MANY}, "all, where it was kept later"
+    assert len(broker.replicas.purgatory.standing) in {0, MANY}, "all, if it was kept again"
     await broker.write(5)
     await settle(100)
     assert second.is_there

@@ -123,7 +123,7 @@ async def test_waiting_fetch_with_a_constant_high_watermark_uses_bounded_memory(
     end_offset = hosted.log.log_end_offset
     assert len(hosted.unseen) <= UNSEEN_ENTRIES_MAX
     assert sum(size for _, size in hosted.unseen) == end_offset * len(plain(0))
-    assert hosted.take_seen(end_offset - 2) == BYTES_UNKNOWN, "inside of what was put together"
+    assert hosted.take_seen(end_offset - 2) == BYTES_UNKNOWN, "it is inside a joined entry"
     assert hosted.take_seen(end_offset) > 0
 
 

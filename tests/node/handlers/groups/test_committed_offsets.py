@@ -97,7 +97,7 @@ def test_offset_fetch_of_every_version_returns_the_committed_offsets(
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_offset_fetch_with_null_topics_returns_all_offsets(
+def test_offset_fetch_of_all_topics_omits_a_deleted_topic_only_if_topics_have_ids(
     broker: GroupBroker, version: int
 ) -> None:
     put(broker, "gone", 0, 3)
@@ -149,7 +149,7 @@ def test_offset_fetch_of_a_recreated_topic_returns_no_offset_of_the_old_topic(
 
 
 @pytest.mark.parametrize("version", [7, 8, 9])
-def test_offset_fetch_with_require_stable_hides_pending_offsets(
+def test_offset_fetch_with_require_stable_answers_unstable_for_partitions_with_pending_offsets(
     broker: GroupBroker, version: int
 ) -> None:
     put(broker, "t", 1, 20, producer=7)
@@ -159,7 +159,7 @@ def test_offset_fetch_with_require_stable_hides_pending_offsets(
     assert broker.groups.settled == 0
     stable = fetch(broker, version, question, require_stable=True)
     assert (stable["t", 0][0], stable["t", 1], stable["t", 2]) == (10, UNSTABLE, UNSTABLE)
-    assert broker.groups.settled == 1, "what is on its way is waited for"
+    assert broker.groups.settled == 1, "uncommitted appends are awaited"
     everything = fetch(broker, version, require_stable=True)
     assert everything["t", 1] == UNSTABLE and ("t", 2) not in everything
     broker.groups.mark(7, 0)

@@ -116,7 +116,7 @@ def test_find_coordinator_of_an_unknown_key_type_is_refused(
 ) -> None:
     assert find(broker, version, "k", key_type=key_type) == [(ErrorCode.INVALID_REQUEST, NOBODY)]
     answer = broker.ask(FIND, 4, {"coordinator_keys": ["k"], "key_type": key_type})
-    assert bool(answer.coordinators[0].error_message) == (key_type != SHARE), "as Kafka"
+    assert bool(answer.coordinators[0].error_message) == (key_type != SHARE), "as in Kafka"
 
 
 def test_find_coordinator_has_the_same_error_messages_as_kafka(broker: FakeBroker) -> None:

@@ -326,7 +326,7 @@ def test_txn_offset_commit_of_the_next_transaction_may_precede_the_last_marker(
     broker.groups.mark(7, 2)
     broker.verifier.meanwhile = lambda: broker.groups.mark(7, 2)
     last = txn_commit(broker, 5, producer_epoch=2)
-    assert last == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}, "not for ever"
+    assert last == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}, "attempts are limited"
 
 
 def test_txn_offset_commit_after_its_transaction_ended_opens_no_transaction(
@@ -347,7 +347,7 @@ def test_txn_offset_commit_of_a_fenced_producer_gets_invalid_producer_epoch(
 
 def test_txn_offset_commit_without_a_group_is_refused(broker: GroupBroker) -> None:
     assert txn_commit(broker, group_id="") == {("t", 0): ErrorCode.INVALID_GROUP_ID}
-    assert commit(broker, group_id="") == {("t", 0): 0}, "plain commits never did"
+    assert commit(broker, group_id="") == {("t", 0): 0}, "a plain commit may have no group"
 
 
 def test_txn_offset_commit_to_a_partition_led_elsewhere_gets_not_coordinator(
@@ -382,7 +382,7 @@ def is_closed_by(broker: GroupBroker, connection_id: int, version: int) -> bool:
         (3, {"oncelog_transaction_connection_fence": "false"}, False),
     ],
 )
-def test_txn_offset_commit_on_an_older_connection_closes_the_connection(
+def test_txn_offset_commit_on_an_older_connection_closes_it_only_below_v5_and_with_the_fence(
     version: int, settings: dict[str, str], is_closed: bool
 ) -> None:
     broker = GroupBroker(**settings)

@@ -132,7 +132,7 @@ def test_describe_configs_of_a_topic_shows_values_in_parsed_form(broker: FakeBro
     assert synonyms_of(configs["preallocate"])[0] == ("preallocate", "true", 1)
 
 
-def test_describe_configs_of_all_brokers_shows_values_in_the_form_of_kafka() -> None:
+def test_describe_configs_of_all_brokers_shows_values_as_they_were_set() -> None:
     """The configs of a single broker are shown parsed, those of all brokers as they were set."""
     broker = FakeBroker()
     broker.create("a")
@@ -178,7 +178,7 @@ def test_config_ratio_is_shown_in_the_format_of_java(typed: str, shown: str) -> 
 
 
 @pytest.mark.parametrize("config_type", ConfigType)
-def test_describe_configs_shows_a_value_of_each_type_in_parsed_form(
+def test_config_value_of_each_type_is_shown_parsed_or_as_it_is(
     config_type: ConfigType,
 ) -> None:
     assert text_as_parsed(config_type, " 1 ") in ("1", "1.0", " 1 ")
@@ -370,7 +370,7 @@ def test_alter_configs_validated_only_changes_no_config(broker: FakeBroker) -> N
         ("one", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_alter_configs_accepts_dynamic_keys_for_one_broker_and_for_all_brokers(
+def test_alter_configs_of_brokers_accepts_only_valid_values_of_dynamic_keys(
     broker: FakeBroker, name: str, key: str, value: str, code: int
 ) -> None:
     ((found, message),) = alter(broker, change(BROKER, name, (key, SET, value)))
@@ -390,7 +390,7 @@ def test_alter_configs_that_removes_min_isr_of_brokers_is_refused(
         other = {"name": "log.retention.ms", "value": "5"}
         question = {"resource_type": BROKER, "resource_name": name, "configs": [other]}
         (response,) = broker.ask(ALTER, 2, {"resources": [question]}).responses
-        assert response.error_code == ErrorCode.INVALID_CONFIG, "nor by leaving it out"
+        assert response.error_code == ErrorCode.INVALID_CONFIG, "to omit the key removes it, too"
     assert broker.state.broker_configs == {"": {key: "1"}}
 
 

@@ -175,7 +175,9 @@ def test_update_features_with_an_unknown_outcome_answers_the_error(broker: FakeB
 
 
 @pytest.mark.parametrize("by", ["the level", "the broker's key"])
-def test_update_features_to_a_disabled_group_version_refuses_consumer_groups(by: str) -> None:
+def test_consumer_group_requests_with_group_version_0_or_only_the_classic_protocol_are_refused(
+    by: str,
+) -> None:
     if by == "the level":
         broker = FakeBroker()
         update(broker, ("group.version", 0, SAFE))

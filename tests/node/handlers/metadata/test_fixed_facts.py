@@ -33,7 +33,7 @@ def test_alter_replica_log_dirs_to_another_directory_is_refused(broker: FakeBrok
     unknown, elsewhere = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LOG_DIR_NOT_FOUND
     assert errors(own) == {("t", 0): 0, ("t", 7): unknown, ("none", 0): unknown}
     assert set(errors("/elsewhere").values()) == {elsewhere}
-    assert set(errors(own, "/elsewhere").values()) == {elsewhere}, "what is said last counts"
+    assert set(errors(own, "/elsewhere").values()) == {elsewhere}, "the last entry counts"
     assert errors("/elsewhere", own)["t", 0] == 0
     assert errors() == {}
 

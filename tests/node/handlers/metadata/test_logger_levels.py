@@ -38,7 +38,7 @@ def test_logger_level_is_set_and_shown_by_the_name_of_kafka(
     assert (entry.value, entry.config_source, entry.read_only) == (level, 6, False)
     assert {"root", "oncelog.test"} <= shown.keys()
     child = logging.getLogger(f"{NAME}.child")
-    assert described(broker, LOGGER, "1")[child.name].value == level, "it is in force below, too"
+    assert described(broker, LOGGER, "1")[child.name].value == level, "a child has it, too"
     assert not broker.controller.commands, "levels are no metadata"
 
 

@@ -64,7 +64,7 @@ def test_metadata_request_of_every_version_returns_brokers_topics_and_leaders(
     ("version", "topics", "names"),
     [(0, [], ["a", "b"]), (1, [], []), (1, None, ["a", "b"]), (12, None, ["a", "b"]), (12, [], [])],
 )
-def test_metadata_request_with_empty_or_null_topics_returns_all(
+def test_metadata_request_returns_all_topics_for_null_or_in_version_0_for_an_empty_list(
     broker: FakeBroker, version: int, topics: list[str] | None, names: list[str]
 ) -> None:
     broker.create("a")
@@ -145,7 +145,7 @@ def test_metadata_request_for_authorized_operations_returns_all_without_an_autho
     ],
 )
 @pytest.mark.parametrize("version", [0, 4, 9, 13])
-def test_metadata_of_a_missing_topic_has_the_error_code(
+def test_metadata_of_a_missing_or_invalid_topic_has_an_error_without_automatic_creation(
     version: int, name: str, code: ErrorCode
 ) -> None:
     broker = FakeBroker(auto_create_topics_enable="false")
@@ -224,7 +224,9 @@ def test_metadata_request_that_declines_creation_creates_no_topic(broker: FakeBr
 
 
 @pytest.mark.parametrize("name", ["no good", "__transaction_state", "__cluster_metadata"])
-def test_metadata_request_never_creates_a_reserved_topic(broker: FakeBroker, name: str) -> None:
+def test_metadata_request_never_creates_a_topic_with_a_reserved_or_invalid_name(
+    broker: FakeBroker, name: str
+) -> None:
     assert broker.ask(METADATA, 9, asking(name, creates=True)).topics[0].error_code != 0
     assert broker.controller.commands == []
 
@@ -379,7 +381,7 @@ async def test_metadata_of_many_partitions_is_encoded_in_slices_and_cached(
     later = {"name": "later", "num_partitions": 1, "replication_factor": 1}
     await broker.answer(CREATE_TOPICS, 5, {"topics": [later], "timeout": 1_000})
     assert len((await changing).topics[0].partitions) == 3_000
-    assert len(answers._cached) == 0, "what is old by now is not kept"
+    assert len(answers._cached) == 0, "an outdated answer is not cached"
 
 
 def test_metadata_request_for_5000_topics_is_answered(broker: FakeBroker) -> None:

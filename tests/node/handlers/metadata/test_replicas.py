@@ -305,4 +305,5 @@ def test_elect_leaders_of_a_preferred_leader_that_is_not_in_sync_is_refused(
     (code,) = results_of(broker.ask(ELECT, 2, question)).values()
     assert code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE  # that leader is not in sync yet
     assert results_of(broker.ask(ELECT, 2, {"topic_partitions": None})) == {("a", 0): code}
-    assert broker.controller.commands[-1] == ElectLeaders(0, (("a", 0),))  # can be split
+    # The command names its partitions, so that a long command can be split.
+    assert broker.controller.commands[-1] == ElectLeaders(0, (("a", 0),))

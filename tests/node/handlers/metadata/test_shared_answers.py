@@ -83,7 +83,7 @@ async def test_shared_answer_requested_after_a_change_has_the_new_state() -> Non
     assert asked.began == [0], "one at a time"
     await asked.end()
     assert await before == 0
-    assert asked.began == [0, 5], "whatever the number of changes and of those that ask"
+    assert asked.began == [0, 5], "for any number of changes and requests"
     late = asked.ask()
     await settle()
     await asked.end()
@@ -243,7 +243,7 @@ async def test_shared_metadata_for_closed_clients_is_not_computed(
     more = {"allow_auto_topic_creation": False}
     asked = []
     for number, context in enumerate(contexts):
-        names = ["wide", f"none-{number // 2}"]  # each question of two clients
+        names = ["wide", f"none-{number // 2}"]  # each question comes from two clients
         question = {"topics": [{"name": name, "topic_id": bytes(16)} for name in names], **more}
         asked.append(request(broker.dispatcher, context, METADATA, 12, question))
     for context in contexts[:-1]:

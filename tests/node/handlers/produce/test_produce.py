@@ -158,7 +158,7 @@ async def test_produce_of_an_abandoned_request_stops_validating_its_records(
     assert compacted.log().log_end_offset == 0
 
 
-async def test_transactional_produce_of_many_records_is_validated_before_its_verification(
+async def test_transactional_produces_with_records_to_validate_wait_for_their_verification(
     compacted: LeadingBroker,
 ) -> None:
     compacted.verifier.hold = True

@@ -31,7 +31,7 @@ async def test_transactional_produce_verifies_only_the_first_batch(
     first = broker.produce(connection, {0: batch(0, count=3)}, version=version)
     assert await first.errors() == {0: E.NONE}
     second = broker.produce(connection, {0: batch(3)}, version=version)
-    assert second.is_there, "without a question there is no wait"
+    assert second.is_there, "it waits for no verification"
     assert await second.errors() == {0: E.NONE}
     assert broker.verifier.questions == [("tx", 7, 0, (("t", 0),), adds)]
     assert broker.contents() == [(0, 7, 0, 0), (3, 7, 0, 3)]
@@ -188,7 +188,7 @@ async def test_transactional_produce_of_the_next_transaction_may_be_verified_bef
 @pytest.mark.parametrize(
     ("version", "code"), [(9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)]
 )
-async def test_transactional_produce_with_repeatedly_lost_guards_gets_a_retriable_error(
+async def test_transactional_produce_with_each_verification_invalidated_gets_a_retriable_error(
     broker: LeadingBroker, version: int, code: ErrorCode
 ) -> None:
     broker.verifier.hold = True
@@ -218,7 +218,7 @@ async def test_transactional_produce_of_a_fenced_producer_is_refused_without_ver
     await settle()
     assert await broker.mark(7, 2, commits=False) == [E.NONE]
     broker.verifier.release()
-    assert await asked.errors() == {0: E.INVALID_PRODUCER_EPOCH}, "although the guard is gone"
+    assert await asked.errors() == {0: E.INVALID_PRODUCER_EPOCH}, "although it was verified"
 
 
 @pytest.mark.parametrize(("version", "code"), [(9, 48), (11, 120)])
@@ -245,7 +245,7 @@ async def test_transactional_produce_with_a_raised_epoch_cannot_join_the_previou
     broker.verifier.answers = {0: E.CONCURRENT_TRANSACTIONS}  # PrepareCommit, epoch 1
     early = broker.produce(connection, {0: batch(0, epoch=1)}, version=12)
     assert await early.errors() == {0: E.CONCURRENT_TRANSACTIONS}
-    assert len(broker.contents()) == 1, "it was asked about, although a transaction is open"
+    assert len(broker.contents()) == 1, "it was verified, although a transaction is open"
     assert await broker.mark(7, 1, transaction_version=2) == [E.NONE]
     broker.verifier.answers = {}
     again = broker.produce(connection, {0: batch(0, epoch=1)}, version=12)
@@ -424,7 +424,7 @@ async def test_transactional_produce_on_an_older_connection_closes_the_connectio
     assert await other.errors() == {0: E.NONE}
 
 
-async def test_transactional_produce_overtaken_by_a_newer_connection_is_fenced(
+async def test_transactional_produce_overtaken_by_a_newer_connection_closes_its_connection(
     broker: LeadingBroker,
 ) -> None:
     broker.verifier.hold = True
@@ -444,7 +444,7 @@ async def test_transactional_produce_overtaken_by_a_newer_connection_is_fenced(
     [(12, {}), (9, {"oncelog_transaction_connection_fence": "false"})],
     ids=["KIP-890", "switched off"],
 )
-async def test_produce_on_an_older_connection_is_not_fenced_in_newer_versions_or_if_disabled(
+async def test_produce_on_an_older_connection_is_accepted_in_version_12_or_with_the_fence_disabled(
     tmp_path: Path, version: int, settings: dict[str, Any]
 ) -> None:
     broker = LeadingBroker(tmp_path, settings=settings)

@@ -103,7 +103,7 @@ async def test_fenced_producer_gets_the_error_of_its_request_version(world: Worl
 
 
 @pytest.mark.parametrize("version", [4, 5])
-async def test_add_partitions_from_a_broker_of_kafka_verifies_a_transaction(
+async def test_add_partitions_from_a_broker_of_kafka_adds_and_verifies_partitions(
     world: World, version: int
 ) -> None:
     who = await world.init()
@@ -154,7 +154,9 @@ async def test_init_producer_id_with_keep_prepared_keeps_the_transaction(world: 
     await world.node.until_state("CompleteCommit")
 
 
-async def test_transaction_request_that_arrives_late_closes_its_connection(world: World) -> None:
+async def test_transaction_request_on_an_older_connection_closes_the_connection(
+    world: World,
+) -> None:
     who = await world.init()
     await world.add(who)
     broker = world.broker
@@ -216,6 +218,6 @@ def test_list_transactions_with_a_common_pattern_is_accepted(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["(a+)+", "(a|a)*", ".*.*.*x", r"(a)\1", "(?=a)", "(?i)a", "(", "[", "a" * 257]
 )
-def test_list_transactions_with_a_slow_pattern_is_refused(text: str) -> None:
+def test_list_transactions_with_a_slow_or_invalid_pattern_is_refused(text: str) -> None:
     with pytest.raises(InvalidRegularExpression):
         compile_pattern(text)

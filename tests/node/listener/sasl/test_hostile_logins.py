@@ -76,7 +76,7 @@ async def test_request_sent_with_the_right_password_is_answered() -> None:
         assert (await client.receive())[1] == b"behind it"
 
 
-async def test_sasl_login_that_fails_while_answers_wait_sends_these_answers_first() -> None:
+async def test_request_after_the_end_of_a_sasl_session_closes_after_the_earlier_answers() -> None:
     async with serving(connections_max_reauth_ms=100) as bench:
         client, toys = await bench.connect("L"), bench.toys
         await client.ask(HANDSHAKE, chosen())

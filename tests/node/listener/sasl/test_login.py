@@ -53,7 +53,7 @@ def test_sasl_login_with_a_wrong_password_fails_with_the_message_of_its_mechanis
         login.choose("PLAIN", 0)
 
 
-def test_sasl_message_that_is_malformed_is_refused_with_the_usual_message() -> None:
+def test_sasl_message_that_is_malformed_is_refused_with_the_general_message_of_kafka() -> None:
     login = new_login()
     login.choose("PLAIN", 0)
     with pytest.raises(
