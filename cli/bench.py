@@ -234,7 +234,7 @@ def _engine(broken: str) -> Literal["spark", "workers"]:
         return "workers"
     if is_installed():
         return "spark"
-    say("two workers enrich; a Spark job would. In a checkout: pip install '.[demo,spark]'")
+    say("Spark is not installed, so two worker processes run the job: pip install '.[demo,spark]'")
     return "workers"
 
 

@@ -90,8 +90,8 @@ def _of_files(data: Path) -> "History":
     size_bytes = sum(file.stat().st_size for file in data.glob("node-*/*/*.log"))
     if size_bytes > LARGE_BYTES:
         say(
-            f"{size_bytes / 2**30:.0f} GB of logs; should memory run out, Spark audits them by "
-            f"the piece: python -m oncelog.proof.audit --cluster {data}"
+            f"{size_bytes / 2**30:.0f} GB of logs; with too little memory, audit them on Spark: "
+            f"python -m oncelog.proof.audit --cluster {data}"
         )
     recorder = Recorder.in_memory()
     say(f"{dump_logs(recorder, data):,} batches read")

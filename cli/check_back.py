@@ -27,9 +27,11 @@ def check_back(
     older_than: Annotated[
         float, Parameter(help="Skip transactions that are younger than this, in seconds.")
     ] = 30.0,
-    every: Annotated[float, Parameter(help="The time between two rounds in seconds.")] = 1.0,
+    every: Annotated[
+        float, Parameter(help="The time between two searches for open transactions, in seconds.")
+    ] = 1.0,
     once: Annotated[
-        bool, Parameter(help="Run one round. The exit code is 1 if an outcome is unknown.")
+        bool, Parameter(help="Search once, and end. The exit code is 1 if an outcome is unknown.")
     ] = False,
     writer: Annotated[str | None, Parameter(help="End only transactions of this writer.")] = None,
     query: Query = QUERY,
@@ -75,7 +77,10 @@ async def _run(
             if (doubt := await check_back.check()) and query.format != "json":
                 say(doubt)
             if not is_once:
-                say(f"looks every {every_s:g} s: ends transactions open for {older_than_s:g} s")
+                say(
+                    f"looks every {every_s:g} s for transactions of dual writes that are open for "
+                    f"{older_than_s:g} s, and ends them"
+                )
                 await check_back.run(
                     every_ms=round(every_s * 1000), report=lambda each: _print(each, query.format)
                 )

@@ -87,7 +87,10 @@ def up(
     ] = None,
     first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
     data: Data = DEFAULT_DATA,
-    port: Annotated[int | None, Parameter(help="Node i listens on PORT+i-1.")] = None,
+    port: Annotated[
+        int | None,
+        Parameter(help="The port of the first node. The other nodes use the next ports."),
+    ] = None,
     rf: Annotated[
         int | None,
         Parameter(
@@ -107,7 +110,10 @@ def up(
     ] = None,
     metrics_port: Annotated[
         int | None,
-        Parameter(help="Serve the metrics of node i on PORT+i-1. The default is free ports."),
+        Parameter(
+            help="Serve the first node's metrics on this port, and the others' on the next ports. "
+            "The default is free ports."
+        ),
     ] = None,
     log_format: Annotated[
         Literal["text", "json"] | None, Parameter(help="The format of the lines in each node.log.")

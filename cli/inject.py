@@ -42,7 +42,11 @@ class FaultOptions:
         ),
     ] = False
     lose_request: Annotated[
-        bool, Parameter(help="Do not execute the request, and send no more answers.", negative=())
+        bool,
+        Parameter(
+            help="Do not execute the request, and send no more answers on its connection.",
+            negative=(),
+        ),
     ] = False
     error: Annotated[
         str | None,

@@ -179,5 +179,7 @@ def prove(
     print_report(outcome.as_fields(), outcome.lines(), format)
     if shrink and outcome.judgement.is_violated:
         found = shrunk(outcome, say)
-        print_report({"faults": found}, [f"the fewest that break it: --faults {found}"], format)
+        print_report(
+            {"faults": found}, [f"the fewest faults that break it: --faults {found}"], format
+        )
     return outcome.exit_code

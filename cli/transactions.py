@@ -224,7 +224,9 @@ def abort(
         key = parse_partition(partition)
         with query.admin() as admin:
             since = admin.run(lambda a: abort_transactions.abort_hanging(a, key, producer_id))
-        say(f"{partition}: aborted what producer {producer_id} had open since {since}")
+        say(
+            f"{partition}: aborted the transaction of producer {producer_id} from offset {since} on"
+        )
 
 
 def explain(
@@ -246,7 +248,9 @@ def why(
     partition: Annotated[str, Parameter(help="The partition as TOPIC/PARTITION.")],
     /,
     *,
-    group: Annotated[str | None, Parameter(help="Also explain the offset of this group.")] = None,
+    group: Annotated[
+        str | None, Parameter(help="Also explain the committed offset of this group.")
+    ] = None,
     query: Query = QUERY,
 ) -> None:
     """Explain which transaction a partition's readers wait for, its owner, and its age."""

@@ -197,7 +197,8 @@ async def end_transaction(
         return f"{name}: {await asyncio.to_thread(abort_id, choice, name)}"
     key, producer_id = (fields["topic"], int(fields["partition"])), int(fields["producer_id"])
     since = await abort_hanging(observer.admin, key, producer_id)
-    return f"{key[0]}/{key[1]}: aborted what producer {producer_id} had open since {since}"
+    where = f"{key[0]}/{key[1]}"
+    return f"{where}: aborted the transaction of producer {producer_id} from offset {since} on"
 
 
 async def harm(

@@ -41,7 +41,11 @@ def certify(
         ),
     ] = None,
     resume: Annotated[
-        bool, Parameter(help="Run only the seeds that verdict.json lacks.", negative=())
+        bool,
+        Parameter(
+            help="Run only the seeds that verdict.json lacks or has as NO RUN or OTHER MODE.",
+            negative=(),
+        ),
     ] = False,
     seconds: Annotated[
         float,
@@ -131,4 +135,4 @@ def _tell(fields: Mapping[str, Any], folder: Path, format: str) -> None:
         return
     for run in fields["runs"]:
         tell(f"seed {run['seed']} on {run['cluster']}: {run['verdict']}: {run['why']}")
-    tell(f"{fields['promise']} by {fields['page']}: {fields['verdict']}", f"all of it: {folder}")
+    tell(f"{fields['promise']} by {fields['page']}: {fields['verdict']}", f"all results: {folder}")

@@ -35,7 +35,7 @@ class GroupListeners:
             try:
                 callback(*arguments)
             except Exception:
-                self._log.exception("a listener of this Raft group raised an exception")
+                self._log.exception("a listener of a Raft group raised an exception")
 
 
 class RaftHost(Protocol):

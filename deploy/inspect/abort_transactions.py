@@ -120,10 +120,10 @@ def _of_sinks(cluster: ClusterChoice, option: str, text: str) -> list[dict[str, 
         )
     except subprocess.TimeoutExpired:
         raise Failure(
-            f"What sinks have open was not ended in {TIMEOUT_S:.0f} s. Are enough nodes up? "
+            f"Open transactions of sinks did not end in {TIMEOUT_S:.0f} s. Are enough nodes up? "
             "See: oncelog ps"
         ) from None
     if done.returncode:
         why = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise Failure(f"What sinks have open could not be ended: {why[0]}")
+        raise Failure(f"Open transactions of sinks could not be ended: {why[0]}")
     return json.loads(done.stdout)

@@ -78,7 +78,8 @@ class IsolatedLeader:
         stalled = frozenset(waiting)
         if new := stalled - self._replicas.stalled:
             logger.warning(
-                "the controller does not answer: %d partitions accept no writes with acks=all",
+                "neither the controller nor a follower in the ISR answers: %d more partitions "
+                "accept no writes with acks=all",
                 len(new),
             )
         self._replicas.note_stalled(stalled)

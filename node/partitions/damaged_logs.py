@@ -107,7 +107,8 @@ class DamagedLogs:
             del self.words[key]
             self._directory.keep_set_aside(*key)
             logger.error(
-                "%s-%d leads alone, and may lack records of its damaged log, which is kept as "
+                "%s-%d leads alone, because this replica became the whole ISR before it was in "
+                "sync. It may lack records of its damaged log, which is kept as "
                 "%s-%d.<hex>-stray. Delete it if its records are not needed.",
                 *key,
                 *key,

@@ -217,8 +217,8 @@ class HangingTransactionReaper:
         if verdict is HangingDecision.LEAVE or partition.leader is None or not unchanged:
             return
         logger.warning(
-            "%r: the coordinator does not know the transaction of %r that is open "
-            "since offset %d. Decision: %s",
+            "%r: the transaction of %r, open since offset %d, has ended for its coordinator or "
+            "is unknown to it, so the missing marker is written: %s",
             partition,
             transactional_id,
             open_one.first_offset,

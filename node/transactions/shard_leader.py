@@ -303,7 +303,9 @@ class ShardLeader:
                     )
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             elif applied is not None and not applied.is_done:
-                self._log.error("the Raft state machine refused a decision: %s", applied)
+                self._log.error(
+                    "the transaction shard refused to write records of ids: %s", applied
+                )
                 code = ErrorCode.CONCURRENT_TRANSACTIONS
             try:
                 if error is None or isinstance(error, DefinitelyNot):

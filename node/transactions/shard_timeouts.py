@@ -311,10 +311,12 @@ class ShardLeaders:
             return abort_transaction(record, context)
 
         error, _ = await leader.execute(transactional_id, decide, ends_with_fence=True)
-        known = {ErrorCode.NONE: "aborted", ErrorCode.INVALID_TXN_STATE: "ended by itself"}
+        known = {ErrorCode.NONE: "aborted", ErrorCode.INVALID_TXN_STATE: "it has ended meanwhile"}
         outcome = known.get(error, error.name)
         if error:
-            self._log.info("the transaction of %r timed out. Result: %s", transactional_id, outcome)
+            self._log.info(
+                "%r: a transaction timed out, but was not aborted: %s", transactional_id, outcome
+            )
         elif judged:
             record = judged[0]
             seconds = record.timeout_ms / 1_000

@@ -320,7 +320,8 @@ async def _commit(control: Producer) -> None:
             if control.state is not ProducerState.COMMITTING_TRANSACTION:
                 raise
             log.warning(
-                "the commit of a sink's decision is not known yet, and is repeated: %s", problem
+                "it is unknown whether a sink's decision is committed, so EndTxn is sent again: %s",
+                problem,
             )
         else:
             return

@@ -73,7 +73,7 @@ def words(run: Path, settings: RunSettings, outcome: RunOutcome, verdict: Verdic
     yield from verdict_words(verdict, evidence=False)
     if not outcome.has_hit:
         yield "too many faults were not seen to happen: this run proves little"
-    yield f"all of it: {run}"
+    yield f"all results: {run}"
     again, shown = shell_command("chaos replay", run), shell_command("ui", run)
     yield f"again: {again}   shown: {shown}"
 

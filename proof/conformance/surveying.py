@@ -193,5 +193,5 @@ class _Progress:
     def at(self, what: str) -> None:
         if time.monotonic() - self._told_s >= PROGRESS_EVERY_S:
             self._told_s = time.monotonic()
-            self._tell(f"asked {self._done} of {self._count}; next {what}")
+            self._tell(f"{self._done} of {self._count} requests are done; the next is {what}")
         self._done += 1

@@ -87,7 +87,7 @@ class ProveOutcome:
         lines.append(
             f"{_counted_as(len(self.made), 'fault')}, {self.met} met work in flight; "
             f"seed {s.seed}; "
-            f"{self.seconds:.0f} s" + (f"; all of it: {self.directory}" if self.directory else "")
+            f"{self.seconds:.0f} s" + (f"; all results: {self.directory}" if self.directory else "")
         )
         return [*lines, self.verdict.line]
 

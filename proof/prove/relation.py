@@ -68,7 +68,8 @@ def matcher(how: str) -> Matcher:
             raise Failure(f"--match {how}: {problem}.", exit_code=2) from None
         return lambda record: _found(pattern, record.value)
     raise Failure(
-        f"--match {how} says no way to an id. It is key, header:NAME, json:FIELD or regex:RE.",
+        f"--match {how} does not say where an input's id is in an output. It is key, header:NAME, "
+        "json:FIELD or regex:RE.",
         exit_code=2,
     )
 

@@ -194,7 +194,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", metavar="S", type=float, default=15.0, help="seconds of each flood"
     )
     parser.add_argument(
-        "--part", metavar="P", type=float, default=1.0, help="fraction of the connections"
+        "--part",
+        metavar="P",
+        type=float,
+        default=1.0,
+        help="fraction of each flood's connections that is opened",
     )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -90,7 +90,7 @@ class TransferServices(Supervisor):
         while not self.wait(lambda: bool(self.reported[name].caught), 0.5):
             if time.monotonic() > deadline:
                 seconds = f"{CAUGHT_TIMEOUT_S:.0f} s"
-                raise Failure(f"{name} did not come so far in {seconds}: {self.log(name)}")
+                raise Failure(f"{name} did not reach the fault in {seconds}: {self.log(name)}")
             if not is_stopped and self.has_ended(name):  # by itself, before this moment
                 self.start(name)
                 self.unwanted(name)

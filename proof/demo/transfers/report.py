@@ -40,7 +40,7 @@ def print_verdict(report: TransfersReport) -> None:
     hit = sum(fault.open_transactions for fault in report.faults)
     tell(
         f"{len(report.faults)} faults hit {hit} open transactions; readers waited for "
-        f"{verdict.longest_wait_s:.1f} s at most, without the time in which something was away"
+        f"{verdict.longest_wait_s:.1f} s at most, while no process or server was stopped"
     )
     print_findings(report.findings)
     tell("")

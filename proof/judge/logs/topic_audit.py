@@ -61,7 +61,7 @@ async def audit_topic(
 
             if silent := await read_to(view, starts, ends, poll, isolation=isolation):
                 names = ", ".join(f"{topic}/{partition}" for topic, partition in silent)
-                raise Failure(f"Nothing came of {names} for {PROGRESS_TIMEOUT_S:.0f} s.")
+                raise Failure(f"No batch of {names} arrived for {PROGRESS_TIMEOUT_S:.0f} s.")
 
         say(f"reading {topic} with read_committed, {len(keys)} partitions")
         await read(stable, "read_committed")

@@ -186,7 +186,7 @@ class SharedIds(FindingRule):
                 seen,
                 name,
                 f"{seen.instance} and {self._owner.get(name)} both use {name}: {self._used[name]} "
-                "times one had it taken away while it lived and went on",
+                "times one initialized it while the other was alive, and the other used it again",
             )
 
 

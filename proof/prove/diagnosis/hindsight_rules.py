@@ -57,8 +57,8 @@ class StateNotRebuilt(FindingRule):
                 (topic, index), offset = next(iter(taken.items()))
                 text = (
                     f"{seen.wrong_finals} final values are wrong; {instance or 'an instance'} took "
-                    f"over {topic}/{index} at {offset} and read neither a topic of state nor "
-                    "anything before"
+                    f"over {topic}/{index} at offset {offset}, and read neither a topic of state "
+                    "nor earlier offsets"
                 )
                 tell("state-not-rebuilt", seen, topic, text)
 
@@ -234,5 +234,5 @@ class SinkNotAtomic(FindingRule):
             if self._writes:
                 return
             groups = f"group {', '.join(sorted(self._groups))}" if self._groups else "no group"
-            text = f"{seen.doubled} rows doubled, {seen.lost} lost; offsets are those of {groups}"
+            text = f"{seen.doubled} rows doubled, {seen.lost} lost; {groups} committed offsets"
             tell("sink-not-atomic", seen, "sink", text)

@@ -49,7 +49,12 @@ class ProducerSettings(FindingRule):
                 text = f"{weak} batches to {topic} with acks={seen.acks}"
                 tell("acks-below-all", seen, topic, text)
             if (plain := self._plain[topic]) >= BATCHES_MIN:
-                tell("no-idempotence", seen, topic, f"{plain} batches to {topic} without an id")
+                tell(
+                    "no-idempotence",
+                    seen,
+                    topic,
+                    f"{plain} batches to {topic} without a producer id",
+                )
 
 
 class PlainProducer(FindingRule):

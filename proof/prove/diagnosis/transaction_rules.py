@@ -244,7 +244,7 @@ class AbortWithoutSeek(FindingRule):
                 seen,
                 seen.transactional_id,
                 f"{seen.transactional_id} aborted {len(lost.keys)} records, none was read or "
-                "written again, and a later transaction committed offsets behind them",
+                "written again, and a later transaction committed offsets past them",
             )
 
     def _taken_back(self, instance: str, keys: set[int]) -> None:

@@ -25,7 +25,7 @@ def main() -> None:
         "--keep",
         type=Path,
         metavar="DIR",
-        help="keep runs without the expected verdict or findings here",
+        help="keep in this folder the runs that lack the expected verdict or findings",
     )
     parser.add_argument(
         "--bootstrap", help="HOST:PORT of a Kafka to use, whose brokers get no faults"
