@@ -88,8 +88,7 @@ def up(
     first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
     data: Data = DEFAULT_DATA,
     port: Annotated[
-        int | None,
-        Parameter(help="The port of the first node. The other nodes use the next ports."),
+        int | None, Parameter(help="The first node's port; the next nodes' follow it.")
     ] = None,
     rf: Annotated[
         int | None,
@@ -110,10 +109,7 @@ def up(
     ] = None,
     metrics_port: Annotated[
         int | None,
-        Parameter(
-            help="Serve the first node's metrics on this port, and the others' on the next ports. "
-            "The default is free ports."
-        ),
+        Parameter(help="The port of the first node's metrics; the next nodes' follow it."),
     ] = None,
     log_format: Annotated[
         Literal["text", "json"] | None, Parameter(help="The format of the lines in each node.log.")

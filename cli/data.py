@@ -46,7 +46,7 @@ async def consume(
     offset: Annotated[
         str,
         Parameter(
-            help="Begin at earliest, latest, an offset, -N (the last N records of each "
+            help="Begin at earliest, latest, an offset, -N (the last N offsets of each "
             "partition), or a time (2026-01-31T12:00, or @ and milliseconds).",
             allow_leading_hyphen=True,
         ),

@@ -55,7 +55,7 @@ REMARKS = {
         (80, 81),
         "UNSUPPORTED_VERSION, as in Kafka with `kraft.version` 0; with 1, too: voters never change",
     ),
-    94: "always NONE: a voter has no data that could be removed",
+    94: "removes nothing: unknown and active controllers are refused, other voters get no error",
     31: "SECURITY_DISABLED where no `authorizer.class.name` is given",
 }
 

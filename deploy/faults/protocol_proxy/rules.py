@@ -181,9 +181,7 @@ class Rule:
                 exit_code=2,
             )
         if self.nth < 1 or (self.times is not None and self.times < 1):
-            raise Failure(
-                "A rule acts from the 1st time on, so nth and times are at least 1.", exit_code=2
-            )
+            raise Failure("A rule acts from the 1st time on, and once at least.", exit_code=2)
         _check_action(self.action, self.match.apis)
 
 
