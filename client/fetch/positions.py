@@ -177,7 +177,7 @@ class Positions:
             raise LogTruncated(
                 f"{state.topic}/{state.partition} was read up to offset {state.position} (leader "
                 f"epoch {state.position_epoch}); its new leader has the same records only up to "
-                f"{end.end_offset} (epoch {end.leader_epoch}): seek to go on"
+                f"{end.end_offset} (epoch {end.leader_epoch}; -1: unknown): seek to go on"
             )
         logger.warning(
             "%s/%d was read up to offset %d (leader epoch %d), but its new leader has the same "

@@ -143,7 +143,7 @@ class Delivery:
         """
         outcome = self._outcome.of(self._index)[0]
         if not outcome.is_decided:
-            raise asyncio.InvalidStateError("the record is not decided yet")
+            raise asyncio.InvalidStateError("the record is neither acknowledged nor failed yet")
         outcome.is_seen = True
         return outcome.problem
 
@@ -236,7 +236,9 @@ class Deliveries:
         problem: Exception | None = None
         for outcome, _, _ in self._leaves():
             if problem is None and not outcome.is_decided:
-                raise asyncio.InvalidStateError("not all of the records are decided yet")
+                raise asyncio.InvalidStateError(
+                    "some records are neither acknowledged nor failed yet"
+                )
             outcome.is_seen |= outcome.is_decided
             problem = problem or outcome.problem
         return problem

@@ -248,7 +248,7 @@ class ConsumerGroups:
                 more -= member_bytes(member_id, group.members[member_id])
         if more > 0 and self._held.size_bytes + more > METADATA_BYTES_MAX:
             raise GroupMaxSizeReached(
-                "The members of this coordinator have told too much of themselves."
+                f"The metadata of all groups' members would exceed {METADATA_BYTES_MAX} bytes."
             )
 
     def find(self, group_id: str) -> ConsumerGroup:

@@ -34,7 +34,7 @@ def plan_digest(spark: "SparkSession", query_id: str, batch_id: int, given: str 
     except _problems() as problem:
         raise SinkStopped(
             f"offsets/{batch_id} of the checkpoint {checkpoint} cannot be read, and without it "
-            "nobody can say whether this batch is the one that was written under its number "
+            "it is unknown whether this batch is the one that was written under its number "
             f"({problem}). Nothing was written. Can the driver read there, and is it the query's "
             "checkpointLocation? Then start the query again."
         ) from None

@@ -137,9 +137,10 @@ class RangeReader:
             if fetcher.truncated:
                 _, offset, epoch_end = fetcher.truncated.pop()
                 raise LogTruncated(
-                    f"{state.topic}/{state.partition} was cut at offset {epoch_end.end_offset} by "
-                    f"a new leader (an unclean election?), and was read to {offset}: what this "
-                    "task has given is not in the log any more, it has to begin anew"
+                    f"{state.topic}/{state.partition} was read up to offset {offset}, but its new "
+                    f"leader has the same records only up to {epoch_end.end_offset} (-1: unknown). "
+                    "After an unclean election some rows of this task are no longer in the log, so "
+                    "it has to begin anew"
                 )
             if fetcher.out_of_range:
                 await self._jump()

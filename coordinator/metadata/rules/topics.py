@@ -167,7 +167,7 @@ def check_assignment(
     If `replication_factor` is given, it must be the number of replicas.
     """
     if not replicas:
-        raise InvalidReplicaAssignment("An assignment without a replica is none.")
+        raise InvalidReplicaAssignment("An assignment has at least one replica.")
     for node in replicas:
         if node not in tables.brokers:
             raise InvalidReplicaAssignment(

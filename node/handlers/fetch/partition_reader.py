@@ -154,7 +154,9 @@ class PartitionReader:
         if wanted.last_fetched_epoch >= 0:
             epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
             if epoch < 0 and wanted.last_fetched_epoch != leader.leader_epoch:
-                raise OffsetOutOfRange("the epoch that was fetched last is not known here")
+                raise OffsetOutOfRange(
+                    "the leader has no record of the epoch that was fetched last"
+                )
             if epoch >= 0 and (epoch < wanted.last_fetched_epoch or end_offset < offset):
                 answer.diverging_epoch = (epoch, end_offset)
                 self.must_answer = True

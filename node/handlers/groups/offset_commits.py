@@ -341,7 +341,7 @@ async def _verified(
             raise error_for(error)
         producers.verified(request.producer_id, guard, ongoing_index)
         verified_guard = guard
-    raise CoordinatorNotAvailable("markers came in between, again and again")
+    raise CoordinatorNotAvailable("a marker arrived during each verification of the transaction")
 
 
 def transactional_error(error: KafkaError, version: int) -> int:

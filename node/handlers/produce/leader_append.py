@@ -90,7 +90,7 @@ class LeaderAppend:
         """
         if self.record_check < config.record_check:
             raise NotLeaderOrFollower(
-                f"{self.partition} has changed since its records were looked at"
+                f"{self.partition} has changed since the records of this batch were checked"
             )
         if self.record_error is not None:
             error = error_for(self.record_error.number, self.record_error.message)

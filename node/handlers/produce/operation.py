@@ -291,7 +291,9 @@ class ProduceOperation:
             verification = verifications.get(partition)
             if verification is None:
                 if must_be_verified(log.producer_state, header):
-                    raise NotLeaderOrFollower(f"{partition} has changed since the question")
+                    raise NotLeaderOrFollower(
+                        f"{partition} has changed since its transaction was verified"
+                    )
             elif verification.error:
                 raise client_error(verification.error, self.version)
             else:

@@ -223,7 +223,7 @@ def _time_s(claim: object) -> float:
     JSON allows infinity and integers of any length.
     """
     if not isinstance(claim, int | float) or not -TIME_MAX_S <= claim <= TIME_MAX_S:
-        raise FailedLogin("a time in it is none")
+        raise FailedLogin("a claim that must be a time is no number, or out of range")
     return claim
 
 

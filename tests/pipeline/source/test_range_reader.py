@@ -169,7 +169,7 @@ def test_range_reader_of_a_log_truncated_by_a_new_leader_fails_without_waiting(
         partitions = reader._view.snapshot.partitions
         known = partitions[topic, 0]
         partitions[topic, 0] = replace(known, leader_epoch=known.leader_epoch + 1)
-        with pytest.raises(LogTruncated, match=f"{topic}/0 was cut at offset 5 by a new leader"):
+        with pytest.raises(LogTruncated, match=f"{topic}/0 .* the same records only up to 5 "):
             list(batches)
 
 
