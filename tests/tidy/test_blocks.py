@@ -23,7 +23,7 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/certified.md", 'promise = "exactly once"'): "tests/proof/certify/test_recipe.py::"
     "test_certify_recipe_of_each_name_is_complete_and_cites_its_promise",
     ("docs/certified.md", "[second_reading]"): "tests/proof/certify/test_recipe.py::"
-    "test_second_reading_of_a_program_changed_since_is_ignored",
+    "test_review_by_a_second_reader_is_ignored_after_a_change_of_the_program",
     ("docs/conformance.md", "--against OTHER:PORT"): "tests/proof/conformance/test_clusters.py::"
     "test_conformance_of_a_cluster_with_itself_has_no_difference",
     ("docs/conformance.md", "--bootstrap OURS"): "tests/proof/conformance/test_recorded.py::"

@@ -71,7 +71,7 @@ def test_find_recipe_accepts_a_known_name_or_a_folder(folder: Path) -> None:
         ("expected.toml", "page", "pages", "page is missing"),
     ],
 )
-def test_read_recipe_names_the_error_and_its_place(folder, file, old, new, words) -> None:
+def test_read_recipe_names_the_error_and_the_file(folder, file, old, new, words) -> None:
     text = (folder / file).read_text()
     assert old in text
     (folder / file).write_text(text.replace(old, new))
@@ -194,7 +194,7 @@ note = "It is the example of the page."
 """
 
 
-def test_second_reading_of_a_program_changed_since_is_ignored(folder: Path) -> None:
+def test_review_by_a_second_reader_is_ignored_after_a_change_of_the_program(folder: Path) -> None:
     digest = read_recipe(folder).digest
     with (folder / "expected.toml").open("w") as file:
         file.write('promise = "exactly once"\npage = "https://x"\nsays = "It says so."\n')
@@ -214,7 +214,9 @@ def test_second_reading_of_a_program_changed_since_is_ignored(folder: Path) -> N
         ("note = ", "notes = ", "digest and note of .* are texts"),
     ],
 )
-def test_read_recipe_refuses_a_second_reading_with_a_wrong_field(folder, old, new, words) -> None:
+def test_read_recipe_refuses_a_second_reading_table_with_a_wrong_field(
+    folder, old, new, words
+) -> None:
     text = READING.format(digest="a", agrees="true")
     assert old in text
     with (folder / "expected.toml").open("w") as file:
@@ -224,7 +226,7 @@ def test_read_recipe_refuses_a_second_reading_with_a_wrong_field(folder, old, ne
         read_recipe(folder)
 
 
-def test_board_leaves_out_a_program_that_its_second_reading_refused(folder: Path) -> None:
+def test_board_leaves_out_a_program_refused_by_its_second_reader(folder: Path) -> None:
     shutil.copy(COMMITS_FIRST, folder / "copier.py")
     recipe = read_recipe(folder)
     run = CertifiedRun(
