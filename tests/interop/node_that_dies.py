@@ -1,7 +1,7 @@
 """A broker that kills itself with SIGKILL at a fault point, once.
 
 The file `die-at` in the cluster's directory contains the name of the point. The process that
-removes the file dies. A released broker has no fault points. This program adds the point to the
+renames the file dies. A released broker has no fault points. This program adds the point to the
 broker that it builds.
 """
 

@@ -72,7 +72,7 @@ class Scene:
         self.consumer.subscribe(["t"], **given)
 
     async def is_given(self, *places: tuple[bytes, int]) -> None:
-        """Assign these partitions, and wait until the member has received the assignment."""
+        """Assign these partitions, and wait until a member that has joined has received them."""
         self._given = frozenset(places)
         membership = self.member._membership
         if membership.state is not MembershipState.JOINING:

@@ -135,7 +135,7 @@ def test_column_that_is_not_an_arrow_array_is_read_as_a_list(monkeypatch):
 def test_send_many_with_few_rows_reads_arrow_columns_as_lists(monkeypatch):
     """An Arrow kernel costs as much as some hundred rows.
 
-    This also holds for small batches and for a few rows in each partition.
+    It costs too much for a short column, for small batches, and for a few rows in each partition.
     """
     for module in MODULES:
         monkeypatch.setattr(module, "ROWS_LEAST", ROWS_LEAST)

@@ -99,7 +99,7 @@ def test_pysyncobj_reports_success_for_commands_never_committed(
 
 
 def test_raft_leader_that_is_deposed_never_commits_its_own_tail() -> None:
-    """A snapshot replaces the leader's log, and its commands do not count as successful (D3)."""
+    """A snapshot replaces the old leader's log, and the replaced commands do not succeed (D3)."""
     cluster, old = started(4)
     cluster.isolate(old)
     minority = {cluster.submit(old, 0, timeout_ms=60_000) for _ in range(10)}

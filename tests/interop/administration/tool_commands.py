@@ -84,7 +84,8 @@ def _alter(entity: str, config: str) -> str:
 def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
     """Return the commands that set, describe and delete a config of an entity.
 
-    The second and the last command are repeated, since a change may reach the asked broker late.
+    All but the first are repeated until their output is right, since a change may reach the
+    asked broker late.
     """
     keys = _KEY.findall(config)
     is_there, is_gone = re.escape(keys[0]), rf"\A(?!.*{re.escape(keys[0])})"

@@ -398,7 +398,7 @@ def test_controller_result_without_items_is_decoded() -> None:
 async def test_quorum_description_requested_from_any_node_comes_from_the_leader(
     asked: int, cluster: SmallCluster
 ) -> None:
-    """A follower does not know the offsets of other nodes, so it forwards the request."""
+    """A follower does not know the offsets of other nodes, so it requests them from the leader."""
     await bring_up(cluster, 1, 2, 3)
     quorum = await cluster.clients[asked].describe_quorum(timeout_ms=1_000)
     assert quorum.leader_id == 1

@@ -116,7 +116,11 @@ class MortalSink(ExactlyOnceSink):
 
 
 def rows_of(spark: Any, job: Job, *kills: int) -> Any:
-    """Return the input as a stream. In a step a task dies or waits in the middle of its rows."""
+    """Return the input as a stream. Two tasks are interrupted in the middle of their rows.
+
+    One of them kills the processes `kills` or its executor and exits. The other one waits for its
+    second attempt. The job chooses their batches, and may choose none.
+    """
     import psutil
 
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))

@@ -94,7 +94,10 @@ class ModelCluster:
         return self._children_have_v2 or name == control_id(SINK)
 
     def standing(self, handle: Handle) -> str:
-        """Return "open", "ended" or "other" for the transaction that an attempt has written."""
+        """Return the state of the transaction that an attempt has written.
+
+        It is "open", "ended" if it was aborted, or "other" if it was committed or is unknown.
+        """
         known = self.ids.get(handle[0])
         if known is None or known.producer_id != handle[1]:
             return "other"

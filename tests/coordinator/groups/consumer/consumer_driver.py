@@ -207,7 +207,7 @@ class ConsumerLog:
     def beat(
         self, request: ConsumerHeartbeat, turn: Turn, replayed: int = 0
     ) -> ConsumerHeartbeatAnswer | None:
-        """Answer a heartbeat by `ConsumerGroups.beat`, or return None if it changes the group."""
+        """Answer a heartbeat by `ConsumerGroups.beat`. Return None if it may change the group."""
         said = request.topic_names, request.topic_pattern, request.server_assignor
         if said != (None,) * 3 or request.instance_id or request.rebalance_timeout_ms != -1:
             return None
