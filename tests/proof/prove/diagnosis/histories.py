@@ -1,7 +1,7 @@
 """The requests of an application as a proxy sees them, correct or with chosen mistakes.
 
 `Application` is a correct consume-transform-produce loop with transactions, unless a field requests
-a mistake. It yields sightings, as the proxy does.
+a mistake. It yields each request as a `Sighting`, the form in which the diagnosis gets it.
 """
 
 from collections.abc import Callable, Generator, Iterator

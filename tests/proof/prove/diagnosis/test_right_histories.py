@@ -130,7 +130,7 @@ def seeks_back_under_load_then_aborts() -> History:
 
 
 def goes_on_in_one_partition(*, with_offsets: bool) -> History:
-    """An application aborts, seeks back, and first writes records of another partition.
+    """An application aborts, seeks back, and continues with inputs of another partition.
 
     The Fetch of the aborted inputs is sent later, because another Fetch is in flight.
     """
@@ -158,7 +158,7 @@ def aborts_early_and_goes_on_in_one_partition() -> History:
 
 
 def another_broker_brings_more(**fields: Any) -> History:
-    """An application aborts while a Fetch is in flight, and first writes another partition.
+    """An application aborts while a Fetch is in flight, and continues with another partition.
 
     The aborted transaction has the offsets of both partitions.
     """

@@ -42,7 +42,7 @@ def other_records_after_a_refusal() -> History:
 
 
 def other_records_after_an_abort(*, lost: int = 0) -> History:
-    """A batch has no answer and its transaction is aborted. librdkafka gives its number away."""
+    """After an abort, librdkafka gives an unanswered batch's sequence number to the next batch."""
     app = yield from started()
     yield from app.fetch(6)
     yield numbered(app, 0, 1, 2)

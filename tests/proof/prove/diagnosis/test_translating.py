@@ -1,4 +1,4 @@
-"""Test that client frames of different versions are translated to equal sightings."""
+"""Test that client frames of any version are translated to the facts that a diagnosis gets."""
 
 import pytest
 
@@ -179,7 +179,7 @@ def test_closed_connection_is_seen_by_the_diagnosis():
 
 @pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
 def test_diagnosis_wait_for_an_answer_other_than_a_fetch_is_reported(after_s, waited):
-    """The broker answers at once. The proxy delays the answer and then reports the wait."""
+    """Either the broker answers late, or the proxy delays the answer and reports the delay."""
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)
     answer, _ = answer_of(request, {})

@@ -1,5 +1,8 @@
 # type: ignore
-"""Drop the current batch at a rebalance or an abort. Kafka delivers uncommitted records again."""
+"""A wrong application that drops its batch at a rebalance or an abort, without a seek back.
+
+The author of this program assumes that Kafka delivers all uncommitted records again.
+"""
 
 import os
 import time
@@ -24,7 +27,7 @@ producer = Producer({"bootstrap.servers": BOOTSTRAP, "transactional.id": name})
 
 
 def on_revoke(_consumer, _partitions):
-    """No record of the batch is committed yet, so the next owner reads the whole batch."""
+    """Drop the batch. The author assumes that the next owner reads all of its records again."""
     batch.clear()
 
 

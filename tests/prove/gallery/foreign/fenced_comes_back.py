@@ -1,5 +1,8 @@
 # type: ignore
-"""Use a transactional id for each partition, and replace a fenced producer by a new one."""
+"""A wrong application that repeats its batch with a new producer after a fence.
+
+It uses a transactional id for each partition, and the new owner has the same id.
+"""
 
 import asyncio
 import logging

@@ -1,5 +1,8 @@
 # type: ignore
-"""Read the output at the start, and skip the inputs found there."""
+"""A wrong application that skips inputs whose outputs it found at its start.
+
+Outputs that other instances write later are not found.
+"""
 
 import asyncio
 import os

@@ -1,5 +1,8 @@
 # type: ignore
-"""Write ten records in each transaction, and commit the consumer's position."""
+"""A wrong application that writes ten records in each transaction, and commits its position.
+
+The position is the end of the whole poll, which may have more records.
+"""
 
 import os
 

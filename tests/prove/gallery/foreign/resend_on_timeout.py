@@ -1,5 +1,8 @@
 # type: ignore
-"""Send a record again after 10 s without an answer, since the producer is idempotent."""
+"""A wrong application that sends a record again after 10 s without an answer.
+
+The author of this program assumes that an idempotent producer drops the repetition.
+"""
 
 import logging
 import os

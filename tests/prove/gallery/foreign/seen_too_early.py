@@ -1,5 +1,8 @@
 # type: ignore
-"""Skip ids that were seen before, since the input's producer sometimes repeats an order."""
+"""A wrong application that skips orders which it has read before, since the input repeats some.
+
+An id counts as seen when it is read, although its output may still be dropped.
+"""
 
 import os
 import time

@@ -1,4 +1,7 @@
-"""Write rows and offsets in one SQLite transaction with `with database:`."""
+"""A wrong application that writes rows and offsets to SQLite within `with database:`.
+
+The author of this program assumes that this statement begins a transaction.
+"""
 
 import os
 import sqlite3

@@ -1,5 +1,8 @@
 # type: ignore
-"""Run four workers with a transaction each. Commit the offset of the furthest finished record."""
+"""A wrong application with four workers, each with its own transactions.
+
+They commit the offset of the furthest finished record, while earlier records are unfinished.
+"""
 
 import os
 import queue

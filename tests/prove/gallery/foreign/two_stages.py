@@ -1,5 +1,8 @@
 # type: ignore
-"""Connect two transactional stages by a topic, so that the whole is transactional."""
+"""A wrong application of two transactional stages, which are connected by a topic.
+
+The second stage also reads uncommitted records of this topic.
+"""
 
 import logging
 import os
