@@ -249,7 +249,7 @@ def abort_before_offsets_without_seek() -> History:
 
 
 def abort_without_seek_of_one_partition() -> History:
-    """An application aborts without a seek, and continues with another partition, then its own."""
+    """An application aborts without a seek, and first continues with another partition."""
     app = yield from started()
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
