@@ -67,7 +67,7 @@ def in_json(outcome: Outcome) -> str:
 
 
 def shrunken(outcome: Outcome, shape: Shape | None) -> str:
-    """Return the command for the smallest schedule that still fails."""
+    """Return a line with the number of runs and the command for the shrunken schedule."""
     faults, runs = shrink(outcome, lambda fewer: run(outcome.seed, shape=shape, faults=fewer))
     return f"  after {runs} runs: {command(outcome.seed, faults, shape)}"
 

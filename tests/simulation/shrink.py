@@ -13,9 +13,9 @@ RUNS_MAX = 60
 def shrink(
     failed: Outcome, again: Callable[[Sequence[Fault]], Outcome], runs_max: int = RUNS_MAX
 ) -> tuple[list[Fault], int]:
-    """Return a minimal schedule that fails in the same way, and the number of runs.
+    """Return a smaller schedule that fails in the same way, and the number of runs.
 
-    `again` runs the seed with another schedule.
+    It is minimal if `runs_max` was not reached. `again` runs the seed with another schedule.
     """
     left, wanted, runs = list(failed.faults), set(failed.names), 0
 

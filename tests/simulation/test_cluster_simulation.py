@@ -94,7 +94,7 @@ def test_simulated_cluster_with_random_faults_violates_no_promise(seeds: Sequenc
 
 
 def test_simulation_default_seeds_cover_every_shape_and_fault_kind() -> None:
-    """The seeds that run by default must include each cluster size and each kind of fault."""
+    """The default seeds must include each cluster size and each kind of fault that seeds draw."""
     shapes = {seed: shape_of(seed) for seeds in SEEDS for seed in seeds}
     faults = {fault.kind for seed, shape in shapes.items() for fault in draw(seed, shape)}
     of_shapes = {"power-truncation", "damage"}  # no seed draws these by itself

@@ -41,7 +41,7 @@ class Wires:
         return base + self._slow.get((source, target), 0.0)
 
     def is_cut(self, source: int, target: int) -> bool:
-        """Return whether messages from `source` to `target` are dropped."""
+        """Return whether the link from `source` to `target` is cut."""
         return bool(self._cuts) and (source, target) in self._cuts
 
     @property

@@ -40,7 +40,7 @@ def ids_of_shards(shards: int, per_shard: int, prefix: str) -> list[list[str]]:
 def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, int]]:
     """Send InitProducerId for every id, and return (producer id, epoch) by id.
 
-    An id that a coordinator does not answer is sent again to the next coordinator.
+    An id without a successful answer is sent again to the coordinator of that time.
     """
     found: dict[str, tuple[int, int]] = {}
     deadline = time.monotonic() + PROGRESS_TIMEOUT_S
@@ -60,7 +60,7 @@ def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, i
 def _round(
     cluster: Cluster, ids: list[list[str]], found: dict[str, tuple[int, int]]
 ) -> list[list[str]]:
-    """Send InitProducerId for all ids of each shard, and return the ids without an answer."""
+    """Send InitProducerId for all ids of each shard, and return those without a producer id."""
     selector = selectors.DefaultSelector()
     lines: list[list[_Line]] = []
     try:

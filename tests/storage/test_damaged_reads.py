@@ -52,7 +52,7 @@ def log(tmp_path):
 
 
 def batches_from(log, offset, max_bytes):
-    """Return a reader's batches by offset, and whether it reached the log end without an error."""
+    """Return a reader's batches by offset, and whether the reader got no error."""
     found = {}
     try:
         while offset < log.log_end_offset:

@@ -716,7 +716,7 @@ def test_log_with_a_damaged_base_offset_in_its_last_batch_is_refused(
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("origin", ["follower", "compaction", "power failure"])
 def test_log_with_a_gap_before_its_last_batch_is_opened(log, is_clean, origin) -> None:
-    """Compaction made the gap, and cleanup.policy may have changed since then."""
+    """Compaction, here or on the leader, made the gap. cleanup.policy may have changed since."""
     assert is_marked(log.directory)
     offsets = [0, 1, 9]
     if origin == "compaction":

@@ -47,7 +47,7 @@ def latched_log() -> AbstractContextManager[Any]:
 
 
 class _Tail:
-    """The index entries in memory when a flush begins. The flush writes them to the path."""
+    """The index entries in memory when a flush begins. It writes them to the index's path."""
 
     def __init__(self, file: EntryFile) -> None:
         before, tail = file._tail

@@ -71,7 +71,7 @@ async def two_producers(context: Context) -> None:
 
 
 async def flipped_bit(context: Context) -> None:
-    """A bit of a producer snapshot flips while the node is down. Then the producer continues."""
+    """A bit flips in each node's snapshots while that node is down. Then the producer continues."""
     topic = await context.topic("flipped-bit")
     producer = OldProducer(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])

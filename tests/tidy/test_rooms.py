@@ -129,7 +129,10 @@ def ends_of(parts: Module) -> list[str]:
 
 
 def is_there(dotted: str) -> bool:
-    """Return whether a dotted name of the product is a module, or an attribute in a module."""
+    """Return whether a dotted name is a module of the product, or may be a name in a module.
+
+    The names outside the product's folders, such as those of loggers, are not checked.
+    """
     _, *parts = dotted.split(".")
     return parts[0] not in ROOMS.keys() | MAY_IMPORT.keys() or any(
         tuple(parts[:size]) in MODULES for size in range(max(1, len(parts) - 2), len(parts) + 1)

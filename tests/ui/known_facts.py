@@ -1,4 +1,4 @@
-"""The facts of a small cluster without a broker, as an observer of the page would have them."""
+"""The facts that the page's observer would have of a small cluster, made without a broker."""
 
 from typing import Any
 

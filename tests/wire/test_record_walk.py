@@ -193,7 +193,7 @@ def test_record_skeleton_of_17000_records_detects_one_wrong_offset(index: int) -
 def test_timestamp_search_over_a_record_with_an_impossible_delta_raises(
     timestamp_delta: int, offset_delta: int
 ) -> None:
-    """A topic without record validation may have deltas whose sum exceeds 64 bits."""
+    """Without record validation, a topic may have wrong deltas, and sums of more than 64 bits."""
     records = record(offset_delta, timestamp_delta)
     header = decode_header(batch(records, 1, now_ms=1_700_000_000_000))._replace(base_offset=7)
     with pytest.raises(InvalidRecord):

@@ -55,7 +55,7 @@ def test_damaged_batch_in_the_middle_has_batches_after_it(file: LogFile, at: int
 
 @pytest.mark.parametrize("at", [0, 7, 10, 11, 16, 20, 23, 70])
 def test_damaged_batch_before_a_torn_end_has_batches_after_it(file: LogFile, at: int) -> None:
-    """A flipped bit and a kill during a write happened, so whole batches lie in between."""
+    """A bit flipped, and later a kill tore the last batch, so whole batches lie in between."""
     many = b"".join(one(NEXT + 1 + i) for i in range(20))
     assert is_followed(file, damaged(one(), at) + many + one(NEXT + 21)[:-1])
 

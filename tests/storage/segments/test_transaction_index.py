@@ -110,7 +110,7 @@ def entries_read(index, monkeypatch):
 
 
 def test_fetch_in_a_long_transaction_index_reads_only_the_needed_entries(index, entries_read):
-    """A reader of a whole log reads each entry only a few times."""
+    """Otherwise a reader of a whole log would read all earlier entries again in each fetch."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10, number * 10 + 9, number * 10 + 10))
     for at in (0, 25_000, 49_900):
@@ -303,7 +303,7 @@ def test_transaction_index_with_a_wrong_first_offset_is_corrected_when_the_log_i
 ) -> None:
     """Producer 7 commits a transaction, and aborts another one with two batches.
 
-    Producer 8 aborts a transaction that overlaps with both.
+    Producer 8 aborts a transaction that overlaps with the second one.
     """
     config = {"segment_bytes": 1 << 20} | ({"is_compacted": True} if compacted else {})
     log = logs.open(**config)
