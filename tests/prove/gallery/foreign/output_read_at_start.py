@@ -1,5 +1,5 @@
 # type: ignore
-"""A wrong application that skips inputs whose outputs it found at its start.
+"""A wrong application that skips an input if it found the output of that input at its start.
 
 Outputs that other instances write later are not found.
 """
