@@ -253,7 +253,7 @@ async def test_other_partitions_keep_their_sent_batches_after_a_refusal(monkeypa
         assert [int(v) for v in context.leaders[1].values] == list(range(1, 16, 2))
 
 
-async def test_unclean_election_loses_only_acknowledged_records(monkeypatch):
+async def test_unclean_election_that_lost_a_record_does_not_fail_later_records(monkeypatch):
     """Unwritten batches get new sequence numbers, since the old ones do not fit the log."""
     context = SenderContext(monkeypatch)
 
