@@ -122,7 +122,7 @@ async def test_raft_group_of_one_node_commits_after_its_own_sync(one: Trio) -> N
     assert await (await one.leader()).submit(b"c") == 102
 
 
-async def test_raft_group_of_three_moves_its_leader_when_one_node_stops(trio: Trio) -> None:
+async def test_raft_group_of_three_elects_a_new_leader_when_its_leader_stops(trio: Trio) -> None:
     """A node that stops gracefully first transfers its leadership."""
     group = await trio.leader()
     # A new disk votes only once it has caught up with the leader; two voters must remain.
