@@ -362,7 +362,7 @@ def test_leader_epoch_end_in_a_log_is_the_start_of_the_next_epoch(logs, log):
     assert log.latest_epoch == 3
 
 
-def test_log_directory_of_another_topic_is_refused(logs):
+def test_log_directory_with_another_topic_id_is_refused(logs):
     logs.open().close()
     with pytest.raises(InconsistentTopicId):
         logs.open(topic_id=bytes(16))

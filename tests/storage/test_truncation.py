@@ -123,7 +123,7 @@ USES: dict[str, Callable[[Any, Any], object]] = {
 @pytest.mark.parametrize("steps_before", [1, 6])
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize(("how", "offset"), [CUTS[0], CUTS[-1]])
-def test_truncation_ends_when_the_log_is_used_between_its_steps(
+def test_truncation_is_completed_when_the_log_is_used_between_its_steps(
     logs: Any, how: str, offset: int, use: str, steps_before: int
 ) -> None:
     log = filled(logs)

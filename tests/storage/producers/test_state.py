@@ -253,7 +253,7 @@ def test_lowest_sequence_under_verification_must_be_appended_first(log):
     assert log.send(0, transactional=True, guard=guard) == 0
 
 
-def test_higher_epoch_under_verification_drops_the_lower_sequences(log):
+def test_higher_epoch_under_verification_drops_the_sequences_of_lower_epochs(log):
     guard = log.table.begin_verification(7, 0, 5, now_ms=NOW)
     log.table.begin_verification(7, 1, 8, now_ms=NOW)
     log.table.begin_verification(7, 0, 2, now_ms=NOW)  # late, of the old epoch

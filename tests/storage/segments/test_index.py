@@ -153,7 +153,7 @@ def test_time_index_with_wrong_entries_is_detected(tmp_path, content):
         TimeIndex(path, BASE).check()
 
 
-def test_index_with_half_an_entry_at_its_end_is_trimmed_at_the_next_write(tmp_path):
+def test_index_with_half_an_entry_at_its_end_is_trimmed_at_its_close(tmp_path):
     path = tmp_path / "1000.index"
     path.write_bytes(bytes.fromhex("0000000900000010000000"))
     index = OffsetIndex(path, BASE)

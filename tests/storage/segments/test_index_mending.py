@@ -51,7 +51,7 @@ def test_rebuilt_transaction_index_equals_the_original(log):
 
 @pytest.mark.parametrize("log", [1], indirect=True)
 @pytest.mark.parametrize("use", ["cut", "start over", "delete"])
-def test_rebuilt_index_of_a_removed_segment_is_not_used(log, use):
+def test_rebuilt_transaction_index_of_a_removed_segment_is_not_used(log, use):
     segment = list(log.segments)[3]
     path = segment.transaction_index.path
     path.write_bytes(b"\x40" * len(path.read_bytes()))
@@ -86,7 +86,7 @@ def test_truncation_within_a_segment_with_a_damaged_transaction_index_is_refused
         log.truncation.truncate_to(segment.base_offset + 2)
 
 
-def test_rebuilt_index_of_a_segment_replaced_meanwhile_is_not_used(logs):
+def test_rebuilt_transaction_index_of_a_segment_replaced_meanwhile_is_not_used(logs):
     """The new segment has commits at the offsets of the old segment's aborts."""
     log = logs.open()
 

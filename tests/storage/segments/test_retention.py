@@ -371,7 +371,7 @@ def test_truncation_below_the_log_start_resets_the_log(logs):
     assert bases(log) == [1]
 
 
-def test_log_can_be_reset_to_any_start_offset(logs):
+def test_log_can_be_reset_to_a_start_offset_above_its_end(logs):
     log = filled(logs)
     log.truncation.truncate_fully_and_start_at(1000)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (1000, 1000, 1000)
