@@ -132,7 +132,9 @@ class OffsetCheckpoint(_Checkpoint):
     def read(self) -> dict[TopicPartition, int]:
         """Return the offset of each partition. A missing file has none. Raises CorruptCheckpoint.
 
-        Every checkpoint may be deleted. Its offsets are then determined again by reading the logs.
+        Each of the four checkpoints may be deleted. Without it logs are read again (recovery
+        points), are compacted again (cleaned offsets), start at their first segments (log starts),
+        or get their high watermarks from their leaders.
         """
         remedy = "Delete it and start the broker again: it is rebuilt by reading the logs"
         offsets = {(m[1], int(m[2])): int(m[3]) for m in self._read(_OFFSET_LINE, remedy)}

@@ -91,7 +91,7 @@ def load_log(
 
     machine_restarted: the machine has lost power since the last run, so any page that was not
     synced may be missing. Raises OSError, InconsistentTopicId for another topic's directory, and
-    CorruptMessage if a batch that was synced is unreadable.
+    CorruptMessage for damage (see the top of this file).
     """
     try:
         directory.mkdir(parents=True)

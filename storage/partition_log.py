@@ -375,7 +375,7 @@ class PartitionLog:
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Return (the largest epoch up to `leader_epoch`, its end offset).
 
-        Both are -1 if the epoch is unknown here (KIP-101, KIP-279).
+        Both are -1 if `leader_epoch` is later than every epoch known here (KIP-101, KIP-279).
         """
         return self.local.leader_epochs.end_offset_for(leader_epoch, self.local.log_end_offset)
 

@@ -7,9 +7,9 @@
 
 Steps read only inactive segments and write `.cleaned` files beside them. Only `replace_segments`
 changes the log. A group of segments is rewritten into one, which replaces the group before the next
-group is begun, from the oldest on. Each replacement leaves a log with the same records for every
-reader, so a compaction may stop or crash at any point. The `.cleaned` files of an unfinished group
-are removed by `close`, or at the next start.
+group is begun, from the oldest on. Each replacement leaves a log with the last record of each key,
+so a compaction may stop or crash at any point. The `.cleaned` files of an unfinished group are
+removed by `close`, or at the next start.
 """
 
 import os

@@ -5,12 +5,14 @@
     <topic>-<partition>/             a partition's log
     <topic>-<partition>.<hex>-delete/    a deleted partition, still to be removed
     <topic>-<partition>.<hex>-stray/     a partition of an unknown topic, which is not served
+    <topic>-<partition>.<hex>-damaged/   a damaged log, kept until its new copy is in sync
     four checkpoints                 high watermarks, recovery points, log starts, cleaned offsets
     .kafka_cleanshutdown             all logs were closed and synced; missing while a broker runs
     unrecovered-logs-checkpoint      logs not opened since an unclean shutdown
 
-All names but the last are Kafka's. Kafka opens every log at its start, so it needs no such file.
-This broker opens only the logs in its metadata, and may end before it has the metadata of all logs.
+All names but "-damaged" and the last are Kafka's. Kafka opens every log at its start, so it needs
+no file of unopened logs. This broker opens only the logs in its metadata, and may end before it has
+the metadata of all logs.
 
 The checkpoints may lag behind, since they are written periodically. An old high watermark is raised
 again by the leader, an old recovery point costs reading, an old cleaned offset costs compaction,
@@ -90,8 +92,8 @@ class LogDirectory:
         """Lock the directory, check that it is this broker's, and list its partitions.
 
         `boot_id` is the machine's, and `meta.boot_id` is new whenever the logs are recovered as
-        after a power failure. `new_directory_id` is 16 random bytes for a new directory.
-        Raises DirectoryInUse, WrongCluster, CorruptCheckpoint (for meta.properties).
+        after a power failure. `new_directory_id` is 16 random bytes for a new directory. Raises
+        DirectoryInUse, DirectoryOfAnother, WrongCluster, CorruptCheckpoint (for meta.properties).
         """
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -147,7 +149,7 @@ class LogDirectory:
         """Open a partition's log, and create or recover it first if needed (blocks).
 
         No other thread may use the log meanwhile. A directory of the same name with another topic
-        id belongs to an older topic, and is removed.
+        id belongs to an older topic, and is renamed (see `remove_unplaced`).
         """
         topic, partition = opening.topic, opening.partition
         if (topic, partition) in self._removed.waiting:

@@ -115,6 +115,7 @@ def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:
     try:
         return file.read()
     except CorruptCheckpoint as problem:
-        # Without the file all logs are recovered, which only takes longer.
+        # Without the file the recovery takes longer, and records that DeleteRecords removed may
+        # return.
         logger.error("%s", str(problem))
         return {}

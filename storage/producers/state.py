@@ -187,7 +187,7 @@ class ProducerStateTable:
 
         `prepare_index`: the index in the coordinator's Raft log at which the end was decided, or 0
         if unknown. Raises InvalidProducerEpoch, TransactionCoordinatorFenced or InvalidTxnState,
-        after each of which the marker is not sent again. A repeated marker destroys the producer's
+        each of which refuses the marker for good. A repeated marker destroys the producer's
         verification guard, as the first marker does.
         """
         entry = self._entries.get(producer_id)

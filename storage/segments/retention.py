@@ -27,10 +27,10 @@ def segments_past_retention(
 ) -> list[Segment]:
     """Return the oldest few segments to delete, oldest first.
 
-    The result may include a filled active segment. A segment is deleted if all of it is below the
-    log start offset. With cleanup.policy=delete, it is also deleted if the log without it still has
-    retention.bytes, or if its newest record is too old. A segment that reaches above the high
-    watermark is never deleted, because its records are not committed yet.
+    The result may include the active segment, unless that is empty. A segment is deleted if all of
+    it is below the log start offset. With cleanup.policy=delete, it is also deleted if the log
+    without it still has retention.bytes, or if its newest record is too old. A segment that reaches
+    above the high watermark is never deleted, because its records are not committed yet.
     """
     deletable: list[Segment] = []
     excess_bytes = segments.size_bytes - config.retention_bytes
