@@ -364,7 +364,7 @@ def test_low_watermark_is_the_lowest_of_live_replicas() -> None:
     assert leader(replicas=(1,), isr=(1,)).low_watermark(5) == 5
 
 
-def test_settled_partition_stays_settled_without_further_fetches() -> None:
+def test_partition_with_all_replicas_at_the_log_end_keeps_its_isr_without_further_fetches() -> None:
     partition = leader()
     partition.appended(10, 1)
     assert not partition.is_settled
@@ -376,7 +376,7 @@ def test_settled_partition_stays_settled_without_further_fetches() -> None:
     assert not partition.tick(100 * LAG_MS)
 
 
-def test_partition_with_followers_outside_the_isr_or_behind_is_not_settled() -> None:
+def test_partition_with_followers_outside_the_isr_or_behind_needs_further_isr_checks() -> None:
     outside = leader(isr=(1, 2), end=10)
     fetch(outside, 2, 10)
     assert not outside.is_settled
