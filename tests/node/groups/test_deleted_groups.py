@@ -100,7 +100,7 @@ async def test_deleted_group_is_not_recreated_by_requests_during_the_deletion(
     assert again.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_group_deletion_with_an_uncommitted_offset_commit_keeps_the_group(
+async def test_group_deletion_with_an_uncommitted_first_offset_of_a_partition_keeps_the_group(
     tmp_path: Path,
 ) -> None:
     """The deletion has no tombstone for an offset that is committed after the deletion began."""
@@ -117,7 +117,9 @@ async def test_group_deletion_with_an_uncommitted_offset_commit_keeps_the_group(
     assert await listed(broker) == ["g"]
 
 
-async def test_group_deletion_removes_an_uncommitted_offset_with_its_group(tmp_path: Path) -> None:
+async def test_group_deletion_with_an_uncommitted_later_offset_of_a_partition_removes_the_group(
+    tmp_path: Path,
+) -> None:
     """A partition with a committed offset has a second commit, which is not replicated yet."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())

@@ -204,7 +204,7 @@ async def test_many_offsets_of_one_group_expire_with_their_group(
     assert not broker.shard.groups
 
 
-async def test_offsets_of_deleted_topics_are_found_in_steps(broker: Broker) -> None:
+async def test_offsets_of_deleted_topics_are_removed_in_steps(broker: Broker) -> None:
     for group in ("g", "h", "i"):
         for topic in ("t", "u", "v"):
             await broker.groups.append(broker.shard, commits(OFFSETS, group=group, topic=topic))

@@ -156,7 +156,7 @@ def test_rate_of_an_address_is_its_own_quota_or_the_default_quota() -> None:
     assert rates.of("10.0.0.1") == rates.of("10.0.0.2") == []
 
 
-def test_rates_of_addresses_beyond_the_maximum_are_dropped(
+def test_rates_of_addresses_beyond_the_maximum_evict_the_least_recently_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(creation_rate, "RATES_MAX", 2)

@@ -59,7 +59,7 @@ async def asked(port: int, line: str = "GET /metrics HTTP/1.1", host: str = "") 
         writer.close()
 
 
-async def test_metrics_page_is_served_only_at_its_address() -> None:
+async def test_metrics_page_is_served_only_for_its_path_and_host_names() -> None:
     async with serving(Pages()) as port:
         assert "oncelog_raft_term" in await asked(port)
         assert "oncelog_raft_term" in await asked(port, host=f"localhost:{port}")

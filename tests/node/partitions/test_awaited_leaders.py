@@ -376,7 +376,9 @@ _REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", _REQUESTS)
-async def test_control_request_waits_until_the_log_is_open(broker: Broker, name: str) -> None:
+async def test_request_to_a_partition_leader_waits_until_the_log_is_open(
+    broker: Broker, name: str
+) -> None:
     answer = broker.request(*_REQUESTS[name])
     await settle()
     assert not answer.is_there

@@ -182,7 +182,7 @@ async def test_truncation_waits_until_each_checkpoint_is_lowered(how: str, node:
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-async def test_replica_removed_and_added_again_is_followed(
+async def test_replica_removed_and_added_again_during_a_truncation_is_fetched_from_its_start(
     tmp_path: Path, how: str, node: Follower
 ) -> None:
     await node.begin_to_cut(how)

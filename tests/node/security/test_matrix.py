@@ -171,7 +171,7 @@ def test_permission_matrix_row_of_each_api_has_the_rights_of_kafka(name: str):
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
-def test_client_without_one_of_the_rights_is_refused_and_with_all_rights_is_served(
+def test_client_without_a_required_right_is_refused_and_with_all_rights_is_served(
     name: str, number: int, outcomes: dict[tuple[str, int], Refused]
 ):
     asked = BY_API[name][number]

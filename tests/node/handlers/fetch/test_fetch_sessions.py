@@ -422,7 +422,7 @@ async def test_fetch_without_a_free_session_slot_gets_no_session_until_an_old_on
     assert (await waiting.value()).error_code == E.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_fetch_session_does_not_keep_a_topic_name_that_is_too_long(
+async def test_fetch_session_is_not_opened_or_is_closed_by_a_topic_name_that_is_too_long(
     broker: LeadingBroker,
 ) -> None:
     """The memory limit of sessions counts partitions, not their names of up to 32 kB."""

@@ -52,6 +52,6 @@ async def test_list_groups_while_a_shard_resigns_lists_groups_of_other_shards() 
     assert [group["group_id"] for group in found["groups"]] == ["b"]
 
 
-async def test_list_groups_with_unreplicated_group_records_is_refused() -> None:
+async def test_list_groups_with_group_records_that_stay_unreplicated_is_refused() -> None:
     with pytest.raises(CoordinatorNotAvailable):
         await listing(CoordinatorNotAvailable())

@@ -36,7 +36,7 @@ def described(topics: list[str]) -> dict[str, Any]:
     ("hidden", "error"),
     [("", 0), (TOPICS[-1], ErrorCode.TOPIC_AUTHORIZATION_FAILED)],
 )
-def test_describe_groups_member_with_many_topics_is_filtered_in_steps(
+def test_consumer_group_description_checks_the_topics_of_its_members_in_steps(
     hidden: str, error: int
 ) -> None:
     access: Any = CountedAccess(hidden)

@@ -290,7 +290,7 @@ def test_describe_configs_of_an_invalid_resource_does_not_affect_another(
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_alter_configs_sets_and_unsets_keys(broker: FakeBroker, version: int) -> None:
+def test_incremental_alter_configs_sets_and_unsets_keys(broker: FakeBroker, version: int) -> None:
     broker.create("a", retention_ms="5", segment_ms="7")
     question = {
         "resources": [change(TOPIC, "a", ("retention.ms", SET, "6"), ("segment.ms", UNSET, None))]
@@ -300,7 +300,7 @@ def test_alter_configs_sets_and_unsets_keys(broker: FakeBroker, version: int) ->
     assert broker.state.topics["a"].configs == {"retention.ms": "6"}
 
 
-def test_alter_configs_appends_to_and_subtracts_from_lists(broker: FakeBroker) -> None:
+def test_incremental_alter_configs_appends_to_and_subtracts_from_lists(broker: FakeBroker) -> None:
     broker.create("a")
     configs = broker.state.topics["a"].configs
     assert alter(broker, change(TOPIC, "a", ("cleanup.policy", APPEND, "compact"))) == [(0, None)]
@@ -324,7 +324,7 @@ def test_alter_configs_appends_to_and_subtracts_from_lists(broker: FakeBroker) -
         (("min.compaction.lag.ms", SET, str(2**63)), ErrorCode.INVALID_CONFIG, "LONG"),
     ],
 )
-def test_alter_configs_with_an_invalid_change_is_refused_with_a_message(
+def test_incremental_alter_configs_with_an_invalid_change_is_refused_with_a_message(
     broker: FakeBroker, operation: tuple[str, int, str | None], code: int, says: str
 ) -> None:
     broker.create("a", retention_ms="7")
@@ -334,7 +334,9 @@ def test_alter_configs_with_an_invalid_change_is_refused_with_a_message(
     assert broker.state.topics["a"].configs == {"retention.ms": "7"}
 
 
-def test_alter_configs_that_names_a_resource_or_key_twice_is_refused(broker: FakeBroker) -> None:
+def test_incremental_alter_configs_that_names_a_resource_or_key_twice_is_refused(
+    broker: FakeBroker,
+) -> None:
     broker.create("a")
     twice = change(TOPIC, "a", ("retention.ms", SET, "1"))
     assert [code for code, _ in alter(broker, twice, twice)] == [42, 42]
@@ -343,7 +345,7 @@ def test_alter_configs_that_names_a_resource_or_key_twice_is_refused(broker: Fak
     assert broker.state.topics["a"].configs == {}
 
 
-def test_alter_configs_validated_only_changes_no_config(broker: FakeBroker) -> None:
+def test_incremental_alter_configs_validated_only_changes_no_config(broker: FakeBroker) -> None:
     broker.create("a")
     good, bad = change(TOPIC, "a", ("retention.ms", SET, "1")), change(TOPIC, "b")
     assert [c for c, _ in alter(broker, good, bad, validate_only=True)] == [0, 3]
@@ -370,7 +372,7 @@ def test_alter_configs_validated_only_changes_no_config(broker: FakeBroker) -> N
         ("one", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_alter_configs_of_brokers_accepts_only_valid_values_of_dynamic_keys(
+def test_incremental_alter_configs_of_brokers_accepts_only_valid_values_of_dynamic_keys(
     broker: FakeBroker, name: str, key: str, value: str, code: int
 ) -> None:
     ((found, message),) = alter(broker, change(BROKER, name, (key, SET, value)))
@@ -435,11 +437,13 @@ def test_alter_configs_of_the_old_api_replaces_all_values(broker: FakeBroker, ve
     assert broker.state.topics["a"].configs == {}
 
 
-def test_alter_configs_of_an_unknown_resource_type_is_refused() -> None:
+def test_incremental_alter_configs_of_an_unknown_resource_type_is_refused() -> None:
     assert alter(FakeBroker(), change(3, "x")) == [(42, "Unknown resource type 3")]
 
 
-def test_alter_configs_with_a_silent_controller_fails_every_resource(broker: FakeBroker) -> None:
+def test_incremental_alter_configs_with_a_silent_controller_fails_every_resource(
+    broker: FakeBroker,
+) -> None:
     broker.controller.failure = RequestTimedOut()
     changes = [change(TOPIC, name, ("retention.ms", SET, "1")) for name in ("a", "b")]
     assert [code for code, _ in alter(broker, *changes)] == [7, 7]
@@ -450,7 +454,7 @@ def test_alter_configs_with_a_silent_controller_fails_every_resource(broker: Fak
     [(TOPIC, "a"), (BROKER, "1"), (BROKER, "")],
     ids=["topic", "broker", "cluster"],
 )
-def test_alter_configs_that_deletes_an_unset_key_succeeds(
+def test_incremental_alter_configs_that_deletes_an_unset_key_succeeds(
     broker: FakeBroker, kind: int, name: str
 ) -> None:
     """kafka-reassign-partitions.sh deletes the throttles at its end, even if none were set."""
@@ -492,7 +496,9 @@ def test_describe_configs_of_a_group_shows_all_keys_and_their_sources() -> None:
     assert (other.value, other.config_source, other.read_only) == ("45000", 5, False)
 
 
-def test_alter_configs_of_a_group_validates_all_keys_together(broker: FakeBroker) -> None:
+def test_incremental_alter_configs_of_a_group_validates_all_keys_together(
+    broker: FakeBroker,
+) -> None:
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
     (low, unknown, empty, null) = alter(
         broker,

@@ -80,7 +80,7 @@ def test_full_validation_differs_from_kafka_only_by_stricter_checks_or_kafka_fai
 
 
 @pytest.mark.parametrize("level", LEVELS[1:])
-async def test_record_before_the_earliest_timestamp_is_named(
+async def test_record_older_than_the_allowed_timestamps_is_named_in_the_error(
     tmp_path: Path, level: RecordCheck
 ) -> None:
     now_ms = SystemClock.wall_ms()
