@@ -405,7 +405,7 @@ def node(
 def _probe(query: Query, seconds: float) -> int:
     """Print how late each node answers, measured for `seconds`. Return the command's exit code.
 
-    For a local cluster, also print when a node was fenced and why its event loop stalled.
+    For a local cluster, also print how often a node was fenced and why its event loop stalled.
     """
     from ..deploy.inspect.cluster_watch import ClusterWatch, WatchResult
     from ..deploy.inspect.probe import LIMIT_MS, Probe, targets_behind

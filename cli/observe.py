@@ -93,7 +93,7 @@ def _wait_and_ask(
             while (left_s := end_s - time.monotonic()) > 0:
                 new = listener.written_topics - asked
                 if new:
-                    # the request is repeated, because the application needs its proxy
+                    # an error does not end the proxy, which the application needs
                     with suppress(KafkaError):
                         for seen in admin.run(lambda a, n=new: of_cluster(a, n, time.monotonic())):
                             listener.see(seen)

@@ -104,5 +104,5 @@ def _load(words: str) -> Html:
     )
     about = "Transactions of ten records each, to the topic oncelog-load, as fast as 20 a second."
     return section(
-        "load", "A load", element("p", words or "No fault is running."), form, about=about
+        "load", "A load", element("p", words or "No load is running."), form, about=about
     )
