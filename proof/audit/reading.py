@@ -94,7 +94,7 @@ def log_directories(
 ) -> AuditInput:
     """Read the logs in the nodes' data directories.
 
-    Without `topics`, internal topics are left out.
+    Without `topics`, all topics except internal ones are read.
     """
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if missing:

@@ -77,7 +77,7 @@ class Recipe:
 
     @property
     def refusal(self) -> str:
-        """Return why the second reading refused the current program, or "" if it did not."""
+        """Return why the second reader found the current program wrong, or "" if that is not so."""
         found = self.reading
         return found.note if found and not found.agrees and found.digest == self.digest else ""
 

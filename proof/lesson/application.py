@@ -30,7 +30,8 @@ FENCED = 4  # exit code
 class LessonSettings:
     """The settings of one application.
 
-    orders, invoices: topics. name: the transactional id and the group. parent: a process id.
+    orders, invoices: topics. name: the transactional id and the group. parent: the pid of the
+    lesson, with which the application ends.
     """
 
     bootstrap: str

@@ -99,7 +99,7 @@ def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str,
 
 
 def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
-    """Return the smallest list of faults with which the application still fails.
+    """Return the shortest tried list of faults with which the application still fails.
 
     The list is text, with names of faults separated by commas. Single faults are tried before
     halves of the list, beginning with the last fault in the explanation of one record. A violation

@@ -250,7 +250,7 @@ class Timeouts:
 
     @property
     def still_s(self) -> float:
-        """Return the time without requests after which an instance counts as stalled."""
+        """Return after which time an application that writes and commits nothing is restarted."""
         return self.aim_s - 1.0
 
     @property
@@ -263,7 +263,8 @@ class Timeouts:
 
     @property
     def silence_s(self) -> float:
-        """Return the time without changes after which a run ends.
+        """Return the time without changes of outputs and offsets after which the wait at the end of
+        a run is over.
 
         It is long enough for a timeout to end an open transaction.
         """

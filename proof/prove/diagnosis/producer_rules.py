@@ -103,8 +103,9 @@ class PlainProducer(FindingRule):
 class FreshProducer(FindingRule):
     """The rule that another producer of the same process must not send unanswered records again.
 
-    The process counts as the same if one of its earlier connections is still open. Otherwise the
-    instance was restarted.
+    It is about producers without a transactional id, as `FreshTransaction` has a rule for the
+    others. The process counts as the same if one of its earlier connections is still open.
+    Otherwise the instance was restarted.
     """
 
     def __init__(self) -> None:
