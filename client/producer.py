@@ -358,7 +358,7 @@ class Producer:
 
     @property
     def lost_answers(self) -> int:
-        """The number of requests to coordinators without an answer.
+        """The number of requests to coordinators so far that got no answer.
 
         These requests may still take effect, even twice.
         """
