@@ -20,8 +20,8 @@ def check_back(
     resolver: Annotated[
         str,
         Parameter(
-            help="The database as postgresql://... or sqlite:///FILE, or an endpoint as "
-            "http(s)://..."
+            help="The database that has the decisions, as postgresql://... or sqlite:///FILE, or "
+            "an endpoint that knows them, as http(s)://..."
         ),
     ],
     older_than: Annotated[

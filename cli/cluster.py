@@ -322,9 +322,9 @@ def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     killed_at = time.monotonic()
     tell(f"killed node {node_id} (pid {pid} gone, port refuses)", end="")
     if role in ("leader", "group", "txn"):
-        what = f"{name}/{number}: leader" if role == "leader" else f"{target}: coordinator"
+        lost = f"{name}/{number}: leader" if role == "leader" else f"{target}: coordinator"
         taken_over = _successor(cluster, target, node_id, killed_at)
-        tell(f"   {what} {node_id}{taken_over}", end="")
+        tell(f"   {lost} {node_id}{taken_over}", end="")
     tell("")
 
 

@@ -183,7 +183,7 @@ def reset(
         Parameter(help="Move to earliest, latest, an offset, or a time (2026-01-31T12:00)."),
     ] = None,
     by: Annotated[
-        int | None, Parameter(help="Move by this number of records. A negative number moves back.")
+        int | None, Parameter(help="Move by this number of offsets. A negative number moves back.")
     ] = None,
     execute: Annotated[
         bool,

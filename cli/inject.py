@@ -233,7 +233,7 @@ def _wait(
             if not exit_when_done:
                 time.sleep(min(TURN_S, left_s))
             elif proxy.wait_until_made(rule, min(TURN_S, left_s), rule.times or 1):
-                say("done; it ends when its clients have gone, or by Ctrl-C")
+                say("done; the proxy ends when its clients have disconnected, or by Ctrl-C")
                 _wait_for_clients(proxy, end_s)
                 return
     except KeyboardInterrupt:

@@ -42,9 +42,11 @@ def ui(
     browser: Annotated[
         bool, Parameter(name="--open", negative="--no-open", help="Open the page in a browser.")
     ] = True,
-    read_only: Annotated[bool, Parameter(help="Allow no changes.", negative=())] = False,
+    read_only: Annotated[
+        bool, Parameter(help="Offer no changes in the page, and no faults.", negative=())
+    ] = False,
     allow_writes: Annotated[
-        bool, Parameter(help="Allow aborting a transaction.", negative=())
+        bool, Parameter(help="Offer the abort of a transaction in the page.", negative=())
     ] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:

@@ -185,7 +185,7 @@ class ControllerService:
             result = await self._submit(encode_command(command))
             self._log.info("the command %s ended: %s", command, result.message or "done")
         except (DefinitelyNot, OutcomeUnknown) as error:
-            self._log.info("the command %s failed: %s", command, error)
+            self._log.info("the command %s failed, or its outcome is unknown: %s", command, error)
         finally:
             self.controller.settled(command, result)
 

@@ -91,7 +91,7 @@ def test_inject_with_exit_when_done_exits_after_its_fault(cluster):
         commit_one(address)
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
-    assert "done; it ends when its clients have gone" in err
+    assert "done; the proxy ends when its clients have disconnected" in err
     assert re.search(
         r"\d\d:\d\d:\d\d  EndTxn v\d of app: its answer was lost; the broker has executed it", out
     )

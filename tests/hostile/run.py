@@ -314,7 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--listeners", metavar="NAME,...", default=",".join((*PROTOCOLS, PEER)))
     parser.add_argument("--seed", metavar="S", type=int, default=random.getrandbits(32))
     parser.add_argument(
-        "--late", metavar="S", type=float, default=LATE_S, help="slowest allowed answer"
+        "--late", metavar="S", type=float, default=LATE_S, help="slowest allowed answer, in seconds"
     )
     parser.add_argument("--frame", metavar="HEX", type=bytes.fromhex, help="send only this frame")
     options = parser.parse_args(arguments)

@@ -13,12 +13,19 @@ from .runner import run_all, table
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.prove.gallery", description=__doc__)
     parser.add_argument(
-        "--resume", type=Path, required=True, metavar="F", help="file of results; its runs are kept"
+        "--resume",
+        type=Path,
+        required=True,
+        metavar="F",
+        help="file to add results to; runs in it are not repeated",
     )
     parser.add_argument("--seeds", default="1:3", help="seeds FIRST:LAST")
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds of faults in a run")
     parser.add_argument(
-        "--only", action="append", choices=sorted(ENTRIES), help="run only this; repeatable"
+        "--only",
+        action="append",
+        choices=sorted(ENTRIES),
+        help="run only this application; may be repeated",
     )
     parser.add_argument("--rate", type=float, default=100.0, help="inputs per second")
     parser.add_argument(
