@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.cluster]
 SEED = 20_261
 # At 50 faults a minute some schedules leave no majority for half of the run.
 PACE = ["--rate", "42", "--pause", "4"]
-# What the goals take of a machine that has nothing else to do; measured: 27 s for starts, restarts
-# and the judge, and 10 ms for each transaction with all that goes with it.
+# The CPU time that a run was measured to need on an idle machine: 27 s for starts, restarts and
+# the judge, and 10 ms for each transaction with its records, requests and reads.
 FIXED_CPU_S, TRANSACTION_CPU_S, MARGIN = 27.0, 0.0102, 0.7
 
 

@@ -245,7 +245,7 @@ def _name(value: object) -> str:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
-def test_coordinator_killed_around_its_decision_finishes_decided_and_aborts_undecided_transactions(
+def test_transactions_of_a_killed_coordinator_are_finished_if_decided_and_aborted_if_not(
     cluster: Cluster, moment: Moment
 ) -> None:
     judge(cluster, moment, version=2, is_commit=True)
@@ -254,7 +254,7 @@ def test_coordinator_killed_around_its_decision_finishes_decided_and_aborts_unde
 @pytest.mark.chaos
 @pytest.mark.parametrize("version, is_commit", [(1, True), (1, False), (2, False)])
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
-def test_coordinator_killed_around_its_decision_keeps_the_outcome_for_each_transaction_version(
+def test_decided_outcome_survives_a_killed_coordinator_in_each_transaction_version(
     cluster: Cluster, moment: Moment, version: int, is_commit: bool
 ) -> None:
     judge(cluster, moment, version=version, is_commit=is_commit)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 pytestmark = WITH_LIBRARIES
 FAULT_POINTS = [v for n, v in vars(fault_points).items() if n.startswith(("BEFORE_", "AFTER_"))]
-# Not decided yet, decided, over: there the client's next request finds something else each time.
-# All of them, without a client that asks again, are in tests/chaos/test_coordinator_deaths.py.
+# Before the decision, after the decision, and after the end of the transaction. The client's next
+# request finds another state after each of these. tests/chaos/test_coordinator_deaths.py tests all
+# points with a client that does not retry.
 TELLING = {fault_points.BEFORE_PREPARE, fault_points.AFTER_PREPARE, fault_points.AFTER_COMPLETE}
 TOPIC = "deaths"
 PARTITIONS = 3

@@ -180,7 +180,7 @@ def arrive(broker: FencedBroker, proxy: DelayingProxy, client: OldClient) -> Non
 @pytest.mark.in_turn
 @pytest.mark.parametrize("moment", Moment)
 @pytest.mark.parametrize("first_commits", [True, False], ids=["late commit", "late abort"])
-def test_end_txn_request_that_arrives_late_does_not_end_the_next_transaction(
+def test_late_end_txn_request_ends_the_next_transaction_only_without_the_connection_fence(
     broker: FencedBroker, moment: Moment, first_commits: bool
 ) -> None:
     is_right = play(broker, f"{moment.name}-{first_commits}", moment, first_commits=first_commits)
@@ -188,7 +188,7 @@ def test_end_txn_request_that_arrives_late_does_not_end_the_next_transaction(
     assert is_right == (broker.has_fence or not hits)
 
 
-def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_transaction(
+def test_late_produce_request_joins_the_next_transaction_only_without_the_connection_fence(
     broker: FencedBroker,
 ) -> None:
     """The client aborted the transaction, and continues after the acknowledged sequence numbers."""
@@ -213,7 +213,7 @@ def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_tra
         assert found == {b"elsewhere", b"aborted"}, "an aborted record is read, a written one lost"
 
 
-def test_client_disconnected_for_being_slow_continues_on_a_new_connection(
+def test_client_disconnected_by_the_connection_fence_continues_on_a_new_connection(
     broker: FencedBroker,
 ) -> None:
     """The client is no zombie, so only its old connection is closed."""

@@ -110,7 +110,7 @@ def test_pending_transactional_offsets_are_kept_when_the_group_coordinator_is_ki
     assert committed(cluster, group) == ({0: 5} if commits else {})
 
 
-def test_transactional_offsets_of_a_replaced_member_are_refused(cluster: Cluster) -> None:
+def test_transactional_offsets_with_an_ended_generation_are_refused(cluster: Cluster) -> None:
     """The generation of the member has ended, and the transaction fails (KIP-447)."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 

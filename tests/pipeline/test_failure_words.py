@@ -50,7 +50,9 @@ def test_spark_failure_of_each_kind_is_reduced_to_one_line(text: str, sentence: 
 
 @pytest.mark.kafka
 @pytest.mark.xdist_group("kafka as it comes")
-async def test_spark_settings_unsupported_by_a_kafka_are_named(kafka_as_it_comes: str) -> None:
+async def test_broker_settings_for_prepared_mode_missing_on_a_kafka_are_named_with_their_broker(
+    kafka_as_it_comes: str,
+) -> None:
     async with Admin(kafka_as_it_comes) as admin:
         with pytest.raises(SinkStopped) as stopped:
             await check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=True)

@@ -298,7 +298,9 @@ def test_secured_flight_job_accepts_a_client_file(spark, kafka, tmp_path, capsys
 
 
 @pytest.mark.in_turn
-def test_secured_orphans_command_with_a_client_file_aborts_an_open_transaction(kafka, tmp_path):
+def test_txn_abort_with_a_client_file_aborts_an_open_transaction_on_a_secured_kafka(
+    kafka, tmp_path
+):
     login = kafka.login("SASL_SSL", "PLAIN")
 
     async def leave_open() -> None:

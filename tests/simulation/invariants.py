@@ -42,7 +42,7 @@ FOUND_MAX = 20
 COMPARED_BYTES = 1 << 16
 LACKING = (errno.ENOSPC, errno.EMFILE)
 READS = frozenset(("read", "aborted_transactions", "batch_not_older"))  # of a PartitionLog
-DEAF_SESSIONS_MAX = 2.5  # in sessions, with one controller; after two controllers it counts as deaf
+DEAF_SESSIONS_MAX = 2.5  # session timeouts under one controller, which fences after two
 ENTRIES_MAX = 100  # of a Raft group in a second; the busiest seeds have 30
 
 
@@ -284,7 +284,7 @@ class Invariants:
                     continue  # its ISR does not change
                 if leader is None or leader.leader_epoch < self._epochs.get(hosted.key, 0):
                     continue
-                # What the controller decided of a partition may have its turn a few slices later.
+                # The leader may apply a decision of the controller some slices later.
                 assert node.broker is not None
                 known = node.broker.state.partition(hosted.topic, hosted.index)
                 for member in leader.isr.intersection(known.isr if known is not None else ()):

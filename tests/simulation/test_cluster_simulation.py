@@ -114,7 +114,7 @@ def test_simulation_of_one_seed_has_the_same_trace_in_another_process() -> None:
     assert list(TRACES.values()).count(TRACES[seed]) == 1
 
 
-def test_simulation_with_a_refused_last_client_request_reports_the_seed() -> None:
+def test_simulation_with_a_refused_last_client_request_reports_the_refusal() -> None:
     """A refused last request once ended the simulation before its remaining seeds."""
 
     def refuse(_: object) -> None:

@@ -111,7 +111,9 @@ class VirtualCluster:
         self.disks = Disks(root, self.timeline, self.ids)
         self.bootstrap = ",".join(f"127.0.0.1:{PORT_BASE + i}" for i in self.ids)
         self.complaints: list[str] = []
-        self.broken: list[tuple[str, str]] = []  # promises, as its administrator has seen
+        self.broken: list[
+            tuple[str, str]
+        ] = []  # (name, words) of violations that its administrator saw
         self.clients: list[VirtualClient] = []
         self.nodes = {i: self._make_node(i) for i in self.ids}
         self.on_events: Callable[[], None] | None = None

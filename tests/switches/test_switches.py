@@ -41,13 +41,13 @@ def test_each_switch_chosen_for_this_build_is_detected_on_processes(name: str) -
 
 @pytest.mark.chaos
 @EACH
-def test_switch_of_each_kind_is_detected_in_simulation(name: str) -> None:
+def test_every_switch_is_detected_in_simulation(name: str) -> None:
     attempt(name)
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("name", REAL)
-def test_switch_of_each_kind_is_detected_on_processes(name: str) -> None:
+def test_every_switch_for_real_processes_is_detected_on_processes(name: str) -> None:
     attempt(name, on_processes=True)
 
 

@@ -26,7 +26,7 @@ def anchors(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_install_page_names_no_package_on_pypi() -> None:
+def test_docs_and_code_contain_no_pip_install_of_oncelog_from_pypi() -> None:
     texts = [*PAGES, *FILES]
     found = [name(file) for file in texts if FROM_PYPI.search(file.read_text(encoding="utf-8"))]
     assert found == []

@@ -94,7 +94,7 @@ async def test_observer_facts_are_dated_by_the_time_of_their_first_request() -> 
         await observer.close()
 
 
-async def test_record_count_keeps_the_last_offsets_of_a_leaderless_partition() -> None:
+async def test_end_offset_sum_keeps_the_last_offset_of_a_partition_without_an_answer() -> None:
     observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
     known = {("orders", 0): partition("orders", 0), ("orders", 1): partition("orders", 1)}
     told = {("orders", 0): ObservedOffsets(5, 5), ("orders", 1): ObservedOffsets(7, 7)}

@@ -144,7 +144,7 @@ def test_group_row_with_a_silent_coordinator_has_no_members() -> None:
     assert (row["members"], row["offsets"][0]["committed"]) == ([], 4)
 
 
-def test_node_with_a_stopped_process_is_shown_down_despite_metadata() -> None:
+def test_node_with_an_ended_process_is_shown_down_despite_metadata() -> None:
     nodes = {1: ObservedNode(node_id=1, state="down"), 4: ObservedNode(node_id=4, state="paused")}
     found = documents.cluster(facts(nodes=nodes), NOW_MS)["nodes"]
     assert {each["node"]: each["state"] for each in found} == {

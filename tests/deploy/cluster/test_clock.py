@@ -76,7 +76,7 @@ def test_clock_advance_is_retried_with_one_operation_id_until_a_node_answers(
     assert [node_id for node_id, _ in asked] == [1, 2, 1] and len({id_ for _, id_ in asked}) == 1
 
 
-def test_clock_advance_whose_check_by_nodes_is_unknown_is_refused_with_the_reason(
+def test_clock_advance_raises_the_reason_if_a_node_cannot_be_asked_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = SimpleNamespace(
@@ -197,7 +197,7 @@ def test_clock_advance_expires_old_state_and_keeps_later_records(
 
 
 @pytest.mark.in_turn
-def test_clock_advanced_by_a_week_while_a_node_is_down_is_kept_after_restarts(
+def test_clock_advanced_by_nine_days_while_a_node_is_down_is_kept_after_restarts(
     cluster: Cluster, topic: str
 ) -> None:
     write(cluster, topic, "old", "older")

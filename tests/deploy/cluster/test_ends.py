@@ -117,7 +117,7 @@ def stopped_cluster(data: Path, owner: str) -> None:
     layout.node_directory(data, 1).mkdir()
 
 
-def test_leftover_cluster_started_again_by_another_up_is_not_ended(scratch: Path) -> None:
+def test_leftover_directory_started_again_by_another_up_is_not_removed(scratch: Path) -> None:
     stopped_cluster(scratch / "data", "second")
     for how in ("purge first", "keep first"):
         leftovers.end_all([("cluster", str(scratch / "data"), how)])

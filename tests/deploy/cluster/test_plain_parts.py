@@ -31,7 +31,7 @@ def test_fault_target_is_parsed_as_a_node_number_or_role():
 
 
 @pytest.mark.parametrize("text", ["", "banana", "leader:", "leader:t", "leader:t/x", "txn:", "-1"])
-def test_fault_target_of_a_wrong_form_is_refused_with_the_syntax(text):
+def test_fault_target_of_a_wrong_form_is_refused_with_a_sentence(text):
     with pytest.raises(Failure, match=r"\."):
         targets.parse(text)
 
@@ -77,7 +77,7 @@ def test_cluster_plan_with_contradicting_options_is_refused(options, words):
         ClusterPlan(**options)
 
 
-def test_cluster_directory_with_foreign_files_is_refused_unchanged(tmp_path):
+def test_cluster_directory_that_is_a_file_or_has_foreign_files_is_refused(tmp_path):
     (tmp_path / "precious.txt").write_text("x")
     with pytest.raises(Failure, match="not empty"):
         layout.require_usable(tmp_path)

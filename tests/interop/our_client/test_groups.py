@@ -66,7 +66,7 @@ async def test_static_member_with_a_duplicate_instance_id_fences_the_first(boots
             await second.commit({(topic, 0): 1})
 
 
-async def test_commit_of_a_member_replaced_after_its_session_timeout_is_refused(bootstrap):
+async def test_commit_of_a_member_replaced_after_its_max_poll_interval_is_refused(bootstrap):
     """The member was too slow, and another member has read its records since.
 
     An offset commit without generation and member id, as of a client before KIP-447, would be

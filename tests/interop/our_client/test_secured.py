@@ -225,7 +225,7 @@ def test_client_with_another_protocol_than_the_listener_raises_an_explanation(ka
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_client_with_an_untrusted_certificate_raises_an_explanation(kafka, version):
+def test_client_with_each_kind_of_certificate_problem_raises_an_explanation(kafka, version):
     files, ours = kafka.files, {"ssl.enabled.protocols": version}
     ssl_, sasl = login(kafka, "SSL", ""), login(kafka, "SASL_SSL", "PLAIN")
     anonymous = {k: v for k, v in ssl_.items() if not k.startswith("ssl.key")}

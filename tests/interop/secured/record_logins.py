@@ -30,10 +30,10 @@ SETTINGS = {"connection.failed.authentication.delay.ms": "100"}
 OF_KAFKA = {"listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": "0"}
 SELECTOR = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.network.Selector=info"
 SETTLES_S = 0.3
-BROKER, ITS_CLIENT = "broker", "oncelog"  # whose words are told, and who makes it speak
+BROKER, ITS_CLIENT = "broker", "oncelog"  # also the messages of the broker to this client
 LIMITED = "more lines of this kind"  # our broker logs ten lines of a kind a minute
 TOKEN = "token for others"
-# docs/protocol.md names these: they continue although their token was refused. Kafka answers with
+# docs/security.md names these: they continue although their token was refused. Kafka answers with
 # an error and closes the connection, which aiokafka takes for an answer; our broker closes it.
 MEANT = {("aiokafka", TOKEN), ("kafkajs", TOKEN)}
 # Parts of messages that differ between two runs.

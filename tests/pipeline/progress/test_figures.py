@@ -44,7 +44,7 @@ def test_query_lag_is_the_number_of_offsets_not_read_yet_in_each_partition() -> 
     assert (lag.total, lag.least, lag.most, lag.average) == (8, 0, 5, 8 / 3)
 
 
-def test_query_lag_of_two_sources_is_that_of_the_slower_one() -> None:
+def test_query_lag_of_a_partition_in_two_sources_is_the_larger_lag() -> None:
     two = progress(source(offsets(10), offsets(12)), source(offsets(5), offsets(11)))
     assert lag_of(two).by_partition == {("a", 0): 6}  # type: ignore[union-attr]
 
@@ -60,7 +60,7 @@ def test_query_lag_of_two_sources_is_that_of_the_slower_one() -> None:
         progress(source('{"flights":{"0":23}}', '{"flights":{"0":24}}')),
     ],
 )
-def test_query_lag_of_other_sources_is_unknown(of: Any) -> None:
+def test_query_lag_without_offsets_of_the_oncelog_source_is_unknown(of: Any) -> None:
     assert lag_of(of) is None
 
 
@@ -121,7 +121,7 @@ def test_query_metrics_file_is_in_prometheus_text_format(tmp_path: Path) -> None
     assert [each.name for each in tmp_path.iterdir()] == ["q.prom"]
 
 
-def test_query_metrics_keep_only_the_queries_that_ended_last(
+def test_query_metrics_keep_running_queries_and_only_those_that_ended_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("oncelog.pipeline.progress.exposition.ENDED_MAX", 2)

@@ -255,7 +255,7 @@ async def test_sink_orphan_transactions_are_aborted_and_decided_ones_kept(
     await driver.assert_once(batch_rows(0))
 
 
-async def test_orphans_command_with_a_prefix_aborts_open_transactions_of_other_writers(
+async def test_txn_abort_with_a_prefix_aborts_open_transactions_of_other_writers(
     ours: Cluster,
 ) -> None:
     topic = await new_topic(ours.bootstrap, 3)
@@ -272,7 +272,7 @@ async def test_orphans_command_with_a_prefix_aborts_open_transactions_of_other_w
 
 
 @pytest.mark.parametrize("words", [[], ["x", "--prefix", "y"], ["--prefix", ""]])
-def test_orphans_command_requires_exactly_one_of_id_and_prefix(words: list[str]) -> None:
+def test_txn_abort_requires_exactly_one_of_id_and_prefix(words: list[str]) -> None:
     done = run_to_end([*CLI, "txn", "abort", *words])
     assert done.returncode == 2
     assert "Which ones?" in done.stderr

@@ -73,7 +73,7 @@ async def test_late_attempt_is_aborted_while_the_query_is_idle(driver: ManualDri
     await driver.assert_once(all_rows(3))
 
 
-async def test_sweep_leaves_decided_children_open_and_ends_those_of_a_failed_batch(
+async def test_idle_sweep_leaves_decided_children_open_and_aborts_those_of_a_failed_batch(
     driver: ManualDriver,
 ) -> None:
     decided: Effect = await driver.until(CommitChildren, 0)
@@ -95,7 +95,7 @@ async def test_sweep_leaves_decided_children_open_and_ends_those_of_a_failed_bat
     await driver.assert_once(batch_rows(0))
 
 
-async def test_late_transactions_are_aborted_for_a_while_after_the_query_was_released(
+async def test_late_transactions_are_aborted_for_a_while_after_the_sink_was_garbage_collected(
     driver: ManualDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink_cluster, "LINGER_S", DEADLINE_S)

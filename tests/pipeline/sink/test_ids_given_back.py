@@ -79,7 +79,7 @@ def test_child_ids_of_a_batch_with_more_tasks_than_returned_ids_do_not_grow(
     assert len(made) == 12  # those of the last batch have to rest
 
 
-def test_child_id_that_was_swept_is_never_returned_to_executors() -> None:
+def test_child_id_aborted_as_a_leftover_is_never_returned_to_executors() -> None:
     protocol, _ = running()
     finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
     feed(protocol, TasksDone((report(0),)), *finish, ControlCommitted(), given(1))

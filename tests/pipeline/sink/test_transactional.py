@@ -140,7 +140,7 @@ async def test_transactional_sink_writes_new_batches_and_skips_written_batches(
 
 
 @pytest.mark.in_turn
-async def test_transactional_sink_driver_that_dies_at_any_step_has_a_successor(
+async def test_transactional_sink_successor_writes_every_row_once_after_a_stop_at_each_step(
     bootstrap: str,
 ) -> None:
     async def dies_at(point: type[Effect] | str, driver: ManualDriver) -> list[str]:

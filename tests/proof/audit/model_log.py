@@ -183,7 +183,7 @@ class Place:
     row: Row
     log: list[Row]
     own: list[Row]
-    at: int  # in own
+    at: int  # index of `row` in `own`
     batch: list[Row]
 
     @property

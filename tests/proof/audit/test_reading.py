@@ -117,7 +117,7 @@ def test_audit_of_a_damaged_segment_names_the_file(spark, tmp_path, capsys):
     assert f"{folder}/{0:020}.log at byte 0" in line
 
 
-def test_audit_of_an_unreachable_cluster_or_topic_reports_an_error_in_one_line(
+def test_audit_of_an_absent_cluster_or_topic_or_of_records_deleted_meanwhile_is_refused(
     spark, cluster, admin, capsys, monkeypatch
 ):
     there = ("--bootstrap", cluster.bootstrap)

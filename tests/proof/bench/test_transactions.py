@@ -34,7 +34,7 @@ def test_bench_transactions_use_no_more_partitions_than_records() -> None:
 
 
 @pytest.mark.parametrize("records, partitions", [([0], [1]), ([1], [0])])
-def test_bench_transactions_with_an_empty_grid_is_refused(
+def test_bench_transactions_grid_with_zero_records_or_partitions_is_refused(
     records: list[int], partitions: list[int]
 ) -> None:
     with pytest.raises(Failure):
@@ -57,7 +57,7 @@ def test_bench_figures_are_medians_over_the_repetitions() -> None:
     }
 
 
-def test_bench_transactions_page_and_figures_have_every_cell() -> None:
+def test_bench_transactions_page_has_all_headings_and_its_json_all_repetitions() -> None:
     shown = run_file(transactions_report({"cpu": "a <b>"}, [result()]))
     assert "a &lt;b&gt;" in shown
     assert all(f">{escape(heading)}</th>" in shown for heading in rows([result()])[0])

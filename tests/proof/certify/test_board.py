@@ -46,7 +46,7 @@ def test_certify_board_page_escapes_texts_of_a_system() -> None:
     assert "| a / b |" in table
 
 
-def test_board_table_shows_verdicts_of_only_one_oncelog_version() -> None:
+def test_board_has_a_separate_table_for_each_oncelog_version() -> None:
     older = {**FIELDS, "system": "of before", "versions": {"oncelog": "0.1.0"}}
     newer = {**FIELDS, "system": "of today", "versions": {"oncelog": "0.2.0"}}
     tables = with_table("by hand", [older, newer]).split("With oncelog ")

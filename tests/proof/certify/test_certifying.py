@@ -94,7 +94,7 @@ def test_certify_resume_does_not_count_runs_of_other_versions_machines_or_length
     assert any("2 runs" in line and "do not count" in line for line in said), said
 
 
-def test_certify_of_a_program_refused_by_a_second_reading_prints_the_refusal(
+def test_certify_of_a_program_refused_by_its_second_reader_prints_the_refusal(
     tmp_path: Path,
 ) -> None:
     recipe = read_recipe(RECIPES / "oncelog-transactional")
@@ -121,7 +121,9 @@ def test_certify_into_a_folder_locked_by_another_run_is_refused(tmp_path: Path) 
     assert told.value.exit_code == 2
 
 
-def test_certify_resume_of_a_verdict_of_another_recipe_is_refused(tmp_path: Path, capsys) -> None:
+def test_certify_into_a_folder_with_the_verdict_of_another_recipe_is_refused(
+    tmp_path: Path, capsys
+) -> None:
     other = json.dumps({"schema": 1, "recipe": "aiokafka-defaults"})
     (tmp_path / "verdict.json").write_text(other)
     assert cli.run(["certify", "oncelog-transactional", "--out", str(tmp_path)]) == 2
@@ -161,7 +163,7 @@ def test_certify_with_a_closed_stdout_keeps_its_exit_code(
 
 
 @pytest.mark.parametrize("kept", ["", "[]", "{"])
-def test_certify_environment_without_its_version_list_is_rebuilt(
+def test_certify_environment_with_an_unreadable_version_list_is_rebuilt(
     tmp_path: Path, monkeypatch, kept: str
 ) -> None:
     made: list[Path] = []
@@ -253,7 +255,9 @@ def test_certify_output_topic_placeholders_become_names_of_run_and_input(folder:
     assert values["outputs"] == ("mine-1-abc.mine-1-abc-in",)
 
 
-def test_certify_program_that_never_works_is_reported_with_its_last_output(folder: Path) -> None:
+def test_certify_prints_the_last_output_of_a_failing_program_and_omits_it_from_the_verdict(
+    folder: Path,
+) -> None:
     (folder / "copier.py").write_text("raise SystemExit('no such broker setting')\n")
     said: list[str] = []
     fields = certify(read_recipe(folder), [1], folder / "out", say=said.append)

@@ -31,7 +31,7 @@ def test_run_name_fits_topics_groups_and_terminals_and_is_new_each_time(recipe: 
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{4,90}", name) for name in names)
 
 
-def test_certify_programs_have_no_fixed_name_that_two_runs_would_share() -> None:
+def test_certify_programs_do_not_contain_the_fixed_name_invoicing() -> None:
     for recipe in all_recipes():
         program = "".join(f.read_text() for f in recipe.folder.iterdir() if f.suffix in CODE)
         assert not re.search(r"""["'`]invoicing["'`-]""", program), recipe.name

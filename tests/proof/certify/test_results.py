@@ -27,7 +27,7 @@ RUNS = [KEPT, BROKEN, replace(KEPT, seed=3, is_kept=None, verdict="PROVES NOTHIN
 FIELDS = verdict_fields(RECIPE, RUNS, versions={"oncelog": "1", "Python": "3"}, machine="m")
 
 
-def test_write_results_writes_four_files_and_no_report_for_a_kept_promise(
+def test_write_results_writes_a_report_of_a_violation_and_removes_it_for_a_kept_promise(
     tmp_path: Path,
 ) -> None:
     write_results(RECIPE, FIELDS, RUNS, tmp_path)
@@ -40,7 +40,7 @@ def test_write_results_writes_four_files_and_no_report_for_a_kept_promise(
     assert not (tmp_path / "report.md").exists()
 
 
-def test_program_refused_by_a_second_reading_gets_no_report(tmp_path: Path) -> None:
+def test_program_refused_by_its_second_reader_gets_no_report(tmp_path: Path) -> None:
     reading = SecondReading("2026-11-29", RECIPE.digest, agrees=False, note="It is another mode.")
     write_results(replace(RECIPE, reading=reading), FIELDS, RUNS, tmp_path)
     assert not (tmp_path / "report.md").exists() and (tmp_path / "verdict.json").exists()

@@ -56,7 +56,7 @@ def test_certify_run_keeps_its_promise_only_without_a_violation(
     assert keeps(promise, verdict, {**NONE, **found}, has_rested=True) is is_kept
 
 
-def test_certify_run_with_late_duplicates_proves_nothing_about_at_least_once() -> None:
+def test_certify_run_of_a_busy_program_with_duplicates_proves_nothing_about_at_least_once() -> None:
     doubled = {**NONE, "doubled": 3}
     assert keeps("at least once", "AT LEAST ONCE", doubled, has_rested=False) is None
     assert keeps("exactly once", "AT LEAST ONCE", doubled, has_rested=False) is False
@@ -127,7 +127,7 @@ def test_certify_run_without_the_requests_of_its_mode_proves_nothing() -> None:
     assert same.is_kept is False and same.verdict != "OTHER MODE"
 
 
-def test_certify_verdict_json_is_reused_only_for_the_same_program() -> None:
+def test_certify_verdict_json_is_reused_only_for_the_same_program_and_promise() -> None:
     runs = [run(2), run(1, None), run(1, True, PEER)]
     fields = verdict_fields(RECIPE, runs, versions={"oncelog": "1"}, machine="m")
     assert runs_in(fields, RECIPE) == [run(1, None), run(2), run(1, True, PEER)]

@@ -87,7 +87,7 @@ def test_conformance_ignores_apis_keys_and_features_that_only_oncelog_has() -> N
         (CLOSED, ELSEWHERE, False),
     ],
 )
-def test_conformance_answers_with_equal_errors_agree(
+def test_conformance_answers_agree_if_equal_or_if_one_refers_to_another_broker(
     ours: AskOutcome, theirs: AskOutcome, alike: bool
 ) -> None:
     assert agree(ours, theirs) == alike

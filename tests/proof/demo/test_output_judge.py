@@ -123,7 +123,9 @@ def test_demo_judge_reports_a_visible_transaction_that_was_never_announced(run):
 
 
 @pytest.mark.parametrize(("left", "kinds"), [(3, {}), (0, {"missing": 3}), (1, None)])
-def test_demo_judge_allows_a_transaction_of_unknown_outcome_whole_or_absent(run, left, kinds):
+def test_demo_judge_reports_a_transaction_of_unknown_outcome_as_torn_only_if_partly_visible(
+    run, left, kinds
+):
     run.reported["w.1.2"] = Reported(3, "committing")
     del run.enriched[3 + left :]
     found = {kind: count for kind, count in run.kinds.items() if kind != "wrong sums"}

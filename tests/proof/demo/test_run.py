@@ -42,7 +42,7 @@ def test_demo_of_ten_seeds_is_exactly_once(seed):
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("broken", [name for name in BREAKS if name != "none"])
-def test_demo_with_a_guarantee_disabled_shows_violations_in_eight_of_ten_seeds(broken):
+def test_demo_with_a_guarantee_disabled_shows_violations_in_at_least_eight_of_ten_seeds(broken):
     assert sum(run(seed, broken).exit_code == 1 for seed in range(10)) >= 8
 
 

@@ -14,7 +14,7 @@ from oncelog.proof.judge.history.schema import NONE, OpOutcome
 from oncelog.proof.judge.verdict import Verdict, judge
 
 OUTCOMES = {"ok": OpOutcome.OK, "fail": OpOutcome.FAIL, "info": OpOutcome.INFO}
-VALUES = ("values", "skipped")  # facts
+VALUES = ("values", "skipped")  # facts that are lists of values
 J_CHECKS = [f"J{number}" for number in range(1, 10)]
 
 

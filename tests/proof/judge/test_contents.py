@@ -85,7 +85,7 @@ def test_contents_check_without_acknowledged_offsets_reports_no_displacement():
     assert not judge_stream(SENT, acknowledged, read, row_of).violations
 
 
-def test_contents_check_accepts_the_second_copy_at_the_acknowledged_offset():
+def test_contents_check_reports_a_copy_at_the_acknowledged_offset_only_as_doubled():
     read = [*written(0, 1, 2, 3, 4, 5), *written(2, start=6)]
     acknowledged = promised(written(0, 1, 2, 3, 4, 5))
     acknowledged[2] = Acknowledgement(0, 6)

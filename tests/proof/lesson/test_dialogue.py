@@ -20,7 +20,7 @@ def never() -> bool:
     return False
 
 
-def test_lesson_step_that_has_not_happened_is_repeated_at_each_enter() -> None:
+def test_lesson_does_a_step_at_each_enter_or_d_until_the_step_has_happened() -> None:
     done: list[int] = []
     dialogue(["\n", "what?\n", "d\n"]).until(lambda: len(done) == 2, lambda: done.append(1))
     assert done == [1, 1]
@@ -32,7 +32,7 @@ def test_lesson_wait_ends_without_a_key_when_the_event_happens() -> None:
 
 
 @pytest.mark.parametrize(("line", "raised"), [("r\n", Repeat), (" S \n", Skip), ("q\n", Quit)])
-def test_lesson_wait_ends_at_a_key(line: str, raised: type[Exception]) -> None:
+def test_lesson_wait_ends_at_repeat_skip_or_quit(line: str, raised: type[Exception]) -> None:
     with pytest.raises(raised):
         dialogue([line]).until(never, pytest.fail)
 
@@ -47,7 +47,7 @@ def test_lesson_continues_at_enter_or_skip(line: str) -> None:
     dialogue([line]).next()
 
 
-def test_lesson_ignores_lines_typed_before_a_question_except_quit() -> None:
+def test_lesson_ignores_lines_typed_before_a_question_except_the_end_of_input() -> None:
     typed: queue.SimpleQueue[str] = queue.SimpleQueue()
     reader = Dialogue(typed.get)
     for line in ("\n", "s\n"):

@@ -91,7 +91,7 @@ def test_run_page_times_outside_the_run_are_drawn_at_its_edges() -> None:
 
 @pytest.mark.parametrize("span_ms", [0, 1, 900, 9_900, 64_000, 3_600_000, 10**8, 10**12])
 @pytest.mark.parametrize("start_ms", [0, 1_772_000_123_456])
-def test_run_page_timeline_ticks_are_few_round_times(span_ms: int, start_ms: int) -> None:
+def test_run_page_timeline_ticks_are_few_and_equally_spaced(span_ms: int, start_ms: int) -> None:
     found = ticks(start_ms, start_ms + span_ms)
     assert len(found) <= TICKS_MAX + 1
     assert len({b - a for a, b in pairwise(found)}) <= 1

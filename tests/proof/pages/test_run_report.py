@@ -75,7 +75,7 @@ def test_run_report_of_other_json_is_refused(text: str) -> None:
         read_report(text)
 
 
-def test_run_report_with_too_many_items_is_written_short_and_refused_when_longer() -> None:
+def test_run_report_writes_at_most_the_item_limit_and_a_file_with_more_is_refused() -> None:
     spans = [FaultSpan("node", at, at + 1, "kill") for at in range(ITEMS_MAX + 5)]
     long = replace(violated(), spans=spans)
     assert len(read_report(long.as_json()).spans) == ITEMS_MAX

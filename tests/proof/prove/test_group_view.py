@@ -45,7 +45,7 @@ def test_group_view_reports_more_transactional_ids_than_members() -> None:
     )
 
 
-def test_group_view_reports_offsets_committed_outside_a_transaction() -> None:
+def test_group_view_reports_advancing_offsets_without_an_observed_transaction() -> None:
     assert "no open transaction with them was seen" in conclusions(facts(look(1), look(5)))[1]
     assert ("no open transaction with them was seen") in conclusions(
         facts(look(1), look(5), look(5))

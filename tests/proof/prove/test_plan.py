@@ -53,7 +53,9 @@ def test_fault_plan_of_one_seed_is_repeatable_and_of_another_different() -> None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fault_plan_begins_with_the_faults_of_first_and_later_has_every_fault(seed: int) -> None:
+def test_fault_plan_begins_with_the_faults_of_first_and_later_has_all_that_need_no_login(
+    seed: int,
+) -> None:
     first = list(islice(draw(seed), len(FIRST) + 1))
     assert set(first) == {*FIRST, AT_BEGIN}
     assert sum(fault.act is Act.LOSE_ANSWER for fault in first) == 4
@@ -63,9 +65,7 @@ def test_fault_plan_begins_with_the_faults_of_first_and_later_has_every_fault(se
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("seconds", [60.0, 300.0])
-def test_whole_fault_plan_has_every_applicable_slow_or_refused_request(
-    seed: int, seconds: float
-) -> None:
+def test_whole_fault_plan_has_every_applicable_fixed_fault(seed: int, seconds: float) -> None:
     for traits in (Traits(TRANSACTIONAL | FETCHES, 2, True), Traits(PLAIN | FETCHES, 2, True)):
         possible = {fault.name for fault in (*SURE, *ZOMBIE) if is_possible(fault, traits, 2)}
         groups = sure_ones(seed, seconds, traits, 2)
@@ -123,7 +123,7 @@ def test_fixed_fault_without_a_matching_request_is_repeated_at_the_end() -> None
     assert made[-1] == replace(missed, sure_tries=1)
 
 
-def test_whole_fault_plan_transaction_timeout_exceeds_its_slowest_produce() -> None:
+def test_whole_fault_plan_transaction_timeout_exceeds_its_slowest_request() -> None:
     groups = sure_ones(1, 60.0, Traits(TRANSACTIONAL, 2, True), 2)
     slowest_s = max(f.seconds for group in groups for f in group if f.act is Act.SLOW)
     assert lowered_timeouts(60.0).transaction_s > slowest_s + 2

@@ -48,7 +48,7 @@ def test_prove_run_with_an_error_at_its_close_reports_no_violation(
     assert failed.value.exit_code == 2 and not run.directory.exists()
 
 
-def test_prove_run_makes_faults_for_the_requested_time() -> None:
+def test_prove_run_with_time_left_makes_more_than_400_faults() -> None:
     """A drawn fault that does not apply to the application does not count toward the 400 faults."""
     made: list[AimedFault] = []
 

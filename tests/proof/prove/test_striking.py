@@ -129,7 +129,7 @@ def test_produce_without_an_answer_is_never_delayed_or_refused_by_a_fault(name: 
     assert [match.fits(produce(acks)) for acks in (-1, 1, 0)] == [True, True, False]
 
 
-def test_heartbeats_that_omit_their_partitions_are_never_delayed_by_a_fault() -> None:
+def test_pause_before_a_heartbeat_ignores_heartbeats_that_omit_their_partitions() -> None:
     striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
     match = striker._match(FAULTS["pause@before-heartbeat"])
 
@@ -142,7 +142,7 @@ def test_heartbeats_that_omit_their_partitions_are_never_delayed_by_a_fault() ->
     assert [fits(owned) for owned in (None, (), ("t",))] == [False, True, True]
 
 
-def test_fault_after_a_refusal_waits_until_its_instance_has_continued() -> None:
+def test_fault_after_a_refusal_waits_until_the_refused_instance_has_continued() -> None:
     """A wrong application skips a refused record a moment later.
 
     A leader paused at that moment would hide this.

@@ -86,7 +86,7 @@ def test_plugin_fault_that_cannot_end_fails_only_its_test(pytester: pytest.Pytes
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-def test_plugin_marker_without_the_fixture_fails_only_its_test(
+def test_plugin_marker_without_the_fixture_is_an_error_unless_the_test_is_skipped(
     pytester: pytest.Pytester,
 ) -> None:
     result = run(

@@ -283,7 +283,7 @@ def test_plugin_run_interrupted_leaves_no_process(pytester, own_temporary_direct
 
 @pytest.mark.in_turn
 @pytest.mark.cluster
-def test_plugin_cluster_that_does_not_start_reports_its_output_and_leaves_no_file(pytester):
+def test_plugin_cluster_with_an_invalid_setting_reports_the_setting_and_does_not_start(pytester):
     pytester.makepyfile(
         """
     def test_cannot(oncelog_factory):
@@ -297,7 +297,7 @@ def test_plugin_cluster_that_does_not_start_reports_its_output_and_leaves_no_fil
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_plugin_workers_have_their_own_clusters_without_extras(pytester, own_temporary_directory):
+def test_plugin_workers_without_extras_have_their_own_clusters(pytester, own_temporary_directory):
     pytester.makeconftest(
         """
     import sys

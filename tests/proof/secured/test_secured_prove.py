@@ -35,13 +35,15 @@ def test_right_application_is_exactly_once_with_each_fault_of_secured_clusters(
     assert made(out) == [fault]
 
 
-def test_application_that_skips_what_was_not_authorized_loses_it(tmp_path: Path) -> None:
+def test_application_that_skips_unauthorized_records_is_reported_to_lose_records(
+    tmp_path: Path,
+) -> None:
     entry = ENTRIES["confluent-refused-is-skipped"]
     cell = run_one(entry, 1, tmp_path, faults="acl-taken", secure=True, start_timeout_s=120.0)
     assert cell.is_as_expected and cell.is_named, cell
 
 
-def test_plan_of_a_secured_run_has_the_faults_and_leaks_no_secret(
+def test_prove_on_a_secured_cluster_makes_its_secured_faults_and_leaks_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary, out = tmp_path / "temporary", tmp_path / "kept"

@@ -151,7 +151,7 @@ def test_secured_proxy_shortens_logins_so_that_clients_authenticate_again(
         ("acl-taken", TopicAuthorizationFailed),
     ],
 )
-def test_removal_of_a_secured_user_refuses_its_writes_until_it_is_restored(
+def test_secured_user_with_removed_access_is_refused_until_the_access_is_restored(
     cluster: Cluster, kind: str, error: type[KafkaError]
 ) -> None:
     user = SecuredUser.admit(cluster, f"user-{kind}")
@@ -196,7 +196,7 @@ def test_prove_on_an_existing_secured_cluster_judges_an_application(cluster: Clu
     assert outcome.met == 3 and outcome.judgement.inputs > 50
 
 
-def test_prove_on_a_foreign_cluster_requires_its_client_settings() -> None:
+def test_prove_with_a_command_config_but_no_bootstrap_is_refused() -> None:
     with pytest.raises(Failure, match="--command-config is used only with --bootstrap"):
         oncelog.prove(["true"], command_config="client.properties")
 

@@ -104,7 +104,7 @@ def test_chaos_with_certificate_login_and_acl_faults_has_a_clean_verdict(
         (["--faults", "acl-taken"], "Only with --secure"),
     ],
 )
-def test_chaos_on_a_secured_cluster_makes_only_applicable_faults(
+def test_chaos_fault_that_does_not_fit_a_secured_or_plaintext_cluster_is_refused(
     options: list[str], words: str, tmp_path: Path
 ) -> None:
     done = run_to_end([*CLI, "chaos", "run", *options, "--out", str(tmp_path / "run")], 60)
@@ -121,7 +121,7 @@ def test_bench_on_a_secured_cluster_measures_transactions_over_tls(tmp_path: Pat
 
 
 @pytest.mark.in_turn
-def test_plugin_marker_secure_gives_a_secured_cluster(pytester: pytest.Pytester) -> None:
+def test_plugin_option_oncelog_secure_gives_a_secured_cluster(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from oncelog.client import BlockingProducer
 

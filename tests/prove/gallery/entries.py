@@ -186,8 +186,8 @@ WRONG = (
     _franz("plain", "auto-commit", wrong="defaults: idempotent, auto-commit", verdicts=ANY),
     _kafkajs("plain", "no-idempotence", wrong="kafkajs's defaults", verdicts=ANY_DOUBLE),
 )  # fmt: skip
-# Slow or refused requests: written before there were such faults. Findings are expected of some
-# only; the mistake of an application is not always visible in its requests.
+# Applications with mistakes about slow or refused requests, written before such faults existed.
+# Only some have expected findings, since a mistake is not always visible in the requests.
 SLOW = (
     _patience(
         "refused_is_skipped", findings=frozenset({"abort-without-seek"}),

@@ -108,7 +108,9 @@ def test_command_line_logs_in_as_admin_and_prints_passwords_only_on_request(
     assert "\nkafka.ssl.truststore.type=PEM\n" in options and password not in options
 
 
-def test_secret_files_are_readable_only_by_their_owner(cluster: Cluster) -> None:
+def test_secured_cluster_secrets_are_only_in_files_readable_only_by_their_owner(
+    cluster: Cluster,
+) -> None:
     node = cluster.node(1)
     process = node.find()
     assert process is not None

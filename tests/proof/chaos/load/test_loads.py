@@ -62,7 +62,7 @@ def test_load_settings_are_read_back_from_json() -> None:
     assert RunSettings.from_json(json.loads(json.dumps(asdict(settings)))) == settings
 
 
-def test_load_order_is_read_back_from_the_command_line() -> None:
+def test_load_worker_order_is_read_back_from_json() -> None:
     order = WorkerOrder(
         run="r", connection="b", number=1, seed="s", workloads=("append",), proxies={1: 2},
         settings=LoadSettings(consumer_groups=("readers",)),

@@ -11,7 +11,9 @@ from oncelog.wire.records import decode_batch
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_rough_load_batch_with_a_false_header_has_a_valid_checksum(lie: Lie) -> None:
+def test_rough_load_batch_with_a_false_header_field_other_than_the_crc_has_a_valid_crc(
+    lie: Lie,
+) -> None:
     sound = _batch([1, 2], False)
     batch = bytearray(sound)
     lie(batch, random.Random(1))

@@ -47,7 +47,9 @@ def test_transfers_demo_with_killed_and_paused_services_has_an_event_for_every_r
 
 
 @pytest.mark.chaos
-def test_transfers_demo_that_completes_an_event_before_its_row_is_reported() -> None:
+def test_transfers_demo_that_completes_events_before_the_commit_reports_events_without_row() -> (
+    None
+):
     report = run(3, "complete-before-commit", kinds=("prepared",))
     assert "without row" in {finding.name for finding in report.findings}
     assert report.exit_code == 1

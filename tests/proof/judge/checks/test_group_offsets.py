@@ -37,7 +37,7 @@ class Readers:
 
 
 @pytest.mark.parametrize(("stands", "found"), [(9, set()), (5, {"commit-undone"})])
-def test_group_offset_is_accepted_only_if_it_is_the_last_acknowledged_one(
+def test_group_offset_of_an_older_acknowledged_commit_is_reported_as_commit_undone(
     stands: int, found: set[str]
 ) -> None:
     readers = Readers()
@@ -46,13 +46,15 @@ def test_group_offset_is_accepted_only_if_it_is_the_last_acknowledged_one(
     assert readers.names(stands) == found
 
 
-def test_group_offset_without_the_acknowledged_commit_is_reported_as_commit_undone() -> None:
+def test_group_without_an_offset_after_an_acknowledged_commit_is_reported_as_commit_undone() -> (
+    None
+):
     readers = Readers()
     readers.commit(5)
     assert readers.names(-1) == {"commit-undone"}
 
 
-def test_group_offset_without_a_successful_commit_is_reported() -> None:
+def test_group_offset_of_a_failed_commit_is_reported_as_commit_undone() -> None:
     readers = Readers()
     readers.commit(5)
     readers.commit(7, FAIL)
@@ -81,7 +83,7 @@ def test_group_offset_of_a_commit_of_unknown_outcome_in_a_later_generation_is_ac
     assert readers.names(5) == set()
 
 
-def test_group_without_a_final_offset_is_not_judged() -> None:
+def test_group_with_an_unread_final_offset_is_not_judged() -> None:
     readers = Readers()
     readers.commit(5)
     assert readers.names() == set()

@@ -52,7 +52,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         recorder = Recorder.in_memory()
         assert asyncio.run(scan_topics(cluster.bootstrap, [TOPIC], recorder, lambda r: r.offset))
         history = History.of(recorder)
-        # of two times 8 transactions of 3 records in 2 partitions the half committed
+        # half of two times 8 transactions committed, each with 3 records in each of 2 partitions
         assert history.count("scan") == 2 * 4 * 3 * 2
         assert judge(history, ["J6"]).is_clean
         leaders = history.column("ends", "leader")
@@ -132,7 +132,7 @@ def test_log_scan_of_a_snapshot_with_another_state_names_the_snapshot(
     assert [name for name, _ in check_partition(copy)] == [file.name]
 
 
-def test_log_scan_of_a_differing_replica_names_the_replica(
+def test_log_scan_of_a_differing_replica_names_both_replicas(
     stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"

@@ -102,13 +102,13 @@ def test_topic_audit_anomaly_of_each_kind_is_tested() -> None:
     assert tested == {anomaly.name for anomaly in AUDIT_ANOMALIES}
 
 
-def test_topic_audit_of_a_truncated_log_accepts_any_first_sequence() -> None:
+def test_topic_audit_after_deleted_records_accepts_any_first_sequence() -> None:
     cut = (data(9, 41), marker(10, COMMIT))
     assert audited(*cut, hidden=(), start=9)[1] == set()
     assert audited(*cut, hidden=())[1] == {"sequence-gap"}
 
 
-def test_topic_audit_of_a_truncated_log_accepts_a_marker_without_data() -> None:
+def test_topic_audit_after_deleted_records_accepts_a_marker_without_data() -> None:
     """Only the marker of a V1 transaction remains, and its producer continues."""
     cut = (marker(9, COMMIT, epoch=0), data(10, 17, open_=False))
     assert audited(*cut, hidden=(), start=9)[1] == set()

@@ -251,14 +251,14 @@ RIGHT = (
 
 
 @pytest.mark.parametrize("history", RIGHT, ids=lambda each: each.__name__)
-def test_diagnosis_of_a_correct_resend_gives_no_finding(history) -> None:
+def test_diagnosis_of_correct_resends_slow_commits_and_waits_gives_no_finding(history) -> None:
     diagnosis = Diagnosis()
     for seen in history():
         diagnosis.see(seen)
     assert [line for found in diagnosis.findings for line in found.lines()] == []
 
 
-def test_diagnosis_of_other_records_after_an_abort_and_lost_outputs_names_them() -> None:
+def test_diagnosis_reports_a_sequence_reused_after_an_abort_if_outputs_are_lost() -> None:
     diagnosis = Diagnosis()
     for seen in other_records_after_an_abort(lost=1):
         diagnosis.see(seen)

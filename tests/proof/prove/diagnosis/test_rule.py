@@ -3,7 +3,7 @@
 from oncelog.proof.prove.diagnosis.rule import Recent
 
 
-def test_diagnosis_rule_memory_beyond_its_bound_forgets_the_oldest() -> None:
+def test_diagnosis_rule_memory_beyond_its_bound_forgets_the_first_added_key() -> None:
     recent = Recent[str, list[int]](2)
     for name in ("a", "b", "a", "c"):
         recent.setdefault(name, []).append(1)

@@ -178,7 +178,7 @@ def test_closed_connection_is_seen_by_the_diagnosis():
 
 
 @pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
-def test_diagnosis_wait_for_an_answer_other_than_a_fetch_is_reported(after_s, waited):
+def test_diagnosis_reports_a_long_wait_for_an_answer_other_than_to_a_fetch(after_s, waited):
     """Either the broker answers late, or the proxy delays the answer and reports the delay."""
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)

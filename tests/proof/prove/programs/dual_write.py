@@ -46,7 +46,7 @@ while not over:
         new = [r for r in records if r.partition == partition and r.offset >= done]
         if not new:
             continue
-        with writer.transaction() as work:  # an exception of it ends the program
+        with writer.transaction() as work:  # an exception in this block ends the program
             for record in new:
                 order_id = (record.key or b"").decode()
                 work.execute("INSERT INTO invoices VALUES (?)", (order_id,))

@@ -18,7 +18,7 @@ is_postgresql = where.startswith("postgresql:")
 database = psycopg.connect(where) if is_postgresql else sqlite3.connect(where, timeout=20)
 unique = " PRIMARY KEY" if os.environ.get("KEYED") else ""
 insert = f"INSERT INTO invoices VALUES ({'%s' if is_postgresql else '?'}) ON CONFLICT DO NOTHING"
-if is_postgresql:  # of two that create at once one is refused
+if is_postgresql:  # two instances cannot create the table at once
     database.execute("SELECT pg_advisory_lock(1)")
 database.execute(f"CREATE TABLE IF NOT EXISTS invoices (order_id TEXT{unique})")
 database.commit()

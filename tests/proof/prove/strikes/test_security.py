@@ -144,7 +144,9 @@ def test_password_is_changed_until_a_login_was_refused() -> None:
 
 
 @pytest.mark.parametrize("fault", IN_TRANSACTIONS, ids=lambda fault: fault.name)
-def test_removal_in_a_transaction_lasts_until_the_instance_was_refused(fault: Any) -> None:
+def test_access_removed_in_a_transaction_is_restored_after_the_instance_was_refused(
+    fault: Any,
+) -> None:
     cluster, refusals = ChangedCluster(), Telling()
     refusals.refuse(REFUSED_WITH[fault.act])
     struck = strikes(None, cluster, refusals, held).strike_in_a_transaction(fault)
@@ -164,7 +166,9 @@ def test_logins_are_short_only_while_a_reauthentication_is_refused() -> None:
 
 
 @pytest.mark.parametrize("fault", CHANGING, ids=lambda fault: fault.name)
-def test_removal_without_a_refusal_is_restored_and_a_missed_fault(fault: Any) -> None:
+def test_access_removed_without_a_refused_request_is_restored_and_the_fault_is_missed(
+    fault: Any,
+) -> None:
     cluster, refusals = ChangedCluster(), Telling()
     refusals.refuse(REFUSED_WITH[fault.act], at_s=0.5)  # before the fault
     made = strikes(None, cluster, refusals, held)
@@ -174,7 +178,7 @@ def test_removal_without_a_refusal_is_restored_and_a_missed_fault(fault: Any) ->
 
 
 @pytest.mark.parametrize("fault", IN_TRANSACTIONS, ids=lambda fault: fault.name)
-def test_removal_without_a_request_changes_nothing(fault: Any) -> None:
+def test_access_is_not_removed_without_a_request_of_the_instance(fault: Any) -> None:
     cluster, acts = ChangedCluster(), list[Callable[..., Any]]()
 
     def nothing_comes(fault: Any, act: Callable[..., Any]) -> Struck:
@@ -188,7 +192,7 @@ def test_removal_without_a_request_changes_nothing(fault: Any) -> None:
     assert cluster.done == []
 
 
-def test_removal_that_is_under_way_at_the_end_is_restored_after_it() -> None:
+def test_access_removal_under_way_at_the_end_of_the_fault_is_undone_afterwards() -> None:
     cluster, begun, goes_on = ChangedCluster(), threading.Event(), threading.Event()
     fault, threads = FAULTS["acl-taken"], list[threading.Thread]()
 
@@ -213,7 +217,7 @@ def test_removal_that_is_under_way_at_the_end_is_restored_after_it() -> None:
     assert cluster.done == ["take", "give"]
 
 
-def test_removal_is_restored_after_an_error_but_not_after_an_interruption() -> None:
+def test_removed_access_is_restored_after_an_error_but_not_after_an_interruption() -> None:
     """An interruption ends our own cluster, and must not wait for a controller."""
     cluster, fault = ChangedCluster(), FAULTS["password-change"]
     made = strikes(None, cluster)
@@ -231,7 +235,7 @@ def test_removal_is_restored_after_an_error_but_not_after_an_interruption() -> N
     assert cluster.done == ["take", "take", "give"]
 
 
-def test_removal_that_cannot_be_restored_ends_the_run() -> None:
+def test_removed_access_that_cannot_be_restored_ends_the_run() -> None:
     cluster, refusals = ChangedCluster(), Telling()
     refusals.refuse(ErrorCode.SASL_AUTHENTICATION_FAILED)
     made = strikes(None, cluster, refusals)
@@ -252,7 +256,7 @@ def test_fault_of_users_is_never_made_in_a_cluster_that_is_not_ours(fault: Any) 
         made.strike_in_a_transaction(fault) if fault.needs else made.change_password(fault)
 
 
-def test_closed_connection_has_no_login() -> None:
+def test_login_on_the_id_of_a_closed_connection_is_no_reauthentication() -> None:
     refusals = Refusals()
     refusals._logged_in.add(7)
     request: Any = SimpleNamespace(connection=Connection(7, "one", 1, 0))

@@ -24,7 +24,7 @@ def work(number, orders):
     producer.init_transactions()
     while True:
         batch = [orders.get()]
-        while len(batch) < 50 and not orders.empty():  # nobody else takes from this queue
+        while len(batch) < 50 and not orders.empty():  # only this thread takes from it
             batch.append(orders.get())
         producer.begin_transaction()
         for order in batch:
