@@ -94,8 +94,8 @@ class Requests:
     def feed(self, data: Input) -> None:
         """Decode a frame with each decoder of its API.
 
-        Raise MalformedFrame, or AssertionError if one decoder refuses the frame and another does
-        not.
+        Raise AssertionError if one decoder refuses the frame and another does not. Some malformed
+        frames raise MalformedFrame.
         """
         frame = memoryview(bytearray(data[0]))
         header = decode_request_header(frame)

@@ -51,7 +51,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 async def prepare(kafka: SecuredKafka) -> None:
-    """Create the topics, and grant the users the ACLs that docs/spark-reference.md lists."""
+    """Create the topics with records, and grant ACLs. docs/spark-reference.md lists carol's."""
     async with Admin(kafka.bootstrap) as admin:
         for topic in (SOURCE, OUTPUT):
             await admin.create_topic(topic, partitions=2, replication_factor=1)

@@ -83,7 +83,7 @@ def crash_soon(cluster: Cluster, rng: random.Random, nodes: list[int]) -> None:
 
 
 def run_power_cuts(seed: int) -> Cluster:
-    """Run a steady load with snapshots, and cut the power of one, some or all nodes."""
+    """Run a steady load with snapshots, and repeatedly cut the power of a random set of nodes."""
     rng = random.Random(seed)
     cluster = Cluster(seed, size=3)
     for _ in range(14):

@@ -38,7 +38,7 @@ async def lost_answer(context: Context) -> None:
 
 
 async def lone_leader(context: Context) -> None:
-    """A leader cut off from its followers gets and serves a record with acks=all, and dies."""
+    """A leader cut off from its followers gets a record with acks=all, is read from, and dies."""
     topic = await context.topic("lone-leader")
     producer = OldProducer(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])

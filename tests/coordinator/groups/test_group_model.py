@@ -201,7 +201,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self):
-        """Check that each waiting request belongs to a member, and each member has a deadline."""
+        """Check that each waiting request has a member, and each member a request or deadline."""
         deadlines = self.groups.table.deadlines
         group = self.group
         waiting_joins = {id(t) for t in self.joins if t.is_waiting}

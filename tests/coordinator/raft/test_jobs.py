@@ -11,7 +11,7 @@ from oncelog.runtime.sliced_work import SlicedWork
 
 
 def test_raft_job_that_fails_during_a_stop_raises_its_error_once() -> None:
-    """The event loop reported an exception that was never retrieved (simulation seed 1020214)."""
+    """In an earlier version the event loop reported the error as never retrieved (seed 1020214)."""
     complaints: list[str] = []
     taken_up: list[str] = []
 

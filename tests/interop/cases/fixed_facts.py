@@ -116,7 +116,7 @@ def update_features(peer: RawPeer, version: int) -> Scenario:
 def _older_transactions(peer: RawPeer, version: int) -> Scenario:
     """Send requests of transaction versions 1 and 2 to a cluster of transaction version 1.
 
-    Each request has its own transactional id, since Kafka treats an id as busy after a refusal.
+    Each case has its own transactional id, since Kafka treats an id as busy after a refusal.
     """
     topic = f"older-transactions-{version}"
     peer.create_topic(topic, 2)

@@ -74,7 +74,7 @@ def add_partitions_to_txn(peer: RawPeer, version: int) -> Scenario:
 def _add_partitions_in_batches(peer: RawPeer, version: int) -> Scenario:
     """Send AddPartitionsToTxn for several transactions at once, as brokers do.
 
-    One of the requests only verifies a partition.
+    Some of the requests only verify partitions, and add none.
     """
     topic = f"added-{version}"
     peer.create_topic(topic, partitions=3)

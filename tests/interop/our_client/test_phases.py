@@ -201,7 +201,7 @@ async def test_prepared_transaction_with_a_killed_coordinator_is_ended_by_its_to
 async def test_consumer_group_with_its_coordinator_killed_in_each_phase_keeps_its_commits(
     cluster, strategy
 ):
-    """No committed record is read again, and no record is skipped."""
+    """No record is skipped, and the group has the end offset of each partition afterwards."""
     topic = await new_topic(cluster.bootstrap, 4)
     blow = Blow(cluster, topic, "group")
     settings = {

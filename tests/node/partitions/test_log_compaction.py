@@ -159,7 +159,7 @@ def follow(log: PartitionLog, epoch: int, *, aborts: int = 0, batches: int = 0) 
 async def test_compaction_with_an_unreadable_index_stops_only_that_compaction(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """After a truncation, a shorter index file may have the name of the one that is read."""
+    """A bit flips, or a truncation leaves a shorter index of the name of the one that is read."""
     broken, sound = disk.logs
     follow(broken, 4, batches=3)
     broken.roll(NOW_MS)

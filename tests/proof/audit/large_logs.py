@@ -19,7 +19,10 @@ TIME_MS = 1_700_000_000_000
 
 
 def write_partition(place: Path, partition: int, records: int, *, planted: bool) -> int:
-    """Write transactions of one producer, abort every tenth, and return the log end offset."""
+    """Write transactions of one producer, abort every tenth, and return the log end offset.
+
+    With `planted` a sequence number is missing.
+    """
     place.mkdir(parents=True)
     offset = epoch = sequence = written = 0
     file = (place / f"{0:020}.log").open("wb")

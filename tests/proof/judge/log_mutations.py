@@ -122,7 +122,7 @@ def _(e: Edit) -> None:
 
 @mutation("ended-early")
 def _(e: Edit) -> None:
-    """Repeat the marker of an earlier transaction between two records of the next."""
+    """Put a marker of the same producer between two records of a transaction."""
     batches, sends = e["batches"], e["sends"]
     data = _batches(e, (batches["marker"] == Marker.NONE) & (batches["attributes"] != 0))
     markers = _batches(e, batches["marker"] != Marker.NONE)

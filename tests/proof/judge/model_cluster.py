@@ -354,7 +354,7 @@ def plain_producer(cluster: ModelCluster) -> Steps:
 
 
 def consumer(cluster: ModelCluster) -> Steps:
-    """Run a consumer that polls all partitions, and sometimes seeks in a new session."""
+    """Run a consumer of all partitions, which sometimes seeks in a new session."""
     rng, recorder = cluster.rng, cluster.recorder
     process, session = recorder.new_process(), 0
     positions = dict.fromkeys(cluster.logs, 0)

@@ -187,7 +187,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert 0 not in client.epochs
 
     def teardown(self) -> None:
-        """Check that members without failures get all partitions, and then write no record."""
+        """Check that after all failures members get all partitions, and then write no record."""
         self.log.holds = False
         self.log.commit()
         alive = [client for client in self.clients if not client.is_gone]
