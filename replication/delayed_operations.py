@@ -8,15 +8,15 @@ BYTES_UNKNOWN = 1 << 62
 
 @dataclass(slots=True, eq=False)
 class DelayedProduce:
-    """A produce with acks=all that waits until its offsets are committed.
+    """A produce that waits until its offsets are committed (acks=all), or synced (acks=1).
 
-    `required` maps each partition to the offset that must be committed (the batch's next offset).
+    `required` maps each partition, or its key for syncs, to the next offset after the batch.
     `outcomes` gets an error code for each partition.
     """
 
     required: Mapping[Hashable, int]
     deadline_ms: int
-    context: object = None  # used by the shell to answer
+    context: object = None  # used by the caller to answer
     outcomes: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
     is_done: bool = False
 

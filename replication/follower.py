@@ -102,7 +102,7 @@ def _common_end(answer: SlotAnswer, log: FollowedLog) -> int:
     """
     own_epoch, own_end = log.end_offset_for_epoch(answer.diverging_epoch)
     if answer.diverging_epoch < 0 or own_epoch < 0:
-        # The leader does not know this old epoch, or this log has none as old.
+        # The leader does not know this old epoch, or all epochs of this log are older.
         return min(answer.diverging_end_offset, log.log_end_offset)
     if own_epoch != answer.diverging_epoch:
         # The leader's epoch is unknown here, so the records after the largest smaller epoch cannot

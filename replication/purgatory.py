@@ -1,5 +1,6 @@
-"""The purgatory of waiting requests, which are acks=all produces and fetches that wait for bytes.
+"""The purgatory of waiting requests, which are produces and fetches that wait for bytes.
 
+A produce waits for the high watermark (acks=all), or for a sync that its topic requires (acks=1).
 An operation waits on several partitions at the same time. An event names a partition (any hashable
 key) and returns the operations that the event completed. The cost of an event is proportional to
 these operations. An event for fetches also costs a step for each watcher of the partition, even if
@@ -47,7 +48,7 @@ class Purgatory:
     # -- produce
 
     def watch_produce(self, operation: DelayedProduce) -> None:
-        """Add a produce with at least one offset that is not committed yet.
+        """Add a produce with at least one offset that is not committed, or not synced, yet.
 
         `outcomes` already has the results of the other partitions.
         """
