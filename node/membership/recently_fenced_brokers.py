@@ -15,9 +15,9 @@ LISTED_MS = 15_000
 
 
 class RecentlyFencedBrokers:
-    """The ids of fenced brokers that are still listed.
+    """The ids of the brokers that were fenced within LISTED_MS, and are still listed.
 
-    `revision` counts changes.
+    `revision` counts the ends of such listings.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class RecentlyFencedBrokers:
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def __contains__(self, node_id: object) -> bool:
-        """Return whether a broker is listed although it is fenced."""
+        """Return whether a broker is listed even if it is fenced."""
         return node_id in self._timers
 
     def watch(self, state: ClusterState) -> None:

@@ -103,7 +103,7 @@ class LogMaintenance:
         ]
 
     async def stop(self) -> None:
-        """Stop the background work after a running sync."""
+        """Stop the background work. A job that runs in an executor continues to its end."""
         await self._replicas.disk.stop()
         await end_tasks(*self._tasks)
 

@@ -366,7 +366,7 @@ class ReplicaManager:
         return None if is_flushed else partition.flushed_key
 
     def wait_produce(self, operation: DelayedProduce) -> None:
-        """Let a produce request wait for the high watermark, and call its callback at the end."""
+        """Let a produce wait for the high watermark or a sync, and call its callback at the end."""
         self.purgatory.watch_produce(operation)
         if operation.deadline_ms < self._expiry.at_ms:
             self._expiry.set(operation.deadline_ms)

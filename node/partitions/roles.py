@@ -81,8 +81,8 @@ class PartitionRoles:
     async def start(self, broker_epoch: int) -> None:
         """Host every replica that the metadata assigns to this broker, and rename all other logs.
 
-        A renamed log is deleted later, except one of an unknown topic. Returns when each of these
-        replicas is served, or could not be opened.
+        A renamed log is deleted later, except one of an unknown topic. Returns when each assigned
+        replica is served, or could not be opened.
 
         Call it when this broker is registered and has applied the metadata up to its registration.
         """
