@@ -244,7 +244,7 @@ class ProgressTracker:
             self._post_chunk(peer, transfer, transfer.data[transfer.offset : end])
 
     def lost(self, peer: int) -> None:
-        """Pause sending to a follower until its next heartbeat, since a frame could not be sent."""
+        """Pause sending to a follower (PROBE_SENT), since a frame could not be sent."""
         progress = self.by_peer.get(peer)
         if progress is not None:
             progress.probe(progress.match_index + 1, paused=True)
