@@ -22,7 +22,7 @@ _MESSAGE = re.compile(
 
 
 class TokenIdentity(NamedTuple):
-    """The principal of a token, and the token's lifetime."""
+    """The principal of a token, and the time until the token expires."""
 
     name: str
     lifetime_ms: int
