@@ -130,8 +130,8 @@ def up(
     profile: Annotated[
         Literal["local", "kafka"],
         Parameter(
-            help="Use settings for one machine with a fast fail-over (local), or the defaults of "
-            "docs/configuration.md, most of which are Kafka's (kafka)."
+            help="Write six settings for a fast fail-over into server.properties (local), or leave "
+            "them at the defaults of docs/configuration.md, which are the same values (kafka)."
         ),
     ] = "local",
     format: Format = "table",
