@@ -240,7 +240,7 @@ async def test_group_that_raises_when_restored_does_not_prevent_the_loading_of_o
     assert len(broker.shard.groups) == 1
 
 
-async def test_group_that_raises_at_loading_keeps_its_offsets(
+async def test_group_with_offsets_that_raises_at_loading_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = CoordinatingBroker(tmp_path)

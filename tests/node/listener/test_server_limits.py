@@ -274,7 +274,7 @@ async def test_requests_beyond_the_memory_budget_stay_in_the_socket(
         await until(lambda: (budget.held_bytes, budget.waiting_count) == (0, 0))
 
 
-async def test_unfinished_requests_that_fill_the_budget_are_finished_one_at_a_time(
+async def test_unfinished_requests_that_fill_the_budget_do_not_block_a_complete_large_request(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PASSING_SILENCE_MAX_S", 0.05)

@@ -99,7 +99,7 @@ async def test_broker_heartbeat_answer_takes_effect_after_its_metadata_is_applie
         (1, 0.05, 0.0, 7),  # a link that is slower than the interval of heartbeats
     ],
 )
-async def test_broker_heartbeat_unanswered_for_a_session_timeout_waits_for_the_next_answer(
+async def test_broker_waits_for_the_metadata_of_a_later_answer_after_a_gap_or_a_new_controller(
     term: int, delay_s: float, pause_s: float, expected_index: int
 ) -> None:
     """During the timeout the controller may have fenced the broker and elected other leaders."""

@@ -135,7 +135,7 @@ async def test_metrics_request_with_a_long_head_is_refused() -> None:
         assert await asked(port, host="x" * 2 * server.HEAD_BYTES_MAX) == ""
 
 
-async def test_metrics_page_that_fails_is_answered_and_the_next_page_is_built() -> None:
+async def test_metrics_page_that_fails_is_answered_and_built_again_for_the_next_scrape() -> None:
     class Failing(Pages):
         def taking(self) -> Steps[Figures]:
             self.made += 1

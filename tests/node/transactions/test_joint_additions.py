@@ -108,7 +108,9 @@ async def test_partition_additions_of_one_write_share_its_outcome() -> None:
     assert await asyncio.gather(*adding) == [0, 0]
 
 
-async def test_partition_addition_that_is_cancelled_is_removed_from_the_joint_write() -> None:
+async def test_partition_addition_is_written_unless_it_is_cancelled_before_the_joint_write() -> (
+    None
+):
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     group = node.groups[0]

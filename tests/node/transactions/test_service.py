@@ -285,7 +285,7 @@ async def test_init_producer_id_of_a_new_session_is_logged_as_a_fence(node: OneN
     assert fences == 2, "a producer that keeps its session fences no other"
 
 
-async def test_clock_advance_times_out_transactions_opened_before_it() -> None:
+async def test_clock_advance_counts_towards_the_timeout_of_transactions_opened_before_it() -> None:
     node = OneNode(id_expiration_ms=60_000)
     old, idle = await node.init(timeout_ms=60_000), await node.init("idle", timeout_ms=60_000)
     await node.add(old)
