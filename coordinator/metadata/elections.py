@@ -90,7 +90,8 @@ def settle(
         isr = (leader,)
         elr = _others(elr, leader)
         last_known_elr = _others(last_known_elr, leader)
-        # After an unclean election no other replica is known to have this leader's log.
+        # After an unclean election no other replica is known to have this leader's log. An ISR of
+        # the minimum size needs no ELR.
         if leader not in candidates or len(isr) >= min_isr:
             elr = last_known_elr = ()
     if leader != NO_LEADER:

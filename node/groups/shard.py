@@ -372,7 +372,7 @@ class GroupShard:
         return group_id in self.groups or self.offsets.has_offsets(group_id)
 
     def check_offset_delete(self, group_id: str) -> Container[str]:
-        """Return the topics that have subscribed members, and so may not lose their offsets.
+        """Return the topics that have, or may have, subscribers, and so may not lose their offsets.
 
         Their partitions get GROUP_SUBSCRIBED_TO_TOPIC. Raises GroupIdNotFound, NonEmptyGroup.
         """

@@ -26,7 +26,7 @@ from ..records import GroupValue
 
 DOWNGRADED = "it has become a classic group again"
 MEMBERS_MAX = 500  # a larger group would block the event loop for too long
-ELEMENTS_MAX = 10_000  # partitions of all members; a topic counts as TOPIC_ELEMENTS; the same limit
+ELEMENTS_MAX = 10_000  # partitions of all members, for the same reason; a topic counts as 32
 TOPIC_ELEMENTS = 32
 METADATA_BYTES_MAX = 256 * 1024  # a larger record might not fit into a batch
 
