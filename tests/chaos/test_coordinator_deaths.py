@@ -254,7 +254,7 @@ def test_transactions_of_a_killed_coordinator_are_finished_if_decided_and_aborte
 @pytest.mark.chaos
 @pytest.mark.parametrize("version, is_commit", [(1, True), (1, False), (2, False)])
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
-def test_decided_outcome_survives_a_killed_coordinator_in_each_transaction_version(
+def test_v1_transactions_and_v2_aborts_of_a_killed_coordinator_end_as_decided_or_aborted(
     cluster: Cluster, moment: Moment, version: int, is_commit: bool
 ) -> None:
     judge(cluster, moment, version=version, is_commit=is_commit)

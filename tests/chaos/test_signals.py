@@ -245,7 +245,7 @@ def take_terminal() -> None:
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_command_ended_by_a_signal_leaves_no_process_no_file_and_no_open_port(
+def test_command_that_starts_a_cluster_leaves_no_process_file_or_open_port_after_a_signal(
     name: str, number: signal.Signals, moment: str, scratch: Path, tmp_path: Path
 ) -> None:
     if name.startswith("up") and moment in ("at work", "ending"):

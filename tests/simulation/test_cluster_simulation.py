@@ -93,7 +93,7 @@ def test_simulated_cluster_with_random_faults_violates_no_promise(seeds: Sequenc
     assert sum(len(run["faults"]) for run in runs) > 5 * len(seeds)
 
 
-def test_simulation_default_seeds_cover_every_shape_and_fault_kind() -> None:
+def test_simulation_default_seeds_cover_every_cluster_size_and_every_drawn_fault_kind() -> None:
     """The default seeds must include each cluster size and each kind of fault that seeds draw."""
     shapes = {seed: shape_of(seed) for seeds in SEEDS for seed in seeds}
     faults = {fault.kind for seed, shape in shapes.items() for fault in draw(seed, shape)}

@@ -397,7 +397,7 @@ def test_virtual_disk_when_full_or_failing_raises_the_os_error(tmp_path: Path) -
         write(home / "a", b"", sync=True)
 
 
-def test_fault_schedule_depends_only_on_its_seed_and_is_parsed_back_from_text() -> None:
+def test_fault_schedule_is_the_same_for_a_seed_and_is_parsed_back_from_text() -> None:
     seen = set()
     for seed in range(60):
         faults = draw(seed, Shape(faults=20, durable=True, nodes=5))

@@ -79,7 +79,7 @@ def test_flight_job_reports_each_micro_batch_once_and_no_idle_trigger():
     ]
 
 
-def test_flight_job_with_a_stopped_query_reports_it_in_one_line():
+def test_flight_job_with_a_failed_query_reports_the_failure_in_one_line():
     query: Any = Query()
     reported: list[Any] = []
     try:

@@ -23,7 +23,9 @@ def no_worker() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_worker")
-def test_spark_worker_objects_are_frozen_from_the_second_task_on() -> None:
+def test_spark_worker_objects_are_excluded_from_garbage_collection_from_the_second_task_on() -> (
+    None
+):
     gc.unfreeze()
     first = worker_of_process()
     assert gc.get_freeze_count() == 0  # its first task may load more, and leave garbage

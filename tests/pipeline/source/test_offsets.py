@@ -106,7 +106,7 @@ def test_start_offset_outside_the_log_is_refused(place: Place, error: type, said
         begin(place, {("t", 0): 30})
 
 
-def test_start_offset_removed_by_retention_may_be_skipped() -> None:
+def test_start_offset_removed_by_retention_is_reported_and_moved_to_the_log_start() -> None:
     losses: list[str] = []
     known = known_of({("t", 0): (10, 50)})
     found = resolve(

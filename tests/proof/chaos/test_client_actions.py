@@ -93,7 +93,7 @@ def test_chaos_election_action_moves_leaders_back_to_preferred_replicas() -> Non
     assert cluster.leaders == [1, 2] and cluster.replicas == [[1, 2, 3], [2, 3, 1]]
 
 
-def test_chaos_reassignment_is_moved_back_when_the_schedule_ends_even_after_a_refusal(
+def test_chaos_reassignment_is_undone_when_the_schedule_ends_even_if_first_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Busy(ClusterDouble):
@@ -147,7 +147,7 @@ class ProxiesDouble:
 
 
 @pytest.mark.parametrize("kind", ["client-cut", "client-delay", "client-hold"])
-def test_chaos_client_fault_is_proven_by_the_first_affected_request(kind: str) -> None:
+def test_chaos_client_fault_counts_as_a_hit_at_the_first_affected_request(kind: str) -> None:
     proxies = ProxiesDouble()
     nodes = [SimpleNamespace(node_id=1, port=9092)]
     context = made(kind, SimpleNamespace(file=SimpleNamespace(nodes=nodes)), proxies)

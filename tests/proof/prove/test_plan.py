@@ -53,7 +53,7 @@ def test_fault_plan_of_one_seed_is_repeatable_and_of_another_different() -> None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fault_plan_begins_with_the_faults_of_first_and_later_has_all_that_need_no_login(
+def test_random_faults_begin_with_the_listed_first_ones_and_later_have_all_without_a_login(
     seed: int,
 ) -> None:
     first = list(islice(draw(seed), len(FIRST) + 1))
@@ -86,7 +86,9 @@ def test_whole_fault_plan_has_every_applicable_fixed_fault(seed: int, seconds: f
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whole_fault_plan_pauses_an_instance_at_a_commit_in_its_first_half(seed: int) -> None:
+def test_whole_fault_plan_of_v1_transactions_has_its_pause_at_a_commit_in_the_first_half(
+    seed: int,
+) -> None:
     """Nothing else shows a missing fence, and random faults may not leave enough time for it."""
     version_1 = Traits(TRANSACTIONAL | FETCHES | {"AddPartitionsToTxn"}, 2, True)
     groups = sure_ones(seed, 60.0, version_1, 2)

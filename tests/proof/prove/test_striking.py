@@ -117,7 +117,7 @@ def test_silent_instance_is_restarted_and_takes_over_from_a_paused_instance() ->
 
 
 @pytest.mark.parametrize("name", ["slow@Produce", "error@Produce"])
-def test_produce_without_an_answer_is_never_delayed_or_refused_by_a_fault(name: str) -> None:
+def test_produce_with_acks_zero_is_never_delayed_or_refused_by_a_fault(name: str) -> None:
     """Such a fault would count as injected, but it has no effect."""
     striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
 

@@ -713,7 +713,7 @@ def test_diagnosis_ignores_commits_outside_transactions_of_an_instance_without_o
         ({"is_open": True}, "wrong"),
     ],
 )
-def test_diagnosis_finding_of_plain_commits_is_exposed_only_when_outputs_are_right(
+def test_diagnosis_finding_of_plain_commits_has_level_exposed_only_when_outputs_are_right(
     wrong, weight
 ) -> None:
     """The positions are in a checkpoint. The group's commits are for monitoring only."""

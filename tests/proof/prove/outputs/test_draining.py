@@ -88,7 +88,9 @@ def waited(drained: Drain) -> Drain:
     return drained
 
 
-def test_drain_of_an_idle_application_ends_early(tmp_path: Path, quickly: None) -> None:
+def test_drain_of_an_idle_application_reports_that_it_came_to_rest(
+    tmp_path: Path, quickly: None
+) -> None:
     drained = waited(drain(tmp_path, Offsets(committed=2), ["a", "b"]))
     assert drained.unrest is None and drained.restless == "" and not drained.notes
 
