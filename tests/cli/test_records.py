@@ -191,7 +191,9 @@ async def write_odd(admin) -> None:
             )
 
 
-def test_produce_options_apply_to_all_records(cluster, consumed, tmp_path: Path) -> None:
+def test_produce_of_a_whole_file_writes_one_record_with_the_given_key_headers_and_timestamp(
+    cluster, consumed, tmp_path: Path
+) -> None:
     file = tmp_path / "blob"
     file.write_bytes(b"two\nlines\n")
     options = ("--key", "k", "-H", "a=1", "-H", "a=2", "--timestamp", "2026-01-31T12:00:00+00:00")

@@ -67,7 +67,7 @@ class TestConfluentKafka:
         assert not failed
         assert _confluent_rows(cluster.bootstrap, topic) == ROWS
 
-    def test_confluent_kafka_looks_up_offsets_by_time(self, cluster):
+    def test_confluent_kafka_looks_up_offsets_and_deletes_records(self, cluster):
         from confluent_kafka import Consumer, Producer, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 

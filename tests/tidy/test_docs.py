@@ -457,7 +457,7 @@ def test_glossary_terms_occur_in_the_files_they_name() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md"])
-def test_first_docs_page_has_at_most_200_lines(page: str) -> None:
+def test_readme_and_architecture_page_have_at_most_200_lines(page: str) -> None:
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= 200
 
 
@@ -485,7 +485,7 @@ def test_docs_table_has_a_separator_below_its_header() -> None:
     assert wrong == []
 
 
-def test_docs_page_commands_exist(
+def test_readme_and_cluster_page_name_only_existing_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = README + (ROOT / "docs/cluster.md").read_text(encoding="utf-8")

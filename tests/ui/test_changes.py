@@ -23,7 +23,7 @@ def test_observation_without_a_change_makes_no_event() -> None:
         assert changes(part, facts(), facts(), NOW_MS) == []
 
 
-def test_elections_between_the_same_nodes_make_one_event() -> None:
+def test_elections_between_the_same_nodes_make_one_election_event() -> None:
     keys = [("orders", n) for n in range(6)]
     before = facts(partitions={k: partition(index=k[1]) for k in keys})
     after = facts(partitions={k: partition(index=k[1], leader=2, isr=(2, 3)) for k in keys})

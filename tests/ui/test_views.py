@@ -57,7 +57,9 @@ async def test_partition_view_with_an_open_transaction_equals_the_answers_of_the
         await producer.close()
 
 
-async def test_transactions_document_has_the_state_of_each_id(tmp_path: Path):
+async def test_transactions_view_shows_an_open_transaction_first_with_partitions_and_age(
+    tmp_path: Path,
+):
     async with open_site(tmp_path) as opened:
         await filled(opened)
         producer = await opened.open_transaction("app-1", "orders")

@@ -72,7 +72,7 @@ def test_broker_properties_enable_two_phase_commit_unless_the_user_sets_it(
         ({"nodes": 3, "replication_factor": 2, "min_insync_replicas": 3}, "never be met"),
     ],
 )
-def test_cluster_plan_with_contradicting_options_is_refused(options, words):
+def test_cluster_plan_with_impossible_options_is_refused(options, words):
     with pytest.raises(Failure, match=words):
         ClusterPlan(**options)
 

@@ -14,7 +14,9 @@ from ...awaiting import until
 from ...node.own_broker import running
 
 
-async def test_doctor_names_an_uncleanable_log_with_its_node_and_reason(tmp_path: Path) -> None:
+async def test_doctor_names_an_uncleanable_or_damaged_log_with_its_node_and_reason(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as broker:
         await broker.create("a")
         await until(lambda: broker.serves("a"))

@@ -176,7 +176,7 @@ def test_exactly_once_copies_with_a_killed_group_coordinator_are_exact(cluster):
 
 @pytest.mark.kafka
 @pytest.mark.chaos
-def test_exactly_once_copy_on_apache_kafka_survives_broker_kills(tmp_path: Path):
+def test_group_members_and_exactly_once_copies_on_apache_kafka_survive_broker_kills(tmp_path: Path):
     with KafkaPeer(tmp_path, settings=PREPARES | SCAN | QUICK_GROUPS) as peer:
         asyncio.run(members_come_and_go(of_kafka(peer), 1, RETURN_S))
         asyncio.run(copies(of_kafka(peer), 1, RETURN_S))

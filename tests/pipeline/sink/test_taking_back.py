@@ -152,7 +152,7 @@ DECIDED = (ChildrenDescribed(NAMES), ControlCommitted())
 
 
 @pytest.mark.parametrize("is_in_doubt", [False, True])
-def test_transactional_sink_driver_after_an_outage_describes_again_before_it_commits(
+def test_transactional_sink_describes_again_after_its_decision_and_revokes_it_after_a_timeout(
     is_in_doubt: bool,
 ) -> None:
     protocol, _ = reported()

@@ -83,7 +83,9 @@ def test_audit_of_a_live_topic_counts_records_and_transactions(spark, cluster, a
     assert (printed["committed"], printed["aborted"], printed["open"]) == (8, 4, 0)
 
 
-def test_audit_of_unreadable_logs_reports_an_error_in_one_line(spark, tmp_path, capsys):
+def test_audit_of_a_directory_without_a_cluster_or_logs_is_refused_with_the_reason(
+    spark, tmp_path, capsys
+):
     assert main(["--cluster", str(tmp_path)]) == 2
     assert "not the directory of a cluster" in capsys.readouterr().err
     assert main(["--logs", f"1={tmp_path / 'none'}"]) == 2

@@ -96,7 +96,7 @@ def test_ctrl_c_is_raised_even_if_the_awaited_step_fails() -> None:
 
 
 @pytest.mark.parametrize("exchange", ["at the beginning", "at the end"])
-def test_ctrl_c_during_a_change_of_signal_handlers_restores_the_old_handlers(
+def test_sigterm_during_a_change_of_signal_handlers_restores_the_old_handlers(
     monkeypatch: pytest.MonkeyPatch, exchange: str
 ) -> None:
     """Another thread may receive the signal, but Python handles it in the main thread."""

@@ -262,7 +262,7 @@ def test_faults_of_secured_clusters_have_the_names_of_chaos() -> None:
     assert {fault.name for fault in SECURED} == NEED_LOGINS
 
 
-def test_fault_plan_names_of_faults_are_parsed() -> None:
+def test_fault_names_are_parsed_from_a_comma_separated_list() -> None:
     assert named(" stop, kill@before-commit ,stop") == [
         FAULTS["stop"], FAULTS["kill@before-commit"], FAULTS["stop"],
     ]  # fmt: skip

@@ -141,7 +141,7 @@ def test_prove_run_drain_is_longer_on_request_or_for_slow_starts() -> None:
     assert run._pace(time.monotonic() - 90).timeout_s > 150
 
 
-def test_prove_run_of_an_idle_application_names_its_default_topics() -> None:
+def test_prove_run_without_given_inputs_names_the_default_input_topic() -> None:
     run = Run(ProveSettings(command=("true",), outputs=("invoices",)), None, print)
     assert run._defaults() == " --in was not given: ONCELOG_IN is prove-in."
 

@@ -82,7 +82,7 @@ def test_plugin_marker_arguments_are_validated():
         read_marker(("kill",) * 6, {})
 
 
-def test_plugin_module_imports_no_other_module_of_oncelog_at_first():
+def test_plugin_module_imports_only_the_version_module_of_oncelog_at_first():
     code = """
 import sys
 import pytest

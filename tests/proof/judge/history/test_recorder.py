@@ -179,7 +179,7 @@ def test_history_recorder_row_takes_few_function_calls(tmp_path: Path) -> None:
         (20, 1, OpOutcome.INFO),  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
     ],
 )
-def test_history_send_outcome_follows_from_the_error_code(
+def test_history_send_outcome_follows_from_error_and_attempts(
     error: int | None, attempts: int | None, expected: OpOutcome
 ) -> None:
     assert outcome_of_send(error, attempts) is expected
@@ -200,7 +200,7 @@ def test_history_send_outcome_follows_from_the_error_code(
         ({"commit_error": -1}, OpOutcome.INFO),
     ],
 )
-def test_history_transaction_outcome_follows_from_the_error_code(
+def test_history_transaction_outcome_follows_from_commit_error_abort_and_attempts(
     end: dict[str, Any], expected: OpOutcome
 ) -> None:
     assert outcome_of_transaction(**end) is expected

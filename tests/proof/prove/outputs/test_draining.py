@@ -118,7 +118,7 @@ def test_drain_with_advancing_offsets_reports_no_open_transaction(
     assert "outputs or offsets still moved" in drained.notes[0]
 
 
-def test_drain_with_a_broker_without_an_answer_reports_no_open_transaction(
+def test_drain_with_a_broker_that_answers_only_after_the_deadline_reports_no_unrest(
     tmp_path: Path, quickly: None
 ) -> None:
     admin = Offsets(2)
@@ -141,7 +141,7 @@ def test_drain_with_an_instance_that_exits_repeatedly_names_the_instance(
     assert re.search(r"it ended by itself \d+ times after all was mended", drained.notes[0])
 
 
-def test_drain_after_one_exit_waits_until_the_application_is_idle(
+def test_drain_after_one_exit_of_an_instance_reports_that_it_came_to_rest(
     tmp_path: Path, quickly: None
 ) -> None:
     drained = waited(drain(tmp_path, Offsets(2), ["a", "b"], Instances(every_s=600)))
