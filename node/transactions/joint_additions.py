@@ -1,9 +1,9 @@
 """Joint additions of partitions, which are written in one Raft command.
 
-A transactional id has one write in flight at a time. All additions of a turn of the event loop are
-joined into one write at the end of the turn. Additions during a write wait for its end, and are
-then joined into the next write. The rules of coordinator/transactions/additions.py give the answer
-to each addition.
+A transactional id has one write in flight at a time. The additions to one id in a turn of the event
+loop are joined into one write at the end of the turn. Additions during a write wait for its end,
+and are then joined into the next write. The rules of coordinator/transactions/additions.py give the
+answer to each addition.
 
 The number of requests that wait in a shard is limited. The first of several joined additions does
 not count towards the limit, the others do.
