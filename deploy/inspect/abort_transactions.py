@@ -33,8 +33,8 @@ MODULE = "oncelog.pipeline.sink.orphans"
 TIMEOUT_S = 300.0
 HAD = {
     "Ongoing": "aborted what it had open",
-    "PrepareCommit": "it was being committed, and is",
-    "PrepareAbort": "it was being aborted, and is",
+    "PrepareCommit": "its transaction was being committed, and is committed",
+    "PrepareAbort": "its transaction was being aborted, and is aborted",
 }
 
 

@@ -183,7 +183,8 @@ def explain(
             (
                 "fenced",
                 f"producers with an epoch below {transaction.producer_epoch}, because a newer "
-                "session of the id has begun, or a timeout has aborted a transaction",
+                "session of the id has begun, a timeout has aborted a transaction, or each "
+                "transaction raises the epoch (KIP-890)",
             )
         )
     return Explanation(heading, tuple(lines))

@@ -65,14 +65,14 @@ def words(run: Path, settings: RunSettings, outcome: RunOutcome, verdict: Verdic
         )
     if outcome.client_errors:
         met = ", ".join(f"{name} {count:,}" for name, count in outcome.client_errors.items())
-        yield f"clients met: {met}"
+        yield f"errors that clients got: {met}"
     yield f"at rest {outcome.rest_s} s after the healing; {outcome.batches:,} batches on the disks"
     for line in outcome.broken:
         yield f"BROKEN {line}"
     yield outcome.bank
     yield from verdict_words(verdict, evidence=False)
     if not outcome.has_hit:
-        yield "too many faults were not seen to happen: this run proves little"
+        yield "at most half of the faults took effect, so this run proves little"
     yield f"all results: {run}"
     again, shown = shell_command("chaos replay", run), shell_command("ui", run)
     yield f"again: {again}   shown: {shown}"
