@@ -59,7 +59,7 @@ def test_group_reset_offset_outside_the_log_is_moved_to_its_start_or_end(
         ["delete"],
     ],
 )
-def test_group_command_with_wrong_arguments_is_refused_with_a_clear_message(
+def test_group_command_with_wrong_arguments_is_refused_with_exit_code_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["group", *arguments]) == 2

@@ -33,7 +33,9 @@ def proved(folder: Path, steps: list[Step]) -> list[Done]:
         ("docs/prove.md", "-- python transactional.py"),
     ],
 )
-def test_prove_page_command_gives_the_verdict_shown(tmp_path: Path, page: str, has: str) -> None:
+def test_prove_command_on_a_page_gives_the_verdict_shown(
+    tmp_path: Path, page: str, has: str
+) -> None:
     """The faults hit different requests in each run, so only the verdict is compared."""
     (step,) = block(page, has).steps()
     (done,) = proved(tmp_path, [step])

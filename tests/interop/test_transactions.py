@@ -81,7 +81,7 @@ def test_read_committed_client_gets_committed_records_and_no_aborted_records(
 
 
 @every_library
-def test_read_committed_client_stops_at_the_first_open_transaction(
+def test_last_stable_offset_stays_at_the_first_open_transaction_until_it_ends(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
     """The last stable offset is that of the open transaction's first record."""

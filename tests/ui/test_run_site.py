@@ -50,7 +50,7 @@ async def test_run_report_server_requires_its_token_and_exits_cleanly_at_each_si
     "arguments",
     [("none",), (".",), ("run", "--bootstrap", "127.0.0.1:9"), ("run", "--allow-writes")],
 )
-def test_run_report_server_with_wrong_arguments_is_refused_with_a_clear_message(
+def test_run_report_server_with_wrong_arguments_is_refused_in_one_line(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)

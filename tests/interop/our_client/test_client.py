@@ -97,7 +97,7 @@ async def test_producer_batch_refused_as_too_large_is_sent_in_parts(bootstrap):
     assert len(await read_to_end(bootstrap, topic)) == 31
 
 
-async def test_record_that_cannot_be_sent_is_reported(bootstrap):
+async def test_record_that_cannot_be_sent_and_transaction_without_an_id_raise_an_error(bootstrap):
     topic = await new_topic(bootstrap)
     async with Producer(bootstrap, max_block_ms=300, **QUICK) as producer:
         with pytest.raises(UnknownTopicOrPartition, match="no-such"):

@@ -111,7 +111,7 @@ async def test_late_transactions_are_aborted_for_a_while_after_the_sink_was_garb
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("a callback of the user"), OSError(24, "files")])
-def test_idle_sweep_that_fails_in_any_form_is_repeated_and_fails_no_batch(
+def test_idle_sweep_that_fails_in_any_form_is_repeated_and_stops_without_an_error(
     problem: Exception,
 ) -> None:
     asked: list[float] = []

@@ -205,7 +205,7 @@ def threads() -> int:
     return sum(thread.name == THREAD for thread in threading.enumerate())
 
 
-def test_sink_that_is_garbage_collected_leaves_no_thread() -> None:
+def test_sink_that_is_closed_or_garbage_collected_leaves_no_thread() -> None:
     async def nothing(_: Any) -> None: ...
 
     before = threads()

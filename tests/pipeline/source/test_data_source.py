@@ -110,7 +110,7 @@ def test_batch_query_reads_committed_records_in_the_columns_of_spark(
     assert numbers(everything) == list(range(1, 10))
 
 
-def test_batch_query_reads_from_the_given_start_to_the_given_end_offset(
+def test_batch_query_reads_from_the_given_start_to_the_given_end_offset_or_time(
     spark: "SparkSession", cluster: Cluster, topic: str
 ) -> None:
     put_in_transactions(cluster, topic)

@@ -109,7 +109,7 @@ def test_partition_owned_by_two_members_with_heartbeats_is_reported_as_held_twic
         ([(7, 3, 0), (7, 1, 0)], {"member-epoch-fell"}),
     ],
 )
-def test_group_epoch_that_decreases_is_reported(
+def test_epoch_of_a_group_member_below_an_earlier_one_is_reported(
     told: list[tuple[int, int, int]], found: set[str]
 ) -> None:
     members = Members()

@@ -8,7 +8,7 @@ def _initialized(story: SmallHistory, process: int, *, producer_id: int = -1, ep
     story.recorder.initialize_ended(handle, OK, producer_id=producer_id, epoch=epoch)
 
 
-def test_commit_requested_after_its_fence_is_reported_as_a_zombie_commit() -> None:
+def test_commit_requested_after_its_fence_is_reported_as_a_zombie_write() -> None:
     story = SmallHistory()
     _initialized(story, 1, producer_id=7, epoch=0)
     old = story.recorder.begin(1, "payments", 7, 0)
