@@ -118,7 +118,7 @@ def test_profile_commands_list_use_and_delete_profiles(capsys: pytest.CaptureFix
         ["topic", "list", "--profile", "nosuch"],
     ],
 )
-def test_profile_command_with_wrong_arguments_is_refused_with_a_clear_message(
+def test_profile_command_with_wrong_arguments_is_refused_with_exit_code_2(
     arguments, capsys
 ) -> None:
     assert run(arguments) == 2

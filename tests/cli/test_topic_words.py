@@ -52,9 +52,7 @@ def test_topic_arguments_are_split_into_names_set_configs_and_appended_configs()
         ["alter", "t"], ["describe"], ["delete"],
     ],
 )  # fmt: skip
-def test_topic_command_with_wrong_arguments_is_refused_with_a_clear_message(
-    arguments, capsys
-) -> None:
+def test_topic_command_with_wrong_arguments_is_refused_with_exit_code_2(arguments, capsys) -> None:
     assert run(["topic", *arguments, "--bootstrap", "127.0.0.1:1"]) == 2
     assert capsys.readouterr().err.startswith("oncelog: ")
 

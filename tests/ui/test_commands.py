@@ -82,7 +82,7 @@ async def test_top_once_prints_the_columns_within_the_width_of_the_environment(
         ("top", "--bootstrap", "127.0.0.1:9"),
     ],
 )
-def test_ui_commands_with_wrong_options_are_refused_with_a_clear_message(arguments, capsys) -> None:
+def test_ui_commands_with_wrong_options_are_refused_in_one_line(arguments, capsys) -> None:
     assert run(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -102,7 +102,7 @@ def test_acl_producer_and_consumer_options_add_the_acls_of_kafka_acls(
         "remove",
     ],
 )
-def test_acl_command_with_wrong_arguments_is_refused_with_a_clear_message(
+def test_acl_command_with_wrong_arguments_is_refused_with_exit_code_2(
     line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["acl", *line.split(), "--bootstrap", "127.0.0.1:1"]) == 2

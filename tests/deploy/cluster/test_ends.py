@@ -62,7 +62,7 @@ def test_cluster_block_ended_by_sigterm_leaves_no_process(scratch: Path) -> None
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGHUP, marks=pytest.mark.chaos), signal.SIGKILL]
 )
-def test_up_command_interrupted_midway_leaves_no_process_and_no_directory(
+def test_up_command_interrupted_midway_leaves_no_process_and_no_data_directory(
     scratch: Path, number: signal.Signals
 ) -> None:
     data = scratch / "deep" / "data"

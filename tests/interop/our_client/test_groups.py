@@ -160,7 +160,7 @@ async def test_static_member_polling_after_max_poll_interval_keeps_partitions_wi
         assert slow.group_metadata() == before and lost == []
 
 
-async def test_committed_offset_has_the_leader_epoch_of_the_last_record(bootstrap):
+async def test_committed_offset_has_a_leader_epoch_and_reading_continues_after_it(bootstrap):
     topic = await new_topic(bootstrap, 1)
     async with Producer(bootstrap, **QUICK) as producer:
         await (await producer.send_many(topic, [b"x"] * 10))

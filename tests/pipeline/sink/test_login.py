@@ -41,14 +41,14 @@ def test_sink_login_has_only_security_settings_and_prints_no_secret():
     assert pickle.loads(pickle.dumps(made)) == made
 
 
-def test_sink_login_that_is_wrong_is_refused_at_the_creation_of_the_sink():
+def test_sink_login_that_is_incomplete_or_has_no_effect_is_refused():
     with pytest.raises(ValueError, match=r"needs sasl\.username and"):
         login(**{"sasl.username": ""})
     with pytest.raises(ValueError, match=r"sasl\.password has no effect"):
         ClusterLogin.of("h:1", {"sasl_password": "geheim"})
 
 
-def test_sink_connections_are_shared_by_equal_logins():
+def test_sink_logins_that_are_equal_have_equal_connection_keys():
     assert login().key == login().key != login(**{"sasl.username": "bob"}).key
     assert ClusterLogin("h:1").key == ClusterLogin("h:1").key != ClusterLogin("h:2").key
     assert login().key == pickle.loads(pickle.dumps(login())).key
@@ -61,7 +61,7 @@ def test_sink_login_with_a_token_function_is_equal_in_every_task():
     assert first.key == again.key != second.key
 
 
-def test_sink_to_a_missing_topic_is_refused_at_its_creation(
+def test_sink_topic_check_refuses_a_missing_topic_and_accepts_an_existing_one(
     cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "LOOK_S", 0.5)
@@ -72,7 +72,7 @@ def test_sink_to_a_missing_topic_is_refused_at_its_creation(
     checks.refuse_missing_topic(there, "made-for-the-sink")
 
 
-def test_sink_with_a_silent_cluster_starts_and_leaves_the_error_to_the_query(
+def test_sink_topic_check_of_a_silent_cluster_raises_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(checks, "LOOK_S", 0.2)

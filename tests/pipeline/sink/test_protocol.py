@@ -319,7 +319,7 @@ def test_sink_batch_contradicting_the_checkpoint_is_written_if_the_options_allow
         ("q", 3, Terms(replaces_query="q", first_batch=5), "ROWS OF BATCH 4 ARE MISSING"),
     ],
 )
-def test_sink_alarm_stops_the_driver_until_its_batch_number_is_confirmed(
+def test_sink_alarm_stops_a_driver_that_does_not_confirm_its_batch_number(
     query_id: str, batch: int, terms: Terms, words: str
 ) -> None:
     protocol = SinkProtocol("s", terms=terms)

@@ -250,7 +250,7 @@ def test_transactional_sink_decision_records_whether_its_transactions_time_out()
     assert decode("s", {key: before}) == decided(3, *CHILDREN)
 
 
-def test_transactional_sink_decision_is_refused_by_an_older_program() -> None:
+def test_transactional_sink_decision_has_a_form_unknown_to_an_older_program() -> None:
     def form_of(decision: Decision) -> int:
         return json.loads(encode("s", decision)[0][1])["form"]
 

@@ -22,7 +22,7 @@ def test_certify_scoreboard_page_equals_the_kept_verdicts(file: str) -> None:
     assert written == found[1], "write it anew: python -m tests.proof.certify.page"
 
 
-def test_certify_verdict_in_the_tree_matches_its_recipe_and_names_no_machine() -> None:
+def test_certify_verdict_in_the_tree_matches_its_recipe_and_contains_no_path() -> None:
     for recipe in all_recipes():
         file = recipe.folder / VERDICT
         if file.exists():

@@ -333,7 +333,9 @@ def test_certify_with_a_missing_language_names_the_language(tmp_path, monkeypatc
         assert told.value.exit_code == 2 and not (tmp_path / name).exists()
 
 
-def test_certify_with_an_unreachable_cluster_reports_no_broken_promise(tmp_path, capsys) -> None:
+def test_certify_with_an_unreachable_cluster_exits_two_and_names_its_address(
+    tmp_path, capsys
+) -> None:
     command = ["certify", "oncelog-transactional", "--bootstrap", "127.0.0.1:1"]
     assert cli.run([*command, "--out", str(tmp_path / "out")]) == 2
     assert "127.0.0.1:1" in capsys.readouterr().err

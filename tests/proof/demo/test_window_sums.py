@@ -66,7 +66,7 @@ def test_window_outputs_without_reported_transactions_are_checked_against_the_in
     assert {f.name: f.count for f in verdict.violations} == {"missing": 4}
 
 
-def test_window_sums_equal_an_independent_computation():
+def test_window_sums_of_the_csv_file_add_up_to_all_flights():
     sums = sums_of_csv()
     assert len(sums) == 399
     assert sum(group[0] for group in sums.values()) == 336_776

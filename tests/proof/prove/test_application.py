@@ -121,9 +121,7 @@ def test_application_command_that_cannot_be_run_is_refused(tmp_path: Path) -> No
     assert command_of("python 'my app.py'") == ["python", "my app.py"]
 
 
-def test_application_start_interrupted_by_ctrl_c_is_completed_before_the_interrupt_is_raised() -> (
-    None
-):
+def test_uninterrupted_block_is_completed_before_a_ctrl_c_within_it_is_raised() -> None:
     done = False
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         signal.raise_signal(signal.SIGINT)

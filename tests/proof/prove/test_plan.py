@@ -284,7 +284,9 @@ def test_commit_times_after_a_stall_are_those_after_the_last_gap() -> None:
         ("kill@rebalance", {"ConsumerGroupHeartbeat", "SyncGroup"}),
     ],
 )
-def test_fault_plan_provokes_rebalances_of_either_group_protocol(name: str, apis: set[str]) -> None:
+def test_fault_that_needs_a_rebalance_is_possible_only_with_its_group_protocol(
+    name: str, apis: set[str]
+) -> None:
     fault = FAULTS[name]
     assert fault.needs_rebalance and fault.apis == apis
     for api in ("SyncGroup", "ConsumerGroupHeartbeat"):

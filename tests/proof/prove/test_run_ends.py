@@ -49,7 +49,7 @@ def test_prove_run_with_an_error_at_its_close_reports_no_violation(
 
 
 def test_prove_run_with_time_left_makes_more_than_400_faults() -> None:
-    """A drawn fault that does not apply to the application does not count toward the 400 faults."""
+    """A drawn fault that does not apply to the application does not count toward FAULTS_MAX."""
     made: list[AimedFault] = []
 
     def strike(fault: AimedFault) -> Struck:

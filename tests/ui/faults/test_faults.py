@@ -134,7 +134,7 @@ async def test_fault_request_for_a_cluster_without_a_local_directory_is_refused(
 @pytest.mark.parametrize(
     ("kind", "target"), [("burn", "1"), ("kill", ""), ("kill", "nobody"), ("kill", "9"), ("", "")]
 )
-def test_fault_request_that_is_impossible_raises_an_explaining_failure(
+def test_fault_request_that_is_impossible_is_refused_with_a_sentence(
     cluster: Cluster, kind: str, target: str
 ) -> None:
     with pytest.raises(Failure, match=r"\w+ .*\."):

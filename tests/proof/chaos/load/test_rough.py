@@ -24,6 +24,6 @@ def test_rough_load_batch_with_a_false_header_field_other_than_the_crc_has_a_val
     assert is_right is (lie is not _wrong_crc)
 
 
-def test_rough_load_batch_has_an_old_record_before_new_records() -> None:
+def test_rough_load_batch_has_an_old_record_before_a_new_record() -> None:
     old, fresh = decode_batch(_batch([1, 2], True))
     assert fresh.timestamp - old.timestamp == YEAR_MS

@@ -69,7 +69,7 @@ def test_group_offset_of_a_late_request_is_accepted(outcome: OpOutcome, attempts
     assert readers.names(5) == set()
 
 
-def test_group_offset_of_a_request_after_its_generation_is_reported() -> None:
+def test_group_offset_of_a_request_of_an_earlier_generation_is_reported() -> None:
     readers = Readers()
     readers.commit(5, INFO)
     readers.commit(9, generation=2)
