@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import layout
-from .advice import repeat_options
+from .advice import is_of_another, repeat_options, shell_command
 from .failure import Failure
 from .secured.files import admin_values
 from .terminal import say
@@ -151,16 +151,24 @@ class ClusterChoice:
 
     @contextmanager
     def as_failures(self) -> Iterator[None]:
-        """Raise a ValueError of the block as Failure, if --command-config was given.
+        """Raise errors of the block that the user can mend as Failure.
 
-        The user has to correct the value in this file.
+        They are a wrong value in --command-config, and no answer from the cluster in `data`.
         """
+        from ...wire.errors import NetworkException
+
         try:
             yield
         except ValueError as problem:
             if self.command_config is None:
                 raise
             raise Failure(f"{self.command_config}: {problem}", exit_code=2) from None
+        except NetworkException as problem:
+            if is_of_another() or layout.read(self.data.resolve()) is None:
+                raise
+            data = None if self.data == DEFAULT_DATA else self.data
+            again = shell_command("up", data=data)
+            raise Failure(f"{problem}. If the nodes have ended, start them: {again}") from None
 
     def _file_config(self) -> dict[str, Any]:
         """Return the connection of --profile and --command-config.
