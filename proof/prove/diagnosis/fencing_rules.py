@@ -108,15 +108,15 @@ class RefusedOffsets(FindingRule):
     """
 
     def __init__(self) -> None:
-        self._refused = Recent[str, SeenOffsetsRefused]()
+        self._refused = Recent[tuple[str, str], SeenOffsetsRefused]()  # of an instance's id
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenOffsetsRefused):
-            self._refused.put(seen.transactional_id, seen)
+            self._refused.put((seen.instance, seen.transactional_id), seen)
         elif isinstance(seen, (SeenTxnOffsetCommit, SeenInit)):
-            self._refused.pop(seen.transactional_id)
+            self._refused.pop((seen.instance, seen.transactional_id))
         elif isinstance(seen, SeenEndTxn):
-            refused = self._refused.pop(seen.transactional_id)
+            refused = self._refused.pop((seen.instance, seen.transactional_id))
             if refused is not None and seen.is_commit:
                 tell(
                     "refused-offsets",

@@ -49,6 +49,25 @@ def hears_that_its_offsets_are_refused() -> History:
     yield from app.run(2)
 
 
+def zombie_is_refused_while_its_successor_commits() -> History:
+    """The zombie hears of its fence between the successor's TxnOffsetCommit and EndTxn."""
+    zombie = yield from started(instance="instance-1")
+    yield from zombie.run(2)
+    yield from zombie.fetch()
+    at_s = zombie.at_s + 10
+    app = yield from started(instance="instance-2", at_s=at_s, offset=zombie.offset)
+    yield from app.fetch()
+    yield app.produce(app.offset)
+    yield app.produced()
+    zombie.at_s = app.at_s
+    yield zombie.send_offsets(zombie.offset + 3)
+    yield app.send_offsets(app.offset + 3)
+    yield zombie.refused("INVALID_PRODUCER_EPOCH")
+    yield from app.end()
+    app.offset += 3
+    yield from app.run(2)
+
+
 def tries_again_from_memory(**fields: Any) -> History:
     app = yield from started(**fields)
     yield from app.run(2)
@@ -487,7 +506,7 @@ def filters_most_of_its_input() -> History:
 
 
 RIGHT = (
-    calm, hears_that_its_offsets_are_refused,
+    calm, hears_that_its_offsets_are_refused, zombie_is_refused_while_its_successor_commits,
     aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
     aborts_then_reads_again_under_load, seeks_back_under_load_then_aborts,
     aborts_and_goes_on_in_one_partition, aborts_early_and_goes_on_in_one_partition,
