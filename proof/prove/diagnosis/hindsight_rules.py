@@ -6,6 +6,8 @@ from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
     SeenEnded,
+    SeenEndRefused,
+    SeenEndTxn,
     SeenFetch,
     SeenInit,
     SeenJoin,
@@ -69,10 +71,12 @@ class PassedOver(FindingRule):
     The rule is violated if at least three inputs are lost for which all of the following holds. An
     instance fetched the input, had no rebalance after it, and committed its offset in a
     transaction, but committed no output for it. Outputs of aborted transactions and of refused
-    Produces do not count. The finding is abort-without-seek if the instance has also aborted a
-    transaction, and passed-over otherwise. It is always passed-over if all these outputs were
-    refused, and for an instance that often writes outputs after it has committed their inputs. (The
-    abort of a transaction without records cannot be seen, so aborts of other transactions count.)
+    Produces do not count. An output is recognised by the key of its input, so there is no finding
+    if no output has the key of an input. The finding is abort-without-seek if the instance has also
+    aborted a transaction, and passed-over otherwise. It is always passed-over if all these outputs
+    were refused, and for an instance that often writes outputs after it has committed their inputs.
+    (The abort of a transaction without records cannot be seen, so aborts of other transactions
+    count.)
     """
 
     def __init__(self) -> None:
@@ -82,9 +86,11 @@ class PassedOver(FindingRule):
         self._sent = defaultdict[tuple[str, str], dict[Partition, int]](dict[Partition, int])
         self._passed = Recent[int, tuple[str, str, Partition, int, bool]]()  # ..., is_refused
         self._unanswered = Recent[tuple[int, int], SeenProduce](UNANSWERED_MAX)
-        # Keys of outputs in the open transaction, and of those that were refused last.
-        self._open = defaultdict[tuple[str, str], Recent[int, None]](Recent)
-        self._refused = defaultdict[str, Recent[int, None]](Recent)
+        # Keys of outputs in the open transaction with the last Produce of each, and those refused.
+        self._open = defaultdict[tuple[str, str], Recent[int, SeenProduce]](Recent)
+        self._refused = defaultdict[tuple[str, str], Recent[int, None]](Recent)
+        self._ending = set[tuple[str, str]]()  # their commit has no answer yet
+        self._keeps_keys = False  # True once an output had the key of its input
         self._written_later = defaultdict[str, int](int)
         self._has_aborted = set[str]()
 
@@ -98,19 +104,11 @@ class PassedOver(FindingRule):
                     self._inputs[who].put((seen.partition, offset), key)
         elif isinstance(seen, SeenProduce):
             self._unanswered.put((seen.connection, seen.number), seen)
-            name = seen.transactional_id
-            outputs = self._open[who, name] if name else self._written[who]
-            for key in _keys(seen):
-                outputs.put(key, None)
-                self._refused[who].pop(key)
-                passed = self._passed.get(key)
-                self._written_later[who] += passed is not None and passed[0] == who
+            self._produced(seen)
         elif isinstance(seen, SeenProduced):
             sent = self._unanswered.pop((seen.connection, seen.number))
             if sent is not None and seen.is_refused:
-                for key in _keys(sent):
-                    self._refused[who].put(key, None)
-                    self._open[who, sent.transactional_id].pop(key)
+                self._was_refused(sent)
         elif isinstance(seen, SeenTxnOffsetCommit):
             self._sent[who, seen.transactional_id].update(seen.offsets)
         elif isinstance(seen, SeenJoin):
@@ -119,14 +117,46 @@ class PassedOver(FindingRule):
         elif isinstance(seen, SeenOffsetFetch):
             self._forget(who, dict(seen.offsets))
         elif isinstance(seen, SeenInit):
-            self._sent.pop((who, seen.transactional_id), None)
-            self._open.pop((who, seen.transactional_id), None)
+            self._begun(who, seen.transactional_id)
+        elif isinstance(seen, SeenEndTxn) and seen.is_commit:
+            self._ending.add((who, seen.transactional_id))
+        elif isinstance(seen, SeenEndRefused):
+            self._ending.discard((who, seen.transactional_id))
         elif isinstance(seen, SeenEnded):
             if not seen.is_commit:
                 self._has_aborted.add(who)
             self._ended(seen)
         elif isinstance(seen, SeenVerdict):
             self._judge(seen, tell)
+
+    def _produced(self, seen: SeenProduce) -> None:
+        who, name = seen.instance, seen.transactional_id
+        for key in _keys(seen):
+            if name:
+                self._open[who, name].put(key, seen)
+            else:
+                self._written[who].put(key, None)
+            self._refused[who, name].pop(key)
+            passed = self._passed.get(key)
+            self._written_later[who] += passed is not None and passed[0] == who
+
+    def _was_refused(self, sent: SeenProduce) -> None:
+        """Take back the outputs of a refused Produce, unless they were sent again meanwhile."""
+        place = (sent.instance, sent.transactional_id)
+        for key in _keys(sent):
+            if self._open[place].get(key) is sent:
+                self._open[place].pop(key)
+                self._refused[place].put(key, None)
+
+    def _begun(self, instance: str, name: str) -> None:
+        """Forget a transaction at InitProducerId. It may be committed if EndTxn had no answer."""
+        outputs = self._open.pop((instance, name), None)
+        if (instance, name) in self._ending and outputs is not None:
+            for key, _ in outputs.items():
+                self._written[instance].put(key, None)
+        self._ending.discard((instance, name))
+        self._sent.pop((instance, name), None)
+        self._refused.pop((instance, name), None)
 
     def _forget(self, instance: str, committed: dict[Partition, int]) -> None:
         """Forget inputs below the committed offsets. Another instance may have processed them."""
@@ -136,8 +166,10 @@ class PassedOver(FindingRule):
                 inputs.pop((partition, offset))
 
     def _ended(self, seen: SeenEnded) -> None:
-        sent = self._sent.pop((seen.instance, seen.transactional_id), {})
-        outputs = self._open.pop((seen.instance, seen.transactional_id), None)
+        place = (seen.instance, seen.transactional_id)
+        sent, outputs = self._sent.pop(place, {}), self._open.pop(place, None)
+        refused = self._refused.pop(place, None)
+        self._ending.discard(place)
         if not seen.is_commit:
             return
         inputs, written = self._inputs[seen.instance], self._written[seen.instance]
@@ -146,13 +178,14 @@ class PassedOver(FindingRule):
         for (partition, offset), key in inputs.items():
             if offset < sent.get(partition, 0):
                 inputs.pop((partition, offset))
+                self._keeps_keys |= key in written
                 if key not in written:
-                    place = (seen.instance, seen.transactional_id, partition, offset)
-                    self._passed.put(key, (*place, key in self._refused[seen.instance]))
+                    is_refused = refused is not None and key in refused
+                    self._passed.put(key, (*place, partition, offset, is_refused))
 
     def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
         found = [known for key in seen.lost_keys if (known := self._passed.get(key))]
-        if len(found) >= PASSED_MIN:
+        if len(found) >= PASSED_MIN and self._keeps_keys:
             instance, name, (topic, index), offset, _ = min(found)
             is_habit = self._written_later[instance] >= PASSED_MIN
             is_refused = all(known[-1] for known in found)

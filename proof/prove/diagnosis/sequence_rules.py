@@ -12,6 +12,7 @@ from .seen import (
     SeenEnded,
     SeenEndRefused,
     SeenEndTxn,
+    SeenFetch,
     SeenInit,
     SeenJoin,
     SeenOffsetFetch,
@@ -101,8 +102,9 @@ class OtherBytes(FindingRule):
             for batch in seen.batches:
                 if (key := key_of(batch)) is not None:
                     self._compare(seen, key, batch, tell)
-                    if seen.transactional_id:
-                        self._open[seen.instance, seen.transactional_id].add(key)
+                    batches = self._open[seen.instance, seen.transactional_id]
+                    if seen.transactional_id and len(batches) < RECORDS_MAX:
+                        batches.add(key)
         elif isinstance(seen, SeenEndTxn):
             batches = self._open.pop((seen.instance, seen.transactional_id), set())
             for key in () if seen.is_commit else batches:
@@ -112,8 +114,11 @@ class OtherBytes(FindingRule):
                 tell("same-sequence-other-bytes", sent, topic, evidence)
         elif isinstance(seen, SeenProduced):
             sent = self._sent.pop((seen.connection, seen.number))
-            for key in keys_of(sent) if sent is not None and seen.has_error else ():
-                self._batches.pop(key)
+            if sent is not None and seen.has_error:
+                for key in keys_of(sent):
+                    self._batches.pop(key)
+                for topic in [t for t, (which, _) in self._after_aborts.items() if which is sent]:
+                    del self._after_aborts[topic]
 
     def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
         before, is_after_abort = self._batches.get(key), key in self._aborted
@@ -128,6 +133,8 @@ class OtherBytes(FindingRule):
                 f"{batch.base_sequence} of {topic}/{index}: sent again with other records (CRC "
                 f"{before.crc:08x}, then {batch.crc:08x})"
             )
+            if is_after_abort and len(before.records) != len(batch.records):
+                return
             if is_after_abort:
                 self._after_aborts.setdefault(topic, (seen, evidence))
             else:
@@ -141,14 +148,16 @@ class FreshTransaction(FindingRule):
     records of this transaction again under another transactional id, or under the same id after a
     new InitProducerId. Other ids that the process used before the commit are excluded, because its
     other producers may write equal records. A restarted process is excluded, because it does not
-    know of the commit. There is no finding if the process fetched offsets in between, as they show
-    whether the transaction was committed.
+    know of the commit. There is no finding if the process fetched offsets in between, or read a
+    topic that it writes, which may hold its positions. They show whether the transaction was
+    committed.
     """
 
     def __init__(self) -> None:
         self._written = defaultdict[tuple[str, str], set[Keyed]](set)
         self._ending = defaultdict[str, dict[str, _Ending]](dict[str, _Ending])
         self._numbers = count()
+        self._outputs = defaultdict[str, set[str]](set)  # topics, by instance
         # When an id of an instance was first seen, and when it got its last InitProducerId.
         self._first = Recent[tuple[str, str], int]()
         self._begun = Recent[tuple[str, str], int]()
@@ -172,11 +181,16 @@ class FreshTransaction(FindingRule):
                 self._ending[who][seen.transactional_id] = ending
         elif isinstance(seen, (SeenEnded, SeenEndRefused)):
             self._ending[who].pop(seen.transactional_id, None)
+        elif isinstance(seen, SeenFetch):
+            topics = {partition[0] for partition, _ in seen.positions}
+            if topics & self._outputs[who]:
+                self._ending.pop(who, None)
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             self._ending.pop(who, None)
 
     def _sent(self, seen: SeenProduce, tell: Tell) -> None:
         who, name = seen.instance, seen.transactional_id
+        self._outputs[who] |= {batch.partition[0] for batch in seen.batches}
         records = {record for batch in seen.batches for record in batch.records}
         number = self._first.setdefault((who, name), next(self._numbers))
         for before, ending in self._ending[who].items():

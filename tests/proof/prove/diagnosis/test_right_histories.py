@@ -10,7 +10,7 @@ import pytest
 from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import GROUP, IDS, INPUT, OUTPUT, Application, started
+from .histories import GROUP, IDS, INPUT, OUTPUT, Application, numbered, started
 
 History = Iterator[s.Sighting]
 UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
@@ -66,6 +66,89 @@ def zombie_is_refused_while_its_successor_commits() -> History:
     yield from app.end()
     app.offset += 3
     yield from app.run(2)
+
+
+def batch_after_an_abort_is_refused() -> History:
+    """A client reuses sequence numbers after an abort, like librdkafka. The outputs are wrong."""
+    app = yield from started()
+    yield from app.fetch(9)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    for records in ((3, 4, 5), (3, 4)):  # a refused batch, and one of another size
+        yield from app.fetch(6, offset=0)
+        yield numbered(app, *records)
+        yield replace(app.produced(is_known=False), has_error=len(records) == 3)
+        yield from app.end(is_commit=False)
+    yield from app.fetch(6, offset=0)
+    yield numbered(app, 0, 1, 2, 3, 4, 5, sequence=3)
+    yield app.produced()
+    yield app.send_offsets(6)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, doubled=5)
+
+
+def reads_its_position_in_a_topic_after_an_unanswered_commit() -> History:
+    """The position is a record of its own topic, as in Connect, so it sends no OffsetFetch."""
+    app = Application(version=4)
+    for connection in app.connections:
+        yield s.SeenOpened(**app.at(connection))
+    yield app.init()
+    yield from app.fetch(3)
+    for topic in (OUTPUT, "positions"):
+        yield app.produce(0, topic=topic)
+        yield app.produced()
+    yield next(app.end())
+    yield app.init()
+    yield app.sign()
+    yield s.SeenFetch(**app.at(app.reader), positions=((("positions", 0), 0),))
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.produced()
+    yield from app.end()
+
+
+def outputs_that_the_cluster_loses(*, is_rekeyed: bool, is_unanswered: bool) -> History:
+    """Three committed outputs are lost by the cluster, which is not the application's mistake."""
+    app = yield from started(output_key=(lambda key: key * 31 + 7_777_777) if is_rekeyed else int)
+    yield from app.fetch(3)
+    for offset in range(3):
+        yield app.produce(offset)
+        yield app.produced()
+    yield app.send_offsets(3)
+    if is_unanswered:
+        yield next(app.end())
+        yield app.init()
+    else:
+        yield from app.end()
+    app.offset = 3
+    yield from app.run(3)
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+
+
+def rekeyed_outputs_that_the_cluster_loses() -> History:
+    return outputs_that_the_cluster_loses(is_rekeyed=True, is_unanswered=False)
+
+
+def outputs_of_an_unanswered_commit_that_the_cluster_loses() -> History:
+    return outputs_that_the_cluster_loses(is_rekeyed=False, is_unanswered=True)
+
+
+def outputs_that_are_lost_after_a_late_refusal() -> History:
+    """The first Produce is refused after the second one, with the same records, was written."""
+    app = yield from started()
+    yield from app.fetch(3)
+    first = app.produce(0, 1, 2)
+    yield first
+    yield app.produce(0, 1, 2)
+    yield app.produced()
+    refused = replace(app.produced(is_known=False), has_error=True, is_refused=True)
+    yield replace(refused, number=first.number)
+    yield app.send_offsets(3)
+    yield from app.end()
+    app.offset = 3
+    yield from app.run(2)
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
 
 
 def tries_again_from_memory(**fields: Any) -> History:
@@ -506,6 +589,9 @@ def filters_most_of_its_input() -> History:
 
 
 RIGHT = (
+    batch_after_an_abort_is_refused, reads_its_position_in_a_topic_after_an_unanswered_commit,
+    rekeyed_outputs_that_the_cluster_loses, outputs_of_an_unanswered_commit_that_the_cluster_loses,
+    outputs_that_are_lost_after_a_late_refusal,
     calm, hears_that_its_offsets_are_refused, zombie_is_refused_while_its_successor_commits,
     aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
     aborts_then_reads_again_under_load, seeks_back_under_load_then_aborts,

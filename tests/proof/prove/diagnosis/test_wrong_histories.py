@@ -409,6 +409,20 @@ def committed_after_a_refused_produce_and_an_offset_fetch() -> History:
     yield from committed_after_a_refused_produce(is_asking=True)
 
 
+def abort_of_refused_outputs_without_seek() -> History:
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch(3)
+    first, app.offset = app.offset, app.offset + 3
+    for offset in range(first, first + 3):
+        yield app.produce(offset)
+        yield replace(app.produced(is_known=False), has_error=True, is_refused=True)
+    yield from app.end(is_commit=False)
+    yield from app.run(2)
+    lost = frozenset(app.key(offset) for offset in range(first, first + 3))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
+
+
 def committed_before_the_produce_is_answered() -> History:
     app = Application()
     yield from app.start()
@@ -621,6 +635,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (chunk_that_commits_the_whole_poll, {"passed-over"}),
     (committed_after_a_refused_produce, {"passed-over"}),
     (committed_after_a_refused_produce_and_an_offset_fetch, {"passed-over"}),
+    (abort_of_refused_outputs_without_seek, {"abort-without-seek"}),
     (committed_before_the_produce_is_answered, {"commit-before-produce"}),
     (same_sequence_number_with_other_records, {"same-sequence-other-bytes"}),
     (new_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
