@@ -10,8 +10,10 @@ of rows that an exactly-once sink has written, which Spark does not know. Errors
 never affect a query. The logger is `oncelog.progress`.
 """
 
+import atexit
 import logging
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ from .written import take_written
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LAST_EVENTS_MS = 5_000
 log = logging.getLogger("oncelog.progress")
 
 
@@ -36,7 +39,20 @@ def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "
     """
     listener = BatchListener(None if metrics_file is None else Path(metrics_file))
     spark.streams.addListener(listener)
+    atexit.register(_remove, spark, listener)
     return listener
+
+
+def _remove(spark: "SparkSession", listener: "BatchListener") -> None:
+    """Wait for the last events at the end of the program, and remove the listener.
+
+    Spark would print an error for each event that comes later.
+    """
+    with suppress(Exception):  # the session has stopped
+        bus = spark.sparkContext._jsc.sc().listenerBus()  # pyright: ignore
+        bus.waitUntilEmpty(LAST_EVENTS_MS)
+    with suppress(Exception):
+        spark.streams.removeListener(listener)
 
 
 class BatchListener(StreamingQueryListener):
