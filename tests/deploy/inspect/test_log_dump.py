@@ -1,5 +1,7 @@
 """Test that the dump describes a segment in words and detects damage."""
 
+import pytest
+
 from oncelog.cli.main import run
 from oncelog.deploy.inspect.log_dump import dump_segment, segments
 from oncelog.wire.control_record import ControlType, encode_marker
@@ -66,6 +68,20 @@ def test_log_dump_command_of_damaged_files_shows_their_other_batches(tmp_path, c
     first, second = shown.err.splitlines()
     assert first.startswith(f"{0:0>20}.log: no batch: magic 7") and f"position {size};" in first
     assert second == f"{9:0>20}.log: {size - 5} bytes after the last whole batch"
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_log_dump_exit_code_is_1_for_a_torn_batch_unless_it_ends_the_log(tmp_path, is_last, capsys):
+    """A damaged length in an older file hides the batches behind it."""
+    torn = bytearray(batch(0) + batch(3) + batch(6))
+    torn[len(batch(0)) + 8] = 0x7F  # the most significant byte of the second batch's length
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    (partition / f"{0:0>20}.log").write_bytes(torn)
+    if not is_last:
+        (partition / f"{9:0>20}.log").write_bytes(batch(9))
+    assert run(["log", "dump", str(partition)]) == (not is_last)
+    assert f"{2 * len(batch(0))} bytes after the last whole batch" in capsys.readouterr().err
 
 
 def test_log_dump_with_the_records_option_shows_decoded_records(tmp_path):
