@@ -260,10 +260,13 @@ class PeerStreams:
         context = self.tls.listening if self.tls else None
         if accepted.family == socket.AF_UNIX:  # macOS: EINVAL if the client has closed
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        async with asyncio.timeout(HELLO_TIMEOUT_S):
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: PeerStream(self), accepted, ssl=context
-            )
+        loop, stream = asyncio.get_running_loop(), PeerStream(self)
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                await loop.connect_accepted_socket(lambda: stream, accepted, ssl=context)
+        except BaseException:
+            stream.connection_lost(None)  # uvloop does not notify it, as in `_dial`
+            raise
 
     def _entered(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
         """Close an accepted connection after a failed or cancelled handshake, and log the error."""

@@ -5,6 +5,7 @@ import gc
 import socket
 import warnings
 import weakref
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,23 @@ async def test_accepted_peer_stream_after_its_end_is_freed(
         writer.close()
         await until(lambda: not one.streams._open)
         await until(lambda: gc.collect() >= 0 and accepted() is None)
+
+
+async def test_accepted_peer_stream_that_times_out_while_it_connects_is_freed(
+    directory: Path,
+) -> None:
+    """Uvloop does not notify a stream whose task is cancelled just after `connection_made`."""
+    one, _ = pair(directory)
+    async with running(one):
+        with ExitStack() as clients:
+            for number in range(60):
+                client = clients.enter_context(socket.socket(socket.AF_UNIX))
+                client.connect(str(directory / "1"))
+                for _ in range(number % 6):
+                    await asyncio.sleep(0)
+                for task in list(one.streams._entering):
+                    task.cancel()
+        await until(lambda: not one.streams._open)
 
 
 async def test_peer_listener_continues_after_lost_clients_and_too_many_open_files(
