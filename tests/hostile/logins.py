@@ -174,7 +174,7 @@ class Tls:
             incoming.write(channel.outgoing())
         channel.queue([bytes(100_000)])
         while channel.unsent_bytes:
-            channel.encrypt_slice()
+            channel.encrypt(channel.next_slice())
         channel.certificate()
         channel.end()
 

@@ -86,7 +86,7 @@ class TlsChannel:
 
     def read_into(self, buffer: memoryview) -> int:
         """Read available plain text into a buffer, and return the number of bytes."""
-        filled, tls = 0, self._tls
+        filled, tls, incoming = 0, self._tls, self._incoming
         try:
             while filled < len(buffer):
                 count = tls.read(len(buffer) - filled, buffer[filled:])  # type: ignore[arg-type]
@@ -94,6 +94,9 @@ class TlsChannel:
                     self.has_ended = True
                     break
                 filled += count  # type: ignore[operator]
+                if not incoming.pending and filled < len(buffer):  # cheaper than SSLWantReadError
+                    self._give_more()
+                    break
         except ssl.SSLWantReadError:
             self._give_more()
         except ssl.SSLError as error:
@@ -107,8 +110,10 @@ class TlsChannel:
         return self._tls.getpeercert() or None
 
     def _give_more(self) -> None:
-        later, self._later = self._later, b""
-        self.has_more = bool(later) and self._give(memoryview(later))
+        self.has_more = False
+        if self._later:
+            later, self._later = self._later, b""
+            self.has_more = self._give(memoryview(later))
 
     def _give(self, data: memoryview) -> bool:
         """Give OpenSSL at most RECORDS_AT_ONCE records, and return whether it got any byte.
@@ -125,7 +130,8 @@ class TlsChannel:
         given = min(end, size)
         self._record_bytes = end - given
         self._incoming.write(data[:given])
-        self._later = bytes(data[given:])
+        if given < size:
+            self._later = bytes(data[given:])
         return given > 0
 
     # -- to the peer
@@ -137,12 +143,23 @@ class TlsChannel:
                 self._unsent.append(memoryview(buffer))
                 self.unsent_bytes += len(buffer)
 
-    def encrypt_slice(self) -> bytes:
-        """Encrypt at most SLICE_BYTES of the queue, and return the bytes to send."""
-        part = self._next_slice()
-        self.unsent_bytes -= len(part)
-        while len(part):
-            part = part[self._tls.write(part) :]
+    def next_slice(self) -> memoryview:
+        """Take at most SLICE_BYTES of the queue. Join buffers, since each write makes a record."""
+        unsent, room = self._unsent, SLICE_BYTES
+        parts: list[memoryview] = []
+        while unsent and room:
+            part = unsent.popleft()
+            if len(part) > room:
+                unsent.appendleft(part[room:])
+            parts.append(part[:room])
+            room -= len(parts[-1])
+        self.unsent_bytes -= SLICE_BYTES - room
+        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+
+    def encrypt(self, plain: Buffer) -> bytes:
+        """Encrypt an answer or a slice of it, and return the bytes to send."""
+        while len(plain):
+            plain = plain[self._tls.write(plain) :]
         return self._outgoing.read()
 
     def outgoing(self) -> bytes:
@@ -160,20 +177,3 @@ class TlsChannel:
         """Drop the queue, since the peer has disconnected."""
         self._unsent.clear()
         self.unsent_bytes = 0
-
-    def _next_slice(self) -> memoryview:
-        """Take a slice from the queue, and join short buffers, since each write makes a record."""
-        unsent = self._unsent
-        first = unsent.popleft()
-        if len(first) >= SLICE_BYTES or not unsent:
-            if len(first) > SLICE_BYTES:
-                unsent.appendleft(first[SLICE_BYTES:])
-            return first[:SLICE_BYTES]
-        parts, room = [first], SLICE_BYTES - len(first)
-        while unsent and room:
-            part = unsent.popleft()
-            if len(part) > room:
-                unsent.appendleft(part[room:])
-            parts.append(part[:room])
-            room -= len(parts[-1])
-        return memoryview(b"".join(parts))

@@ -20,6 +20,7 @@ from .channel import SLICE_BYTES, NotTls, TlsChannel
 from .reasons import NOT_TLS, reason_of
 
 RECEIVE_BYTES = 64 * 1024
+SMALL_BYTES = 4096  # the largest answer whose encryption (5 us) costs less than its write
 
 PrincipalOf = Callable[[dict[str, Any] | None], Principal]
 
@@ -130,10 +131,19 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._steer()
 
     def writelines(self, buffers: list[Buffer]) -> None:
-        """Queue an answer and send the queue (`_send`). Pause the connection if a rest stays."""
-        self._channel.queue(buffers)
+        """Send a small answer at once if nothing is queued, and queue other answers (`_send`).
+
+        Pause the connection if a rest stays in the queue.
+        """
+        channel, transport = self._channel, self._transport
+        is_small = sum(map(len, buffers)) <= SMALL_BYTES
+        is_free = not (channel.unsent_bytes or self._is_transport_full)
+        if is_small and is_free and transport is not None and not transport.is_closing():
+            self._write(b"".join(buffers))
+            return
+        channel.queue(buffers)
         self._send()
-        if self._channel.unsent_bytes and not self._has_paused_connection:
+        if channel.unsent_bytes and not self._has_paused_connection:
             self._has_paused_connection = True
             self._connection.pause_writing()
 
@@ -180,7 +190,8 @@ class TlsTransport(asyncio.BufferedProtocol):
                 if not is_done and not channel.has_more:
                     return
                 continue
-            count = channel.read_into(connection.get_buffer(-1))
+            room = connection.get_buffer(-1)
+            count = channel.read_into(room)
             share.ended()
             if count:
                 connection.buffer_updated(count)
@@ -188,8 +199,8 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._break(channel.broken_by)
             if channel.has_ended:
                 self._end_reading()
-            is_over = channel.has_ended or not channel.unread_bytes
-            if is_over or not (count or channel.has_more):
+            may_have_more = count == len(room) or channel.has_more
+            if channel.has_ended or not may_have_more:
                 return
 
     def _put_off(self) -> None:
@@ -239,12 +250,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._is_write_put_off = True
                 share.put(self._send_on)
                 return
-            try:
-                encrypted = channel.encrypt_slice()
-            except ssl.SSLError as error:  # not raised into the handler that completes the answer
-                self._break(reason_of(error))
-                return
-            transport.write(encrypted)
+            self._write(channel.next_slice())
             share.ended()
         if not channel.unsent_bytes:
             if self._has_paused_connection:
@@ -252,6 +258,16 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._connection.resume_writing()
             if self._is_closing:
                 self._hang_up()
+
+    def _write(self, plain: Buffer) -> None:
+        """Encrypt and send plain text, or close the connection if TLS has failed."""
+        assert self._transport is not None
+        try:
+            encrypted = self._channel.encrypt(plain)
+        except ssl.SSLError as error:  # not raised into the handler that completes the answer
+            self._break(reason_of(error))
+        else:
+            self._transport.write(encrypted)
 
     def _send_on(self) -> None:
         self._is_write_put_off = False

@@ -104,7 +104,7 @@ def test_tls_channel_sends_queued_buffers_in_slices_and_in_order(
     assert channel.unsent_bytes == sum(sizes)
     found = b""
     while before := channel.unsent_bytes:
-        encrypted = channel.encrypt_slice()
+        encrypted = channel.encrypt(channel.next_slice())
         assert 0 < before - channel.unsent_bytes <= SLICE_BYTES
         assert len(encrypted) < SLICE_BYTES + 1024
         peer.incoming.write(encrypted)
@@ -115,7 +115,7 @@ def test_tls_channel_sends_queued_buffers_in_slices_and_in_order(
 def test_tls_channel_joins_short_buffers_to_one_record(certificates: Certificates) -> None:
     channel, _ = connected(certificates)
     channel.queue([b"a", b"", b"bc", b"d" * 100])
-    encrypted = channel.encrypt_slice()
+    encrypted = channel.encrypt(channel.next_slice())
     assert channel.unsent_bytes == 0
     assert len(encrypted) < 103 + 40
 
@@ -131,7 +131,7 @@ def test_tls_close_of_the_client_leaves_the_other_direction_open(
     assert everything(channel) == b"last"
     assert channel.has_ended
     channel.queue([b"answer"])
-    peer.incoming.write(channel.encrypt_slice())
+    peer.incoming.write(channel.encrypt(channel.next_slice()))
     peer.incoming.write(channel.end())
     assert peer.outgoing.pending == 0
 
