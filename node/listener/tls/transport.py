@@ -133,17 +133,18 @@ class TlsTransport(asyncio.BufferedProtocol):
     def writelines(self, buffers: list[Buffer]) -> None:
         """Send a small answer at once if nothing is queued, and queue other answers (`_send`).
 
-        Pause the connection if a rest stays in the queue.
+        Pause the connection if the client does not read, or if a rest stays in the queue.
         """
         channel, transport = self._channel, self._transport
         is_small = sum(map(len, buffers)) <= SMALL_BYTES
         is_free = not (channel.unsent_bytes or self._is_transport_full)
         if is_small and is_free and transport is not None and not transport.is_closing():
             self._write(b"".join(buffers))
-            return
-        channel.queue(buffers)
-        self._send()
-        if channel.unsent_bytes and not self._has_paused_connection:
+        else:
+            channel.queue(buffers)
+            self._send()
+        is_stalled = channel.unsent_bytes or self._is_transport_full
+        if is_stalled and not self._has_paused_connection:
             self._has_paused_connection = True
             self._connection.pause_writing()
 
@@ -253,7 +254,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._write(channel.next_slice())
             share.ended()
         if not channel.unsent_bytes:
-            if self._has_paused_connection:
+            if self._has_paused_connection and not self._is_transport_full:
                 self._has_paused_connection = False
                 self._connection.resume_writing()
             if self._is_closing:
