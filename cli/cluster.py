@@ -130,8 +130,8 @@ def up(
     profile: Annotated[
         Literal["local", "kafka"],
         Parameter(
-            help="Write six settings for a fast fail-over into server.properties (local), or leave "
-            "them at the defaults of docs/configuration.md, which are the same values (kafka)."
+            help="Six settings of server.properties: for a fast fail-over and a fast start "
+            "(local), or with Kafka's defaults (kafka)."
         ),
     ] = "local",
     format: Format = "table",

@@ -1,8 +1,8 @@
 """server.properties, the settings that `up` writes for a node, in Kafka's format and names.
 
-There are two profiles. `local` is for watching a cluster, with fail-over in a second, and few
-internal partitions. `kafka` keeps the defaults of docs/configuration.md, most of which are Kafka's.
-Settings of --config override both.
+There are two profiles, which set the same keys. `local` is for watching a cluster, with fail-over
+in a second, and few internal partitions. `kafka` has Kafka's defaults. Settings of --config
+override both.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,14 @@ PROFILES: dict[str, dict[str, str]] = {
         "transaction.state.log.num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
     },
-    "kafka": {},
+    "kafka": {
+        "broker.session.timeout.ms": "9000",
+        "broker.heartbeat.interval.ms": "2000",
+        "replica.lag.time.max.ms": "30000",
+        "offsets.topic.num.partitions": "50",
+        "transaction.state.log.num.partitions": "50",
+        "group.initial.rebalance.delay.ms": "3000",
+    },
 }
 
 # After an advance, work may have to wait for a busy group or a late replica. It is retried soon

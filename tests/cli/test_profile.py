@@ -105,6 +105,9 @@ def test_profile_commands_list_use_and_delete_profiles(capsys: pytest.CaptureFix
     ]  # fmt: skip
     assert run(["profile", "use"]) == 0 and profiles.read_profiles().current is None
     assert run(["profile", "delete", "a"]) == 0
+    capsys.readouterr()
+    run(["profile", "list", "--format", "json"])
+    assert [row["profile"] for row in json.loads(capsys.readouterr().out)] == ["b"]
     assert stat.S_IMODE(profiles.file_of_profiles().stat().st_mode) == 0o600
 
 

@@ -78,7 +78,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
         "transaction.state.log.num.partitions": 4,
         "oncelog.record.validation": "full",  # as Kafka checks
     }
-    with Cluster(nodes=1, profile="kafka", data=data, config=config) as cluster:
+    with Cluster(nodes=1, data=data, config=config) as cluster:
         host, port = cluster.bootstrap.split(":")
         raw = RawPeer("oncelog", (host, int(port)))
         yield raw

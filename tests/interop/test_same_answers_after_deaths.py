@@ -74,7 +74,7 @@ def mortal_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalPee
 
 @pytest.fixture(scope="module")
 def mortal_broker() -> Iterator[MortalPeer]:
-    with Cluster(nodes=1, profile="kafka", config=ONE_SHARD | TARGETS) as cluster:
+    with Cluster(nodes=1, config=ONE_SHARD | TARGETS) as cluster:
 
         def bounce() -> None:
             cluster.kill(1)

@@ -290,8 +290,11 @@ value that is not supported, is refused with an error.
 
 Set broker keys with `oncelog up --config KEY=VALUE`, or in a `server.properties`. The fourth column
 has Kafka's default if it differs. `oncelog up` writes six of these defaults, which make a
-fail-over fast, into server.properties. `oncelog up --profile kafka` leaves them out, so their
-values are the same. With each profile it sets `transaction.two.phase.commit.enable` to `true`.
+fail-over fast, into server.properties. `oncelog up --profile kafka` writes Kafka's defaults of
+these six: `broker.session.timeout.ms`, `broker.heartbeat.interval.ms`, `replica.lag.time.max.ms`,
+`offsets.topic.num.partitions`, `transaction.state.log.num.partitions` and
+`group.initial.rebalance.delay.ms`. With each profile it sets
+`transaction.two.phase.commit.enable` to `true`.
 
 Some keys can also be changed while brokers run, by any admin client: defaults of topics, limits of
 connections, rates of throttled replication, and some of the keys without effect. They are set for

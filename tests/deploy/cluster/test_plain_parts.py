@@ -16,6 +16,7 @@ from oncelog.deploy.cluster.layout import ClusterFile, NodeEntry
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.plan import ClusterPlan
 from oncelog.node.cluster_id import new_cluster_id
+from oncelog.node.config.broker_config import BROKER_KEYS
 from oncelog.node.config.keys import parse_properties
 
 TWO_PHASE = "transaction.two.phase.commit.enable"
@@ -32,7 +33,7 @@ def test_fault_target_is_parsed_as_a_node_number_or_role():
 
 @pytest.mark.parametrize("text", ["", "banana", "leader:", "leader:t", "leader:t/x", "txn:", "-1"])
 def test_fault_target_of_a_wrong_form_is_refused_with_a_sentence(text):
-    with pytest.raises(Failure, match=r"\."):
+    with pytest.raises(Failure, match=r"is no target\. A target is|names no partition\. Write"):
         targets.parse(text)
 
 
@@ -49,6 +50,12 @@ def test_broker_settings_given_by_the_user_override_the_profile():
     assert plan.settings["transaction.state.log.num.partitions"] == "2"
     assert plan.settings["min.insync.replicas"] == "2"
     assert ClusterPlan(nodes=1).settings["min.insync.replicas"] == "1"
+
+
+def test_kafka_profile_has_kafkas_defaults_of_the_keys_of_the_local_profile():
+    local, kafka = properties.PROFILES["local"], properties.PROFILES["kafka"]
+    assert kafka == {name: BROKER_KEYS[name].kafka_default for name in local}
+    assert local == {name: BROKER_KEYS[name].default for name in local}
 
 
 @pytest.mark.parametrize("profile", ["local", "kafka"])

@@ -44,7 +44,7 @@ def test_java_admin_calls_have_the_same_outcomes_as_on_apache_kafka(tmp_path: Pa
     with KafkaPeer(tmp_path / "kafka", 3, voters=1, settings=SETTINGS) as peer:
         peer.stop(STOPPED)
         theirs = calls(peer.bootstrap)
-    with Cluster(nodes=3, data=tmp_path / "oncelog", profile="kafka", config=SETTINGS) as cluster:
+    with Cluster(nodes=3, data=tmp_path / "oncelog", config=SETTINGS) as cluster:
         cluster.stop(STOPPED)
         ours = calls(cluster.bootstrap)
     assert theirs.keys() == ours.keys() and len(theirs) > 160

@@ -40,7 +40,7 @@ def test_kafka_command_line_tools_exit_and_print_as_on_apache_kafka(tmp_path: Pa
     settings = ALL_SETTINGS
     with KafkaPeer(tmp_path / "kafka", 3, voters=1, settings=settings) as peer:
         theirs = play(peer.bootstrap, folders[0])
-    with Cluster(nodes=3, data=tmp_path / "oncelog", profile="kafka", config=settings) as cluster:
+    with Cluster(nodes=3, data=tmp_path / "oncelog", config=settings) as cluster:
         ours = play(cluster.bootstrap, folders[1])
     assert theirs.keys() == ours.keys() and len(theirs) > 180
     found = {name: differences(theirs[name], ours[name]) for name in theirs}
