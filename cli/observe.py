@@ -147,7 +147,7 @@ def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
         facts.min_insync = {topic: _min_insync(admin, topic) for topic in v.outputs(facts)}
     for line in v.conclusions(facts):
         tell(line)
-    tell("Not to be seen without the proxy (oncelog observe, without --group):")
+    tell("Only the proxy (oncelog observe without --group) can see:")
     for line in v.NOT_SEEN:
         tell(f"  {line}")
     return 0

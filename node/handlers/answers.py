@@ -49,7 +49,8 @@ def nested(
 ) -> Steps[list[Any]]:
     """Return `entry(topic, answers)` for each topic of a request, in steps of `at_a_step` items.
 
-    The answers of a topic are `answer(topic, partition)` for each of its partitions.
+    `entry` gets an empty list, which is filled afterwards with `answer(topic, partition)` for each
+    partition of the topic.
     """
     entries: list[Any] = []
     counter = StepCounter(at_a_step)

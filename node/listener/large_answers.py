@@ -40,9 +40,10 @@ class LargeAnswers:
     async def turn(
         self, client: RequestConnection, budget: MemoryBudget, size_bytes: int
     ) -> AsyncIterator[None]:
-        """Wait until an answer may be built, and charge its memory to the budget while it is built.
+        """Wait until a large answer may be built, and charge its memory while it is built.
 
-        Raises ClientGone if the client disconnects during the wait.
+        The charge is at most half of the budget. An answer of at most WAITS_BEYOND_BYTES does not
+        wait, and is not charged. Raises ClientGone if the client disconnects during the wait.
         """
         if size_bytes <= WAITS_BEYOND_BYTES:
             yield

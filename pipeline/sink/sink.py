@@ -246,9 +246,10 @@ class ExactlyOnceSink:
             opened.close()
 
     def _let_go(self) -> None:
-        """Close the connections after a failed batch, but not immediately.
+        """Close the connections after a failed batch.
 
-        Sweeps for late attempts continue for a while, because attempts of the batch may still run.
+        If sweeps for late attempts run, they continue for LINGER_S, and the connections are closed
+        afterwards, because attempts of the batch may still run.
         """
         with contextlib.suppress(Exception):
             self._sweep_while_idle()

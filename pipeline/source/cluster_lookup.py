@@ -1,6 +1,7 @@
 """Requests for the partitions, topic ids, log bounds and offsets by time that the source needs.
 
-The lookup runs in the process where Spark plans, for as long as the query lives. Every request is
+The lookup runs in the process where Spark plans, for as long as the query lives. It waits only
+REACH_S for its first answer, so that a wrong address is reported soon. Afterwards each request is
 retried until it is answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. `known`
 requests metadata, then the bounds of the logs. If the bounds are not complete after ROUND_MS_MAX,
 it begins anew with new metadata, because requests about a topic deleted in between are never

@@ -61,7 +61,7 @@ Partitioned = Mapping[TopicPartition, int]
 
 
 class OptionError(ValueError):
-    """The error of an option, with the option and its valid values in the text."""
+    """The error of an option, or of a request that the options lead to."""
 
 
 class Where(Enum):

@@ -115,7 +115,11 @@ _NUMBERS: dict[str, Sequence[int]] = {
 
 
 class Plausible(Samples):
-    """Generated field values that fit the field's name. One of eight is an edge case."""
+    """Generated field values.
+
+    Texts, and numbers with a known name, fit the field's name, but one of eight is an edge case.
+    Other numbers are mostly edge cases.
+    """
 
     def __init__(
         self, seed: int, topic_ids: Sequence[bytes], batches: Sequence[bytes], ids: Sequence[int]

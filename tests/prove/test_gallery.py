@@ -50,7 +50,7 @@ def test_gallery_entry_of_each_wrong_application_lists_its_verdicts_and_findings
         ("confluent-right", "NO RUN", [], False, True),
     ],
 )
-def test_gallery_cell_with_a_verdict_and_findings_of_its_entry_is_as_expected(
+def test_gallery_cell_is_as_expected_by_its_verdict_and_named_by_its_findings(
     name, verdict, found, is_as_expected, is_named
 ) -> None:
     cell = Cell(name, 1, verdict, found, [], "", 1.0)

@@ -323,7 +323,7 @@ STEP = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEP, max_size=50), st.sampled_from((1, ADDED_MAX)))
-def test_follower_session_partitions_converge_after_any_events(
+def test_followed_logs_equal_their_leaders_logs_after_any_session_events(
     steps: list[tuple], added_max: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

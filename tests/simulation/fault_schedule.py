@@ -60,7 +60,7 @@ class ImpossibleFault(ValueError):
 
 
 def require_possible(faults: Sequence[Fault], shape: Shape) -> None:
-    """Raise ImpossibleFault for the first fault that a cluster of this shape cannot have."""
+    """Raise ImpossibleFault for an unknown kind of fault, or a target outside of the cluster."""
     nodes = [str(i) for i in range(1, shape.nodes + 1)]
     for fault in faults:
         if fault.kind not in EVERY_KIND:

@@ -1,4 +1,8 @@
-"""Switches with bugs between two steps of sliced work, such as the use of outdated values."""
+"""Switches with bugs that use outdated or unchecked state.
+
+They concern the cleaned offset of a deleted topic, a group that is being deleted, an index entry,
+and a former transaction.
+"""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

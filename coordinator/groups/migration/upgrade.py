@@ -49,9 +49,9 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
 def upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
     """Return the records of the upgraded group, or raise GroupIdNotFound.
 
-    The members' subscriptions are in the bytes of the embedded protocol. If the group's assignor
-    stores data of its own in these bytes, the group stays a classic group, since that data would be
-    lost.
+    The members' subscriptions and assignments are decoded from the bytes of the embedded protocol.
+    If the assignor has stored user data in an assignment, the group stays a classic group, since
+    that data would be lost.
     """
     try:
         return _upgraded(group, topics)

@@ -1,8 +1,9 @@
 """Clients with short timeouts for replicas, and clients with wrong headers of batches.
 
-A Produce waits 0 to 8 ms at the broker, so most batches are in the log although the answer is a
-timeout. Other batches have a wrong timestamp, offset or number of records in the header. A broker
-either refuses such a batch, or retains it according to its own timestamp.
+About half of the Produce requests may wait only 0 to 8 ms at the broker, so most of their batches
+are in the log although the answer is a timeout. Other batches have a wrong timestamp, offset or
+number of records in the header. A broker either refuses such a batch, or keeps its records for as
+long as their own timestamps require.
 """
 
 import random

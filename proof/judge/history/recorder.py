@@ -13,7 +13,7 @@ Any number of operating-system processes may record into one run at the same tim
 gets its own number, and with it ranges of process, transaction and value numbers. The recorder
 needs only the standard library, and threads may share a recorder. `invoked` methods are called
 before the request is sent, the others after its answer. If the process is killed in between, the
-operation stays INFO. `add` adds rows of tables that are written at the end.
+operation stays INFO. `add` adds a row to any table at once.
 """
 
 import json

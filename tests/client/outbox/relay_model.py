@@ -5,7 +5,8 @@ die between two steps, which rolls its connection back. It may sleep for many st
 answer. The request then has taken effect, takes effect later, or never does. Kafka does what KIP-98
 promises. InitProducerId raises the epoch, aborts an open transaction and waits for a decided one.
 Markers come late. Transactions time out. The topic is compacted. Rows commit in another order than
-their numbers. At the end one relay works alone, and rows and records are compared.
+their times, since each session has its own clock. At the end one relay works alone, and rows and
+records are compared.
 """
 
 import sqlite3

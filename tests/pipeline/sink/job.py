@@ -77,7 +77,10 @@ def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
 
 
 class MortalSink(ExactlyOnceSink):
-    """A sink that dies once at each point that the job chooses, or stops itself at one of them."""
+    """A sink that calls `die` once at each point in `job.deaths`.
+
+    It pauses its process (SIGSTOP) once at `job.pauses_at`.
+    """
 
     def __init__(self, job: Job, die: Callable[[], None]) -> None:
         super().__init__(job.sink_id, job.bootstrap, job.topic, mode=job.mode)

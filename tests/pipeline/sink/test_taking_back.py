@@ -141,7 +141,7 @@ def test_transactional_sink_with_a_child_already_committed_keeps_the_decision() 
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == BatchOver(was_written=False)
 
 
-def test_transactional_sink_with_a_child_committed_during_the_rollback_keeps_the_decision() -> None:
+def test_transactional_sink_with_a_child_committed_in_the_rollback_keeps_a_found_decision() -> None:
     protocol, _ = at_start()
     protocol.step(ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
     effect = protocol.step(ChildrenRefused(NAMES[1:2], "INVALID_TXN_STATE"))
@@ -173,7 +173,7 @@ def test_transactional_sink_describes_again_after_its_decision_and_revokes_it_af
     assert effect == WriteDecision(decided(0, *CHILDREN, times_out=True).done())
 
 
-def test_transactional_sink_with_a_child_committed_meanwhile_keeps_its_own_decision() -> None:
+def test_transactional_sink_with_a_child_committed_in_the_rollback_keeps_its_new_decision() -> None:
     protocol, _ = reported()
     feed(protocol, *DECIDED, ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
     effect = protocol.step(ChildrenRefused(NAMES[1:2], "INVALID_TXN_STATE"))

@@ -1,4 +1,4 @@
-"""Test the report of a demo run in its folder."""
+"""Test the report of a demo run, as `oncelog ui` shows it."""
 
 from oncelog.proof.demo import report as flights
 from oncelog.proof.demo.batch_trace import TraceCounts

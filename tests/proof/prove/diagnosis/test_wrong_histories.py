@@ -474,7 +474,7 @@ def same_id_after_a_slow_commit() -> History:
 
 
 def offsets_outside_in_a_short_run() -> History:
-    """An application of two instances commits only once, outside of its transactions."""
+    """Of two instances, one commits offsets once, outside of its transactions."""
     app = yield from started()
     other = replace(
         app, instance="instance-2", name="billing-2", connections=(next(IDS), next(IDS))
