@@ -159,9 +159,10 @@ THEN = (
     AimedFault(Act.BROKER, END_TXN, Point.DONE, "txn"),
     AimedFault(Act.BROKER_BEHIND, PRODUCE, Point.AFTER, "leader"),
 )
+# An application that keeps its positions in a database is struck right after a fetch.
+AFTER_FETCH = AimedFault(Act.KILL, FETCH, Point.AFTER, "after-Fetch", unless=PRODUCE | COMMITS)
 MORE = (
-    # An application that keeps its positions in a database is struck right after a fetch.
-    AimedFault(Act.KILL, FETCH, Point.AFTER, "after-Fetch", unless=PRODUCE | COMMITS),
+    AFTER_FETCH,
     AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),
     AimedFault(Act.LOSE_ANSWER, HEARTBEAT, None, "ConsumerGroupHeartbeat"),
@@ -326,8 +327,8 @@ def sure_ones(
     """Return the sure faults, in groups that are injected together.
 
     They are those of SURE (such as slow requests) and those of secured clusters. A run of at least
-    `ALL_FROM_S` seconds has all that match the application, and the pauses of `ZOMBIE`. A shorter
-    run has a few that the seed chooses.
+    `ALL_FROM_S` seconds has all that match the application, and the pauses of `ZOMBIE` or, without
+    commits, several kills after a Fetch. A shorter run has a few that the seed chooses.
     """
     chance = random.Random(f"oncelog prove sure {seed}")
     kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
@@ -345,10 +346,13 @@ def sure_ones(
     groups = [[each] for each in chosen if each.act is not Act.SLOW]
     groups += [slow] if slow else []  # of different instances, at the same time; the longest first
     groups = chance.sample(groups, len(groups))
-    zombie = [fault for fault in ZOMBIE if is_possible(fault, traits, instances_wanted)]
-    if zombie and not is_short:  # among the first, so that there is time for both
-        place = random.Random(f"oncelog prove zombie {seed}").randint(0, len(groups) // 2)
-        groups.insert(place, [replace(fault, sure_tries=SURE_TRIES) for fault in zombie])
+    if not is_short:
+        if zombie := [fault for fault in ZOMBIE if is_possible(fault, traits, instances_wanted)]:
+            # among the first, so that there is time for both
+            place = random.Random(f"oncelog prove zombie {seed}").randint(0, len(groups) // 2)
+            groups.insert(place, [replace(fault, sure_tries=SURE_TRIES) for fault in zombie])
+        if is_possible(AFTER_FETCH, traits, instances_wanted):
+            groups += [[replace(AFTER_FETCH, sure_tries=SURE_TRIES)]] * AT_WORK_IN_A_ROW
     apart = random.Random(f"oncelog prove secured {seed}")
     secured = [fault for fault in SECURED if is_possible(fault, traits, instances_wanted)]
     if is_short:

@@ -12,6 +12,7 @@ from oncelog.proof.prove.plan import (
     AIM_MIN_S,
     AT_BEGIN,
     AT_WORK,
+    AT_WORK_IN_A_ROW,
     FAULTS,
     FIRST,
     INSTANCES_MORE_MAX,
@@ -98,6 +99,15 @@ def test_whole_fault_plan_of_v1_transactions_has_its_pause_at_a_commit_in_the_fi
     assert all(fault.sure_tries == SURE_TRIES for fault in groups[place])
     short = sure_ones(seed, 59.0, version_1, 2)
     assert not {fault.name for group in short for fault in group} & {f.name for f in ZOMBIE}
+
+
+def test_whole_fault_plan_without_commits_and_output_kills_several_times_after_a_fetch() -> None:
+    """A database holds its positions and its output, so no request shows when it is at work."""
+    beside = Traits(frozenset(("Fetch", "SyncGroup")), 2, True)
+    assert [[f.name for f in group] for group in sure_ones(1, 60.0, beside, 2)] == [
+        ["kill@after-Fetch"]
+    ] * AT_WORK_IN_A_ROW
+    assert sure_ones(1, 59.0, beside, 2) == []
 
 
 @pytest.mark.parametrize("seed", range(20))
