@@ -236,7 +236,8 @@ def dump(
             say(f"{file.name}: {problem} at position {end}; the rest of this file is not shown")
         else:
             if any(content[end:]):
-                is_damaged |= file != files[-1]  # a crash can tear only the last batch of a log
+                # A crash tears only the end of a log.
+                is_damaged |= file.name != max(each.name for each in file.parent.glob("*.log"))
                 say(f"{file.name}: {len(content) - end} bytes after the last whole batch")
     return 1 if is_damaged else 0
 

@@ -164,7 +164,8 @@ class ClusterChoice:
                 raise
             raise Failure(f"{self.command_config}: {problem}", exit_code=2) from None
         except NetworkException as problem:
-            if is_of_another() or layout.read(self.data.resolve()) is None:
+            is_known = "no broker answers" in str(problem) and not is_of_another()
+            if not is_known or layout.read(self.data.resolve()) is None:
                 raise
             data = None if self.data == DEFAULT_DATA else self.data
             again = shell_command("up", data=data)

@@ -39,15 +39,26 @@ def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "
     """
     listener = BatchListener(None if metrics_file is None else Path(metrics_file))
     spark.streams.addListener(listener)
-    atexit.register(_remove, spark, listener)
+    is_ending = threading.Event()
+    # The thread does not keep the program from ending if the JVM is frozen. It does not exist in a
+    # forked child, which has the same connections to the JVM. Python 3.12 cannot start it later.
+    remover = threading.Thread(target=_remove, args=(spark, listener, is_ending), daemon=True)
+    remover.start()
+    atexit.register(_end, is_ending, remover)
     return listener
 
 
-def _remove(spark: "SparkSession", listener: "BatchListener") -> None:
+def _end(is_ending: threading.Event, remover: threading.Thread) -> None:
+    is_ending.set()
+    remover.join(LAST_EVENTS_MS / 1000 + 1)
+
+
+def _remove(spark: "SparkSession", listener: "BatchListener", is_ending: threading.Event) -> None:
     """Wait for the last events at the end of the program, and remove the listener.
 
     Spark would print an error for each event that comes later.
     """
+    is_ending.wait()
     with suppress(Exception):  # the session has stopped
         bus = spark.sparkContext._jsc.sc().listenerBus()  # pyright: ignore
         bus.waitUntilEmpty(LAST_EVENTS_MS)

@@ -94,6 +94,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Pause writing and reading, since received bytes may need an answer of TLS itself."""
         self._is_transport_full = True
         self._steer()
+        self._pause_connection()
 
     def resume_writing(self) -> None:
         """Continue to encrypt and send the queue, since the socket can be written again."""
@@ -133,7 +134,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def writelines(self, buffers: list[Buffer]) -> None:
         """Send a small answer at once if nothing is queued, and queue other answers (`_send`).
 
-        Pause the connection if the client does not read, or if a rest stays in the queue.
+        Pause the connection if a rest stays in the queue.
         """
         channel, transport = self._channel, self._transport
         is_small = sum(map(len, buffers)) <= SMALL_BYTES
@@ -143,10 +144,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         else:
             channel.queue(buffers)
             self._send()
-        is_stalled = channel.unsent_bytes or self._is_transport_full
-        if is_stalled and not self._has_paused_connection:
-            self._has_paused_connection = True
-            self._connection.pause_writing()
+        if channel.unsent_bytes:
+            self._pause_connection()
 
     def close(self) -> None:
         """Close the connection once the queue has been sent."""
@@ -237,6 +236,11 @@ class TlsTransport(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     # -- writing
+
+    def _pause_connection(self) -> None:
+        if not self._has_paused_connection:
+            self._has_paused_connection = True
+            self._connection.pause_writing()
 
     def _send(self) -> None:
         """Encrypt and send the queue, until the socket is full or this turn's time is spent.

@@ -6,8 +6,6 @@ from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
     SeenEnded,
-    SeenEndRefused,
-    SeenEndTxn,
     SeenFetch,
     SeenInit,
     SeenJoin,
@@ -23,6 +21,7 @@ from .seen import (
 
 PASSED_MIN = 3
 UNANSWERED_MAX = 2_000
+Output = tuple[str, int]  # its topic and its key
 
 
 class StateNotRebuilt(FindingRule):
@@ -86,10 +85,9 @@ class PassedOver(FindingRule):
         self._sent = defaultdict[tuple[str, str], dict[Partition, int]](dict[Partition, int])
         self._passed = Recent[int, tuple[str, str, Partition, int, bool]]()  # ..., is_refused
         self._unanswered = Recent[tuple[int, int], SeenProduce](UNANSWERED_MAX)
-        # Keys of outputs in the open transaction with the last Produce of each, and those refused.
-        self._open = defaultdict[tuple[str, str], Recent[int, SeenProduce]](Recent)
-        self._refused = defaultdict[tuple[str, str], Recent[int, None]](Recent)
-        self._ending = set[tuple[str, str]]()  # their commit has no answer yet
+        # Outputs in the open transaction with the last Produce of each, and those refused.
+        self._open = defaultdict[tuple[str, str], Recent[Output, SeenProduce]](Recent)
+        self._refused = defaultdict[tuple[str, str], Recent[Output, None]](Recent)
         self._keeps_keys = False  # True once an output had the key of its input
         self._written_later = defaultdict[str, int](int)
         self._has_aborted = set[str]()
@@ -117,11 +115,8 @@ class PassedOver(FindingRule):
         elif isinstance(seen, SeenOffsetFetch):
             self._forget(who, dict(seen.offsets))
         elif isinstance(seen, SeenInit):
-            self._begun(who, seen.transactional_id)
-        elif isinstance(seen, SeenEndTxn) and seen.is_commit:
-            self._ending.add((who, seen.transactional_id))
-        elif isinstance(seen, SeenEndRefused):
-            self._ending.discard((who, seen.transactional_id))
+            for known in (self._sent, self._open, self._refused):
+                known.pop((who, seen.transactional_id), None)
         elif isinstance(seen, SeenEnded):
             if not seen.is_commit:
                 self._has_aborted.add(who)
@@ -131,32 +126,24 @@ class PassedOver(FindingRule):
 
     def _produced(self, seen: SeenProduce) -> None:
         who, name = seen.instance, seen.transactional_id
-        for key in _keys(seen):
+        for topic, key in _outputs(seen):
             if name:
-                self._open[who, name].put(key, seen)
+                self._open[who, name].put((topic, key), seen)
             else:
                 self._written[who].put(key, None)
-            self._refused[who, name].pop(key)
+            self._refused[who, name].pop((topic, key))
             passed = self._passed.get(key)
-            self._written_later[who] += passed is not None and passed[0] == who
+            if passed is not None and passed[0] == who:
+                self._written_later[who] += 1
+                self._keeps_keys = True
 
     def _was_refused(self, sent: SeenProduce) -> None:
         """Take back the outputs of a refused Produce, unless they were sent again meanwhile."""
         place = (sent.instance, sent.transactional_id)
-        for key in _keys(sent):
-            if self._open[place].get(key) is sent:
-                self._open[place].pop(key)
-                self._refused[place].put(key, None)
-
-    def _begun(self, instance: str, name: str) -> None:
-        """Forget a transaction at InitProducerId. It may be committed if EndTxn had no answer."""
-        outputs = self._open.pop((instance, name), None)
-        if (instance, name) in self._ending and outputs is not None:
-            for key, _ in outputs.items():
-                self._written[instance].put(key, None)
-        self._ending.discard((instance, name))
-        self._sent.pop((instance, name), None)
-        self._refused.pop((instance, name), None)
+        for output in _outputs(sent):
+            if self._open[place].get(output) is sent:
+                self._open[place].pop(output)
+                self._refused[place].put(output, None)
 
     def _forget(self, instance: str, committed: dict[Partition, int]) -> None:
         """Forget inputs below the committed offsets. Another instance may have processed them."""
@@ -168,20 +155,19 @@ class PassedOver(FindingRule):
     def _ended(self, seen: SeenEnded) -> None:
         place = (seen.instance, seen.transactional_id)
         sent, outputs = self._sent.pop(place, {}), self._open.pop(place, None)
-        refused = self._refused.pop(place, None)
-        self._ending.discard(place)
+        refused = {key for (_, key), _ in self._refused.pop(place, Recent()).items()}
         if not seen.is_commit:
             return
         inputs, written = self._inputs[seen.instance], self._written[seen.instance]
-        for key, _ in outputs.items() if outputs is not None else ():
-            written.put(key, None)
+        for (_, key), _ in outputs.items() if outputs is not None else ():
+            if key not in refused:
+                written.put(key, None)
         for (partition, offset), key in inputs.items():
             if offset < sent.get(partition, 0):
                 inputs.pop((partition, offset))
                 self._keeps_keys |= key in written
                 if key not in written:
-                    is_refused = refused is not None and key in refused
-                    self._passed.put(key, (*place, partition, offset, is_refused))
+                    self._passed.put(key, (*place, partition, offset, key in refused))
 
     def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
         found = [known for key in seen.lost_keys if (known := self._passed.get(key))]
@@ -202,8 +188,8 @@ class PassedOver(FindingRule):
             )
 
 
-def _keys(sent: SeenProduce) -> set[int]:
-    return {key for batch in sent.batches for key, _ in batch.records}
+def _outputs(sent: SeenProduce) -> set[Output]:
+    return {(batch.partition[0], key) for batch in sent.batches for key, _ in batch.records}
 
 
 class OffsetsApart(FindingRule):

@@ -94,7 +94,7 @@ class OtherBytes(FindingRule):
         self._batches = Recent[BatchKey, SentBatch]()
         self._open = defaultdict[tuple[str, str], set[BatchKey]](set)  # of the transaction
         self._aborted = Recent[BatchKey, None]()
-        self._after_aborts = dict[str, tuple[SeenProduce, str]]()  # by topic
+        self._reused = Recent[BatchKey, tuple[SeenProduce, SentBatch, str]]()  # after an abort
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
@@ -110,15 +110,17 @@ class OtherBytes(FindingRule):
             for key in () if seen.is_commit else batches:
                 self._aborted.put(key, None)
         elif isinstance(seen, SeenVerdict) and seen.is_wrong:
-            for topic, (sent, evidence) in self._after_aborts.items():
+            for (*_, (topic, _), _), (sent, _, evidence) in self._reused.items():
                 tell("same-sequence-other-bytes", sent, topic, evidence)
         elif isinstance(seen, SeenProduced):
             sent = self._sent.pop((seen.connection, seen.number))
-            if sent is not None and seen.has_error:
-                for key in keys_of(sent):
-                    self._batches.pop(key)
-                for topic in [t for t, (which, _) in self._after_aborts.items() if which is sent]:
-                    del self._after_aborts[topic]
+            for key in keys_of(sent) if sent is not None and seen.has_error else ():
+                self._batches.pop(key)
+                reused = self._reused.get(key)
+                if reused is not None and reused[0] is sent:  # it may be sent again
+                    self._reused.pop(key)
+                    self._batches.put(key, reused[1])
+                    self._aborted.put(key, None)
 
     def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
         before, is_after_abort = self._batches.get(key), key in self._aborted
@@ -136,7 +138,7 @@ class OtherBytes(FindingRule):
             if is_after_abort and len(before.records) != len(batch.records):
                 return
             if is_after_abort:
-                self._after_aborts.setdefault(topic, (seen, evidence))
+                self._reused.put(key, (seen, before, evidence))
             else:
                 tell("same-sequence-other-bytes", seen, topic, evidence)
 
@@ -148,8 +150,8 @@ class FreshTransaction(FindingRule):
     records of this transaction again under another transactional id, or under the same id after a
     new InitProducerId. Other ids that the process used before the commit are excluded, because its
     other producers may write equal records. A restarted process is excluded, because it does not
-    know of the commit. There is no finding if the process fetched offsets in between, or read a
-    topic that it writes, which may hold its positions. They show whether the transaction was
+    know of the commit. There is no finding if the process fetched offsets in between, or began to
+    read a topic that it writes, which may hold its positions. They show whether the transaction was
     committed.
     """
 
@@ -158,6 +160,7 @@ class FreshTransaction(FindingRule):
         self._ending = defaultdict[str, dict[str, _Ending]](dict[str, _Ending])
         self._numbers = count()
         self._outputs = defaultdict[str, set[str]](set)  # topics, by instance
+        self._read_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
         # When an id of an instance was first seen, and when it got its last InitProducerId.
         self._first = Recent[tuple[str, str], int]()
         self._begun = Recent[tuple[str, str], int]()
@@ -182,11 +185,17 @@ class FreshTransaction(FindingRule):
         elif isinstance(seen, (SeenEnded, SeenEndRefused)):
             self._ending[who].pop(seen.transactional_id, None)
         elif isinstance(seen, SeenFetch):
-            topics = {partition[0] for partition, _ in seen.positions}
-            if topics & self._outputs[who]:
-                self._ending.pop(who, None)
+            self._fetched(seen)
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             self._ending.pop(who, None)
+
+    def _fetched(self, seen: SeenFetch) -> None:
+        """Excuse an instance that begins to read a topic that it writes, or reads it again."""
+        who, read_to = seen.instance, self._read_to[seen.instance]
+        for partition, offset in seen.positions:
+            if partition[0] in self._outputs[who] and offset < read_to.get(partition, offset + 1):
+                self._ending.pop(who, None)
+            read_to[partition] = offset
 
     def _sent(self, seen: SeenProduce, tell: Tell) -> None:
         who, name = seen.instance, seen.transactional_id

@@ -39,4 +39,4 @@ def test_command_on_another_cluster_passes_on_the_error_of_unreachable_brokers(
         choice = ClusterChoice(data=Path(".oncelog"), bootstrap=bootstrap)
         choice.client_config()
         with choice.as_failures():
-            raise NetworkException("no broker answers")
+            raise NetworkException("no broker answers: 127.0.0.1:1 cannot be reached")

@@ -81,6 +81,7 @@ def test_log_dump_exit_code_is_1_for_a_torn_batch_unless_it_ends_the_log(tmp_pat
     if not is_last:
         (partition / f"{9:0>20}.log").write_bytes(batch(9))
     assert run(["log", "dump", str(partition)]) == (not is_last)
+    assert run(["log", "dump", str(partition / f"{0:0>20}.log")]) == (not is_last)
     assert f"{2 * len(batch(0))} bytes after the last whole batch" in capsys.readouterr().err
 
 

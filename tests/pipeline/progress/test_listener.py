@@ -2,6 +2,8 @@
 
 import logging
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -128,3 +130,30 @@ def test_query_end_event_of_an_earlier_run_is_ignored_after_a_restart(tmp_path: 
     assert 'query_running{query="bills"} 1' in (tmp_path / "q.prom").read_text()
     listener.onQueryTerminated(event("run-2"))
     assert 'query_running{query="bills"} 0' in (tmp_path / "q.prom").read_text()
+
+
+FORKING = """
+import os, sys
+from types import SimpleNamespace
+from oncelog.pipeline.progress.listener import watch
+
+def say(word):
+    os.write(1, f"{word} {os.getpid() == parent}\\n".encode())
+
+parent = os.getpid()
+bus = SimpleNamespace(waitUntilEmpty=lambda limit_ms: say("waited"))
+context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(listenerBus=lambda: bus)))
+streams = SimpleNamespace(addListener=lambda _: None, removeListener=lambda _: say("removed"))
+watch(SimpleNamespace(sparkContext=context, streams=streams))
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+"""
+
+
+def test_query_listener_is_removed_at_the_end_of_the_program_but_not_of_a_forked_child() -> None:
+    """The child has the parent's connections to the JVM."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines() == ["waited True", "removed True"], done

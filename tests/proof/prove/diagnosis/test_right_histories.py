@@ -116,9 +116,12 @@ def outputs_that_the_cluster_loses(*, is_rekeyed: bool, is_unanswered: bool) -> 
         yield app.produce(offset)
         yield app.produced()
     yield app.send_offsets(3)
-    if is_unanswered:
+    if is_unanswered:  # and the committed offsets show that it is committed
         yield next(app.end())
         yield app.init()
+        place = ((INPUT, app.partition), 3)
+        asked = app.at(app.reader)
+        yield s.SeenOffsetFetch(**asked, group=GROUP, is_stable=True, offsets=(place,))
     else:
         yield from app.end()
     app.offset = 3

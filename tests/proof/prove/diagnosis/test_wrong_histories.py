@@ -423,6 +423,108 @@ def abort_of_refused_outputs_without_seek() -> History:
     yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
 
 
+def outputs_always_in_the_transaction_after_their_offsets() -> History:
+    """The instance fails between the two, and leaves the outputs of one transaction out."""
+    app = yield from started()
+    for cycle in range(8):
+        yield from app.fetch(3)
+        if cycle not in (0, 5):
+            for offset in range(app.offset - 3, app.offset):
+                yield app.produce(offset)
+                yield app.produced()
+        yield app.send_offsets(app.offset + 3)
+        yield from app.end()
+        app.offset += 3
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(12, 15))))
+
+
+def refused_outputs_with_copies_in_another_topic() -> History:
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch(3)
+    lost = range(app.offset, app.offset + 3)
+    sent = app.produce(*lost)
+    yield sent
+    yield app.produce(*lost, topic="audit")
+    refused = replace(app.produced(is_known=False), has_error=True, is_refused=True)
+    yield replace(refused, number=sent.number)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 3)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, lost)))
+
+
+def unanswered_commit_taken_as_committed() -> History:
+    """EndTxn did not arrive, InitProducerId aborts, and the application continues."""
+    app = yield from started()
+    yield from app.run(3)
+    yield from app.fetch(3)
+    lost = range(app.offset, app.offset + 3)
+    for offset in lost:
+        yield app.produce(offset)
+        yield app.produced()
+    yield app.send_offsets(app.offset + 3)
+    yield next(app.end())
+    yield app.init()
+    app.offset += 3
+    yield from app.run(3)
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, lost)))
+
+
+def reused_sequence_after_an_abort(*, is_refused_first: bool) -> History:
+    """Two partitions get other records with old numbers. The first batch of one is refused."""
+    app = yield from started()
+
+    def batch(partition: int, *offsets: int) -> s.SeenProduce:
+        sent = numbered(app, *offsets)
+        return replace(sent, batches=(replace(sent.batches[0], partition=(OUTPUT, partition)),))
+
+    yield from app.fetch(9)
+    for partition in (0, 1):
+        yield batch(partition, 0, 1, 2)
+        yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    yield from app.fetch(6, offset=0)
+    refused, other = batch(0, 3, 4, 5), batch(1, 3, 4, 5)
+    yield from (refused,) if is_refused_first else (refused, other)
+    answer = replace(app.produced(is_known=False), has_error=True)
+    yield replace(answer, number=refused.number)
+    if is_refused_first:
+        yield batch(0, 3, 4, 5)
+    yield app.produced()
+    yield app.send_offsets(6)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3, 6))))
+
+
+def reused_sequence_that_is_refused_once() -> History:
+    return reused_sequence_after_an_abort(is_refused_first=True)
+
+
+def reused_sequence_beside_a_refused_one() -> History:
+    return reused_sequence_after_an_abort(is_refused_first=False)
+
+
+def same_id_after_a_slow_commit_beside_a_reader_of_its_output() -> History:
+    app = yield from started()
+    outputs = (((OUTPUT, 0), 0),)
+    yield s.SeenFetch(**app.at(app.reader), positions=outputs)
+    yield from app.run(2)
+    yield s.SeenFetch(**app.at(app.reader), positions=outputs)
+    yield from app.fetch(3)
+    records = range(app.offset, app.offset + 3)
+    yield app.produce(*records)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 3)
+    yield next(app.end())
+    yield s.SeenFetch(**app.at(app.reader), positions=outputs)
+    yield app.init()
+    yield app.produce(*records)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 3)
+    yield from app.end()
+
+
 def committed_before_the_produce_is_answered() -> History:
     app = Application()
     yield from app.start()
@@ -636,6 +738,12 @@ WRONG: list[tuple[object, set[str]]] = [
     (committed_after_a_refused_produce, {"passed-over"}),
     (committed_after_a_refused_produce_and_an_offset_fetch, {"passed-over"}),
     (abort_of_refused_outputs_without_seek, {"abort-without-seek"}),
+    (outputs_always_in_the_transaction_after_their_offsets, {"passed-over"}),
+    (refused_outputs_with_copies_in_another_topic, {"passed-over"}),
+    (unanswered_commit_taken_as_committed, {"passed-over"}),
+    (reused_sequence_that_is_refused_once, {"same-sequence-other-bytes"}),
+    (reused_sequence_beside_a_refused_one, {"same-sequence-other-bytes"}),
+    (same_id_after_a_slow_commit_beside_a_reader_of_its_output, {"retry-in-fresh-producer"}),
     (committed_before_the_produce_is_answered, {"commit-before-produce"}),
     (same_sequence_number_with_other_records, {"same-sequence-other-bytes"}),
     (new_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
