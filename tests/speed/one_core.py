@@ -1,7 +1,7 @@
 """Pin processes to one core, and restore their former cores. This works on Linux only."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,13 +16,22 @@ def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
     found for its process.
     """
     family = {pid for each in pids for pid in _with_children(each)}
-    before = {pid: os.sched_getaffinity(pid) for pid in family}
-    of_threads = {tid: os.sched_getaffinity(tid) for pid in family for tid in threads_of(pid)}
+    before = _cores_of(family)
+    of_threads = _cores_of(tid for pid in family for tid in threads_of(pid))
     try:
-        _set_all({pid: {core} for pid in family}, {})
+        _set_all({pid: {core} for pid in before}, {})
         yield
     finally:
         _set_all(before, of_threads)
+
+
+def _cores_of(ids: Iterable[int]) -> dict[int, set[int]]:
+    """Return the cores of each process or thread that has not ended."""
+    cores: dict[int, set[int]] = {}
+    for each in ids:
+        with suppress(ProcessLookupError):
+            cores[each] = os.sched_getaffinity(each)
+    return cores
 
 
 def threads_of(pid: int) -> set[int]:
