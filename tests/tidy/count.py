@@ -12,7 +12,7 @@ from .house import (
     line_count,
     upward_arrows,
 )  # fmt: skip
-from .words import RATIO_MAX, folders
+from .words import RATIO_MAX, folders, row_of
 
 FILE_LINES_MAX = 500
 
@@ -46,7 +46,9 @@ def main() -> None:
         for one in found if verbose else ():
             print(f"  {one}")
     plain = sum(max(folder.ratios.values()) <= RATIO_MAX for folder in folders().values())
-    print(f"folders in plain words   {plain} of {len(folders())}  (python -m tests.tidy.words)")
+    print(f"folders in plain words   {plain} of {len(folders())}")
+    for name, folder in folders().items():
+        print(f"  {row_of(name, folder)}")
     print(f"fmt: skip                {sum(skips.values())}")
     for file, count in skips.items() if verbose else ():
         print(f"  {file.relative_to(ROOT)}: {count}" if count else "", end="\n" * (count > 0))

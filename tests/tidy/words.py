@@ -83,6 +83,12 @@ def folders(*wanted: str) -> dict[str, Folder]:
     return found
 
 
+def row_of(name: str, folder: Folder) -> str:
+    """Return a line with the folder's ratios."""
+    ratios = "  ".join(f"{what} {ratio:6.1%}" for what, ratio in folder.ratios.items())
+    return f"{name:20} {folder.docstrings:5} docstrings  {ratios}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.tidy.words", description=__doc__)
     parser.add_argument(
@@ -92,8 +98,7 @@ def main() -> None:
     for name, folder in folders(*wanted).items():
         if wanted:
             print("\n".join(folder.openings + folder.pronouns + folder.names))
-        ratios = "  ".join(f"{what} {ratio:6.1%}" for what, ratio in folder.ratios.items())
-        print(f"{name:20} {folder.docstrings:5} docstrings  {ratios}")
+        print(row_of(name, folder))
 
 
 if __name__ == "__main__":
