@@ -42,9 +42,9 @@ def set_profile(
     if command_config is not None and not command_config.is_file():
         raise Failure(f"{command_config} is not a file.", exit_code=2)
     profiles = read_profiles()
-    profiles.profiles[name] = replace(profiles.profiles.get(name, Profile()), **changes)
-    if len(profiles.profiles) == 1:
+    if not profiles.profiles:
         profiles.current = name
+    profiles.profiles[name] = replace(profiles.profiles.get(name, Profile()), **changes)
     write_profiles(profiles)
     say(f"profile {name} is in {file_of_profiles()}")
     if profiles.current != name:

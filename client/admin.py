@@ -366,8 +366,7 @@ class Admin:
         """Make the preferred replica of each of these partitions its leader."""
         wanted = entries_by_topic(partitions, named="topic")
         request = {"election_type": 0, "topic_partitions": wanted, "timeout": self.timeout_ms}
-        answer = await self._ask(ELECT_LEADERS, request)
-        raise_error_of(answer, operation="Alter")
+        answer = await self._call(ELECT_LEADERS, request, lambda a: [a], "Alter")
         for result in (r for t in answer.replica_election_results for r in t.partition_result):
             if result.error_code != 84:  # ELECTION_NOT_NEEDED
                 raise_error_of(result, operation="Alter")

@@ -103,10 +103,7 @@ class Observer:
         await self.admin.view.close()
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait for new facts, for a failed request or for a call of `tell`, at most the timeout.
-
-        A part that the cluster refuses to serve does not end the wait.
-        """
+        """Wait for new facts, for a failed request or for a call of `tell`, at most the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -145,9 +142,10 @@ class Observer:
                 self._take(part, await ask(), began_ms)
             except (UnsupportedVersion, ClusterAuthorizationFailed) as problem:
                 sentence = f"This cluster does not report {WORDS.get(part, part)}: {problem}"
-                self.facts = replace(
-                    self.facts, not_exposed={**self.facts.not_exposed, part: sentence}
-                )
+                not_exposed = {**self.facts.not_exposed, part: sentence}
+                silent = {name: why for name, why in self.facts.silent.items() if name != part}
+                self.facts = replace(self.facts, not_exposed=not_exposed, silent=silent)
+                self.tell()
                 pause_s = REFUSED_AGAIN_S
             except (KafkaError, Failure, OSError) as problem:
                 silent = {**self.facts.silent, part: str(problem)}

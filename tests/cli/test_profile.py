@@ -108,6 +108,8 @@ def test_profile_commands_list_use_and_delete_profiles(capsys: pytest.CaptureFix
     capsys.readouterr()
     run(["profile", "list", "--format", "json"])
     assert [row["profile"] for row in json.loads(capsys.readouterr().out)] == ["b"]
+    run(["profile", "set", "b", "--registry", "http://r"])
+    assert profiles.read_profiles().current is None, "a change of the only profile is no choice"
     assert stat.S_IMODE(profiles.file_of_profiles().stat().st_mode) == 0o600
 
 

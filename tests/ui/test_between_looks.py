@@ -11,6 +11,7 @@ import pytest
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.inspect.explain import PartitionTransaction
 from oncelog.deploy.inspect.transaction_facts import holders, without_ended
+from oncelog.wire.errors import ClusterAuthorizationFailed
 from oncelog.wire.identifiers import TopicPartition
 
 from ..awaiting import until
@@ -70,6 +71,24 @@ async def test_observer_request_that_fails_is_repeated(problem: Exception):
     try:
         await until(lambda: "doctor" in observer.facts.as_of_ms)
     finally:
+        await observer.close()
+
+
+async def test_observer_with_a_refused_part_ends_the_wait_for_changes() -> None:
+    problems: list[Exception] = [OSError("gone"), ClusterAuthorizationFailed()]
+
+    async def ask() -> dict[str, Any]:
+        raise problems.pop(0)
+
+    observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
+    keeping = asyncio.create_task(observer._keep("doctor", 0.01, ask))  # type: ignore[attr-defined]
+    try:
+        async with asyncio.timeout(10):
+            while "doctor" not in observer.facts.not_exposed:
+                await observer.changed(60)
+        assert dict(observer.facts.silent) == {}
+    finally:
+        keeping.cancel()
         await observer.close()
 
 

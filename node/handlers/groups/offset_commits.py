@@ -185,15 +185,17 @@ class SortedCommit:
         return (yield from encoding_batch(records, **producer)) if records else b""
 
     def checking_room(self, table: OffsetTable) -> Steps[None]:
-        """Raise InvalidCommitOffsetSize if the shard may exceed OFFSETS_MAX committed offsets.
+        """Raise InvalidCommitOffsetSize if the shard would exceed OFFSETS_MAX committed offsets.
 
-        All partitions of the request are added to the offsets of the shard. A request whose
-        partitions all have an offset in the shard is accepted in any case.
+        Partitions that have an offset in the shard need no room.
         """
         if table.size + len(self.offsets) <= OFFSETS_MAX:
             return
+        added = 0
         for number, offset in enumerate(self.offsets, 1):
-            if not table.has(self.group_id, offset.topic, offset.partition):
+            is_new = not table.has(self.group_id, offset.topic, offset.partition)
+            added += is_new
+            if is_new and table.size + added > OFFSETS_MAX:
                 raise InvalidCommitOffsetSize(
                     f"This partition of {OFFSETS_TOPIC} holds {table.size} offsets already"
                 )

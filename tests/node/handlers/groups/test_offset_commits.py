@@ -8,6 +8,7 @@ from oncelog.coordinator.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
+from oncelog.node.handlers.groups import offset_commits
 from oncelog.wire.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -190,11 +191,16 @@ def test_offset_commit_beyond_the_maximum_is_accepted_only_for_known_offsets(
     broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(broker)
-    monkeypatch.setattr("oncelog.node.handlers.groups.offset_commits.OFFSETS_MAX", 1)
-    assert commit(broker, topics=topics(partition(1))) == {
-        ("t", 1): ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    }
+    full, maximum = ErrorCode.INVALID_COMMIT_OFFSET_SIZE, "OFFSETS_MAX"
+    monkeypatch.setattr(offset_commits, maximum, 1)
+    assert commit(broker, topics=topics(partition(1))) == {("t", 1): full}
     assert commit(broker) == {("t", 0): 0}
+    monkeypatch.setattr(offset_commits, maximum, 0)
+    assert commit(broker) == {("t", 0): 0}
+    monkeypatch.setattr(offset_commits, maximum, 2)
+    three = topics(partition(0), partition(1), name="t") + topics(name="u")
+    assert set(commit(broker, topics=three).values()) == {full}
+    assert commit(broker, topics=topics(partition(0), partition(1))) == {("t", 0): 0, ("t", 1): 0}
 
 
 def test_offset_commit_with_an_unexpected_exception_is_answered(broker: GroupBroker) -> None:

@@ -1,4 +1,4 @@
-"""Test that each topic to delete has a result of its own, even after a lost answer."""
+"""Test requests of the administration that are repeated after a lost answer."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -35,15 +35,20 @@ class LossyView:
                 if not problem.retriable or not self.answers:
                     raise
 
-    async def call(self, _: int, values: dict[str, Any]) -> SimpleNamespace:
+    async def call(self, api_key: int, values: dict[str, Any]) -> SimpleNamespace:
         if (errors := self.answers.pop(0)) is None:
             raise NetworkException("the connection was lost")
+        if api_key == ELECT_LEADERS:
+            results = [SimpleNamespace(error_code=code) for code in errors.values()]
+            topics = [SimpleNamespace(partition_result=results)]
+            return SimpleNamespace(error_code=0, replica_election_results=topics)
         names = [name for name in values["topic_names"] if name in errors]
         return SimpleNamespace(
             responses=[SimpleNamespace(name=name, error_code=errors[name]) for name in names]
         )
 
 
+ELECT_LEADERS = 43
 UNKNOWN, MOVED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER
 
 
@@ -66,3 +71,10 @@ async def test_delete_topics_each_returns_none_or_an_error_also_after_a_lost_ans
     admin.view = LossyView(*answers)  # type: ignore[assignment]
     found = await admin.delete_topics_each(["a"])
     assert {name: type(problem) for name, problem in found.items()} == {"a": outcome}
+
+
+async def test_elect_leaders_is_repeated_after_a_lost_answer() -> None:
+    admin = Admin("127.0.0.1:1")
+    admin.view = view = LossyView(None, {"a": ErrorCode.ELECTION_NOT_NEEDED})  # type: ignore[assignment]
+    await admin.elect_leaders([("a", 0)])
+    assert view.answers == []
