@@ -413,6 +413,10 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         # The transport is closing after a reset, before it calls `connection_lost`.
         if transport is not None and not transport.is_closing():
+            if self._is_writing_paused:  # so `pause_writing` does not count this answer
+                answer_bytes = sum(map(len, buffers))
+                self._unsent_bytes += answer_bytes
+                self._server.budget.hold(answer_bytes)
             self._writing = buffers
             transport.writelines(buffers)
             self._writing = []

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -28,6 +29,7 @@ from .certificates import Certificates
 
 pytestmark = pytest.mark.uvloop  # as brokers do
 OF_POINTERS = ("TLS_client_method", "SSL_CTX_new", "SSL_new")
+ANSWER_BYTES = 10 * 1024 * 1024
 BROKEN_RECORD = b"\x17\x03\x03\x00\x20" + bytes(32)
 
 
@@ -120,8 +122,13 @@ async def test_tls_bytes_after_the_close_of_a_client_are_not_kept(
         assert channel.unread_bytes == 0
 
 
-def change_keys(port: int, times: int) -> int:
-    """Send up to `times` key updates by OpenSSL without reading, and return the number sent."""
+def change_keys(
+    port: int, times: int, request: bytes = b"", may_close: threading.Event | None = None
+) -> int:
+    """Send up to `times` key updates by OpenSSL without reading, and return the number sent.
+
+    A request is sent first. The connection stays open until `may_close` is set.
+    """
     path = ctypes.util.find_library("ssl")
     if path is None or not ssl.HAS_TLSv1_3:
         pytest.skip("there is no OpenSSL to load")
@@ -130,6 +137,7 @@ def change_keys(port: int, times: int) -> int:
         ("TLS_client_method",), ("SSL_CTX_new", pointer), ("SSL_new", pointer),
         ("SSL_set_fd", pointer, ctypes.c_int), ("SSL_connect", pointer),
         ("SSL_key_update", pointer, ctypes.c_int), ("SSL_do_handshake", pointer),
+        ("SSL_write", pointer, ctypes.c_char_p, ctypes.c_int),
     ):  # fmt: skip
         function = getattr(openssl, name)
         function.argtypes = arguments
@@ -140,24 +148,36 @@ def change_keys(port: int, times: int) -> int:
         client.connect(("127.0.0.1", port))
         peer = openssl.SSL_new(openssl.SSL_CTX_new(openssl.TLS_client_method()))
         assert openssl.SSL_set_fd(peer, client.fileno()) == openssl.SSL_connect(peer) == 1
-        for number in range(times):
-            if openssl.SSL_key_update(peer, 1) != 1 or openssl.SSL_do_handshake(peer) != 1:
-                return number
-    return times
+        assert not request or openssl.SSL_write(peer, request, len(request)) == len(request)
+        sent = 0
+        while (
+            sent < times and openssl.SSL_key_update(peer, 1) == openssl.SSL_do_handshake(peer) == 1
+        ):
+            sent += 1
+        if may_close is not None:
+            may_close.wait(60)
+    return sent
 
 
-async def test_tls_key_updates_with_unread_answers_use_bounded_memory(
-    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    most_bytes, made = 0, TlsTransport.connection_made
-    transports: list[TlsTransport] = []
+@pytest.fixture
+def transports(monkeypatch: pytest.MonkeyPatch) -> list[TlsTransport]:
+    """The transports of all connections, whose sockets are soon full."""
+    found: list[TlsTransport] = []
+    made = TlsTransport.connection_made
 
     def connection_made(self: TlsTransport, transport: Any) -> None:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        transports.append(self)
+        found.append(self)
         made(self, transport)
 
     monkeypatch.setattr(TlsTransport, "connection_made", connection_made)
+    return found
+
+
+async def test_tls_key_updates_with_unread_answers_use_bounded_memory(
+    certificates: Certificates, transports: list[TlsTransport]
+) -> None:
+    most_bytes = 0
     async with serving(certificates) as (bench, _):
         loop, port = asyncio.get_running_loop(), bench.server.ports["SSL"]
         asking = loop.run_in_executor(None, change_keys, port, 20_000)
@@ -166,3 +186,23 @@ async def test_tls_key_updates_with_unread_answers_use_bounded_memory(
             await asyncio.sleep(0.01)
         assert await asking > 1_000
         assert most_bytes < 3 * SLICE_BYTES
+
+
+async def test_tls_answer_after_unread_key_updates_is_held_in_the_memory_budget(
+    certificates: Certificates, transports: list[TlsTransport]
+) -> None:
+    """The connection is already stalled by answers of TLS itself when its request is answered."""
+    may_close, request = threading.Event(), Client.frame(WAIT, b"asked")
+    async with serving(certificates) as (bench, _):
+        loop, port = asyncio.get_running_loop(), bench.server.ports["SSL"]
+        asking = loop.run_in_executor(None, change_keys, port, 20_000, request, may_close)
+        try:
+            await until(lambda: len(transports) == 2 and transports[1]._is_transport_full)
+            assert bench.server.budget.held_bytes < ANSWER_BYTES
+            bench.toys.pending[b"asked"].complete([bytes(ANSWER_BYTES)])
+            assert bench.server.budget.held_bytes > ANSWER_BYTES
+        finally:
+            may_close.set()
+            await asking
+        await until(lambda: bench.server.connection_count == 1)
+        assert bench.server.budget.held_bytes == 0
