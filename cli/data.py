@@ -215,6 +215,8 @@ def dump(
     if not files:
         raise Failure(f"There is no segment file in {target}.")
     is_damaged = False
+    # The name of the log's last file now, since a broker may roll the log while a file is read.
+    last = max(each.name for each in (*files, *files[0].parent.glob("*.log")))
     emit = _printer(format, None, (None, None))
     for file in files:
         whose = _partition_of(file.parent.name)
@@ -236,8 +238,7 @@ def dump(
             say(f"{file.name}: {problem} at position {end}; the rest of this file is not shown")
         else:
             if any(content[end:]):
-                # A crash tears only the end of a log.
-                is_damaged |= file.name != max(each.name for each in file.parent.glob("*.log"))
+                is_damaged |= file.name != last  # a crash tears only the end of a log
                 say(f"{file.name}: {len(content) - end} bytes after the last whole batch")
     return 1 if is_damaged else 0
 

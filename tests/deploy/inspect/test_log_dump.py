@@ -1,5 +1,7 @@
 """Test that the dump describes a segment in words and detects damage."""
 
+from pathlib import Path
+
 import pytest
 
 from oncelog.cli.main import run
@@ -83,6 +85,31 @@ def test_log_dump_exit_code_is_1_for_a_torn_batch_unless_it_ends_the_log(tmp_pat
     assert run(["log", "dump", str(partition)]) == (not is_last)
     assert run(["log", "dump", str(partition / f"{0:0>20}.log")]) == (not is_last)
     assert f"{2 * len(batch(0))} bytes after the last whole batch" in capsys.readouterr().err
+
+
+def test_log_dump_of_a_torn_file_with_another_name_ends_with_exit_code_0(tmp_path, capsys):
+    (tmp_path / "copy").write_bytes((batch(0) + batch(3))[:-5])
+    assert run(["log", "dump", str(tmp_path / "copy")]) == 0
+    assert f"{len(batch(0)) - 5} bytes after the last whole batch" in capsys.readouterr().err
+
+
+def test_log_dump_of_the_last_file_that_is_rolled_meanwhile_ends_with_exit_code_0(
+    tmp_path, monkeypatch
+):
+    """A broker has appended a part of a batch when the file is read, and rolls the log then."""
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    file = partition / f"{0:0>20}.log"
+    file.write_bytes((batch(0) + batch(3))[:-5])
+    read_bytes = Path.read_bytes
+
+    def read_and_roll(self: Path) -> bytes:
+        content = read_bytes(self)
+        (partition / f"{6:0>20}.log").write_bytes(batch(6))
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_and_roll)
+    assert run(["log", "dump", str(file)]) == 0
 
 
 def test_log_dump_with_the_records_option_shows_decoded_records(tmp_path):
