@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from .rule import FindingRule, Recent, Tell
+from .rule import REMEMBERED_MAX, FindingRule, Recent, Tell
 from .seen import (
     Partition,
     SeenEnded,
@@ -22,6 +22,8 @@ from .seen import (
 PASSED_MIN = 3
 UNANSWERED_MAX = 2_000
 Output = tuple[str, int]  # its topic and its key
+Place = tuple[str, str]  # an instance and its transactional id
+Read = tuple[str, Partition]  # a group and a partition
 
 
 class StateNotRebuilt(FindingRule):
@@ -69,26 +71,29 @@ class PassedOver(FindingRule):
 
     The rule is violated if at least three inputs are lost for which all of the following holds. An
     instance fetched the input, had no rebalance after it, and committed its offset in a
-    transaction, but committed no output for it. Outputs of aborted transactions and of refused
-    Produces do not count. An output is recognised by the key of its input, so there is no finding
-    if no output has the key of an input. The finding is abort-without-seek if the instance has also
-    aborted a transaction, and passed-over otherwise. It is always passed-over if all these outputs
-    were refused, and for an instance that often writes outputs after it has committed their inputs.
-    (The abort of a transaction without records cannot be seen, so aborts of other transactions
-    count.)
+    transaction, but committed no output for it. Inputs below an earlier committed offset do not
+    count, since they may have been processed before. Neither do outputs of aborted transactions and
+    of refused Produces. An output is recognised by the key of its input, so there is no finding if
+    no output has the key of an input of the same topic, and none for a transaction whose outputs
+    are not all known. The finding is abort-without-seek if the instance has also aborted a
+    transaction, and passed-over otherwise. It is always passed-over if all these outputs were
+    refused, and for an instance that often writes outputs after it has committed their inputs. (The
+    abort of a transaction without records cannot be seen, so aborts of other transactions count.)
     """
 
     def __init__(self) -> None:
         self._inputs = defaultdict[str, Recent[tuple[Partition, int], int]](Recent)
         self._position = defaultdict[str, dict[Partition, int]](dict[Partition, int])
         self._written = defaultdict[str, Recent[int, None]](Recent)
-        self._sent = defaultdict[tuple[str, str], dict[Partition, int]](dict[Partition, int])
+        self._sent = defaultdict[Place, dict[Read, int]](dict[Read, int])
+        self._committed = defaultdict[Read, int](int)
         self._passed = Recent[int, tuple[str, str, Partition, int, bool]]()  # ..., is_refused
         self._unanswered = Recent[tuple[int, int], SeenProduce](UNANSWERED_MAX)
         # Outputs in the open transaction with the last Produce of each, and those refused.
-        self._open = defaultdict[tuple[str, str], Recent[Output, SeenProduce]](Recent)
-        self._refused = defaultdict[tuple[str, str], Recent[Output, None]](Recent)
-        self._keeps_keys = False  # True once an output had the key of its input
+        self._open = defaultdict[Place, Recent[Output, SeenProduce]](Recent)
+        self._refused = defaultdict[Place, Recent[Output, None]](Recent)
+        self._unknown = set[Place]()  # open transactions with further outputs
+        self._keeps_keys = set[str]()  # topics with an input whose key an output has had
         self._written_later = defaultdict[str, int](int)
         self._has_aborted = set[str]()
 
@@ -108,15 +113,18 @@ class PassedOver(FindingRule):
             if sent is not None and seen.is_refused:
                 self._was_refused(sent)
         elif isinstance(seen, SeenTxnOffsetCommit):
-            self._sent[who, seen.transactional_id].update(seen.offsets)
+            sent = {(seen.group, partition): offset for partition, offset in seen.offsets}
+            self._sent[who, seen.transactional_id].update(sent)
         elif isinstance(seen, SeenJoin):
             self._inputs.pop(who, None)
             self._position.pop(who, None)
         elif isinstance(seen, SeenOffsetFetch):
-            self._forget(who, dict(seen.offsets))
+            for partition, offset in seen.offsets:
+                self._committed[seen.group, partition] = offset
         elif isinstance(seen, SeenInit):
             for known in (self._sent, self._open, self._refused):
                 known.pop((who, seen.transactional_id), None)
+            self._unknown.discard((who, seen.transactional_id))
         elif isinstance(seen, SeenEnded):
             if not seen.is_commit:
                 self._has_aborted.add(who)
@@ -126,16 +134,22 @@ class PassedOver(FindingRule):
 
     def _produced(self, seen: SeenProduce) -> None:
         who, name = seen.instance, seen.transactional_id
+        place = (who, name)
+        is_unknown = not all(batch.records for batch in seen.batches)
+        if name and (is_unknown or len(self._open[place]) >= REMEMBERED_MAX):
+            self._unknown.add(place)
+        elif is_unknown:
+            self._inputs.pop(who, None)
         for topic, key in _outputs(seen):
             if name:
-                self._open[who, name].put((topic, key), seen)
+                self._open[place].put((topic, key), seen)
             else:
                 self._written[who].put(key, None)
-            self._refused[who, name].pop((topic, key))
+            self._refused[place].pop((topic, key))
             passed = self._passed.get(key)
             if passed is not None and passed[0] == who:
                 self._written_later[who] += 1
-                self._keeps_keys = True
+                self._keeps_keys.add(passed[2][0])
 
     def _was_refused(self, sent: SeenProduce) -> None:
         """Take back the outputs of a refused Produce, unless they were sent again meanwhile."""
@@ -145,33 +159,37 @@ class PassedOver(FindingRule):
                 self._open[place].pop(output)
                 self._refused[place].put(output, None)
 
-    def _forget(self, instance: str, committed: dict[Partition, int]) -> None:
-        """Forget inputs below the committed offsets. Another instance may have processed them."""
-        inputs = self._inputs[instance]
-        for (partition, offset), _ in inputs.items():
-            if offset < committed.get(partition, 0):
-                inputs.pop((partition, offset))
-
     def _ended(self, seen: SeenEnded) -> None:
         place = (seen.instance, seen.transactional_id)
         sent, outputs = self._sent.pop(place, {}), self._open.pop(place, None)
         refused = {key for (_, key), _ in self._refused.pop(place, Recent()).items()}
+        is_unknown = place in self._unknown
+        self._unknown.discard(place)
         if not seen.is_commit:
             return
-        inputs, written = self._inputs[seen.instance], self._written[seen.instance]
+        written = self._written[seen.instance]
         for (_, key), _ in outputs.items() if outputs is not None else ():
             if key not in refused:
                 written.put(key, None)
+        spans = dict[Partition, tuple[int, int]]()  # from the last committed offset to this one
+        for (group, partition), end in sent.items():
+            spans[partition] = (self._committed[group, partition], end)
+            self._committed[group, partition] = end
+        inputs = self._inputs[seen.instance]
         for (partition, offset), key in inputs.items():
-            if offset < sent.get(partition, 0):
-                inputs.pop((partition, offset))
-                self._keeps_keys |= key in written
-                if key not in written:
-                    self._passed.put(key, (*place, partition, offset, key in refused))
+            first, end = spans.get(partition, (0, 0))
+            if offset >= end:
+                continue
+            inputs.pop((partition, offset))
+            if key in written:
+                self._keeps_keys.add(partition[0])
+            elif offset >= first and not is_unknown:
+                self._passed.put(key, (*place, partition, offset, key in refused))
 
     def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
-        found = [known for key in seen.lost_keys if (known := self._passed.get(key))]
-        if len(found) >= PASSED_MIN and self._keeps_keys:
+        passed = [known for key in seen.lost_keys if (known := self._passed.get(key))]
+        found = [known for known in passed if known[2][0] in self._keeps_keys]
+        if len(found) >= PASSED_MIN:
             instance, name, (topic, index), offset, _ = min(found)
             is_habit = self._written_later[instance] >= PASSED_MIN
             is_refused = all(known[-1] for known in found)

@@ -1,6 +1,7 @@
 """Rules about batches and sequence numbers at the end of a transaction, and in repeated batches."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from .seen import (
     SeenOpened,
     SeenProduce,
     SeenProduced,
+    SeenRecords,
+    SeenTxnOffsetCommit,
     SeenVerdict,
     SentBatch,
     Sighting,
@@ -84,63 +87,115 @@ class OtherBytes(FindingRule):
 
     There is no finding after an error, since a refused batch has not used its sequence number. The
     decoded records of both attempts are compared, since the same records may be encoded in another
-    way. If the transaction of the first attempt was aborted, the finding waits for wrong outputs.
-    librdkafka gives the sequence numbers of dropped batches to the next transaction, and brokers
-    refuse its batch unless both have the same number of records.
+    way.
+
+    librdkafka gives the sequence numbers of batches that it dropped at an abort to the next
+    transaction. A broker that has written the dropped batch takes the new one for a duplicate if
+    both have the same number of records, and refuses it otherwise. So the finding needs wrong
+    outputs if the transaction of the first attempt was aborted. It also needs that both were
+    acknowledged, and that the second one's transaction was committed.
     """
 
     def __init__(self) -> None:
         self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
-        self._batches = Recent[BatchKey, SentBatch]()
+        self._batches = Recent[BatchKey, _Numbered]()
         self._open = defaultdict[tuple[str, str], set[BatchKey]](set)  # of the transaction
-        self._aborted = Recent[BatchKey, None]()
-        self._reused = Recent[BatchKey, tuple[SeenProduce, SentBatch, str]]()  # after an abort
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
             self._sent.put((seen.connection, seen.number), seen)
+            batches = self._open[seen.instance, seen.transactional_id]
             for batch in seen.batches:
-                if (key := key_of(batch)) is not None:
-                    self._compare(seen, key, batch, tell)
-                    batches = self._open[seen.instance, seen.transactional_id]
-                    if seen.transactional_id and len(batches) < RECORDS_MAX:
-                        batches.add(key)
-        elif isinstance(seen, SeenEndTxn):
-            batches = self._open.pop((seen.instance, seen.transactional_id), set())
-            for key in () if seen.is_commit else batches:
-                self._aborted.put(key, None)
-        elif isinstance(seen, SeenVerdict) and seen.is_wrong:
-            for (*_, (topic, _), _), (sent, _, evidence) in self._reused.items():
-                tell("same-sequence-other-bytes", sent, topic, evidence)
+                key = key_of(batch)
+                if key is None or (len(batches) >= RECORDS_MAX and key not in batches):
+                    continue  # its end would not be known
+                if seen.transactional_id:
+                    batches.add(key)
+                self._compare(seen, key, batch, tell)
         elif isinstance(seen, SeenProduced):
             sent = self._sent.pop((seen.connection, seen.number))
-            for key in keys_of(sent) if sent is not None and seen.has_error else ():
-                self._batches.pop(key)
-                reused = self._reused.get(key)
-                if reused is not None and reused[0] is sent:  # it may be sent again
-                    self._reused.pop(key)
-                    self._batches.put(key, reused[1])
-                    self._aborted.put(key, None)
+            for batch in sent.batches if sent is not None else ():
+                self._answered(batch, seen.has_error)
+        elif isinstance(seen, SeenEndTxn):
+            for key in self._open.pop((seen.instance, seen.transactional_id), ()):
+                self._ended(key, seen.is_commit)
+        elif isinstance(seen, SeenVerdict) and seen.is_wrong:
+            for _, known in self._batches.items():
+                if known.is_dropped and known.before is not None:
+                    _tell_of(known.before.batch, known.batch, known.sent, tell)
 
     def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
-        before, is_after_abort = self._batches.get(key), key in self._aborted
-        self._batches.put(key, batch)
-        self._aborted.pop(key)
-        if before is None or before.crc == batch.crc or not before.records or not batch.records:
+        known = self._batches.get(key)
+        if known is None or known.is_aborted:
+            self._batches.put(key, _Numbered(batch, seen, known))
+        elif known.batch.crc != batch.crc:
+            before, known.batch, known.sent = known.batch, batch, seen
+            _tell_of(before, batch, seen, tell)
+
+    def _answered(self, batch: SentBatch, has_error: bool) -> None:
+        key = key_of(batch)
+        known = self._batches.get(key) if key is not None else None
+        if known is None or key is None:
             return
-        if sorted(before.records) != sorted(batch.records):
-            topic, index = batch.partition
-            evidence = (
-                f"producer {batch.producer_id}, epoch {batch.epoch}, sequence number "
-                f"{batch.base_sequence} of {topic}/{index}: sent again with other records (CRC "
-                f"{before.crc:08x}, then {batch.crc:08x})"
-            )
-            if is_after_abort and len(before.records) != len(batch.records):
-                return
-            if is_after_abort:
-                self._reused.put(key, (seen, before, evidence))
-            else:
-                tell("same-sequence-other-bytes", seen, topic, evidence)
+        before = known.before
+        if known.batch.crc == batch.crc:
+            known.is_written |= not has_error
+            if has_error and before is not None:
+                self._batches.put(key, before)
+            elif has_error:
+                self._batches.pop(key)
+        elif before is not None and before.batch.crc == batch.crc and has_error:
+            known.before = None
+
+    def _ended(self, key: BatchKey, is_commit: bool) -> None:
+        known = self._batches.get(key)
+        if known is None:
+            return
+        if is_commit:
+            known.is_committed = True
+        elif known.before is not None and known.before.is_written:
+            self._batches.put(key, known.before)  # brokers know this one only
+        else:
+            known.is_aborted, known.before = True, None
+
+
+@dataclass(slots=True)
+class _Numbered:
+    """The last batch with a producer id, epoch, partition and sequence number.
+
+    before: the batch with this number in an aborted transaction, None without one. is_written: a
+    broker has acknowledged the batch.
+    """
+
+    batch: SentBatch
+    sent: SeenProduce
+    before: "_Numbered | None"
+    is_written: bool = False
+    is_aborted: bool = False
+    is_committed: bool = False
+
+    @property
+    def is_dropped(self) -> bool:
+        """Return whether a broker took a committed batch for a duplicate of the aborted one."""
+        before = self.before
+        if before is None or not (before.is_written and self.is_written and self.is_committed):
+            return False
+        return len(before.batch.records) == len(self.batch.records)
+
+
+def _tell_of(before: SentBatch, batch: SentBatch, sent: SeenProduce, tell: Tell) -> None:
+    """Report a batch if it has other records than an earlier batch, as far as they are known."""
+    is_known = before.records and batch.records
+    if is_known and sorted(before.records) != sorted(batch.records):
+        topic, index = batch.partition
+        tell(
+            "same-sequence-other-bytes",
+            sent,
+            topic,
+            f"producer {batch.producer_id}, epoch {batch.epoch}, sequence number "
+            f"{batch.base_sequence} of {topic}/{index}: sent again with other records (CRC "
+            f"{before.crc:08x}, then {batch.crc:08x})",
+        )
 
 
 class FreshTransaction(FindingRule):
@@ -150,17 +205,19 @@ class FreshTransaction(FindingRule):
     records of this transaction again under another transactional id, or under the same id after a
     new InitProducerId. Other ids that the process used before the commit are excluded, because its
     other producers may write equal records. A restarted process is excluded, because it does not
-    know of the commit. There is no finding if the process fetched offsets in between, or began to
-    read a topic that it writes, which may hold its positions. They show whether the transaction was
-    committed.
+    know of the commit. There is no finding if the process fetched offsets in between, or read a
+    topic that it writes after InitProducerId, which may hold its positions. They show whether the
+    transaction was committed.
     """
 
     def __init__(self) -> None:
         self._written = defaultdict[tuple[str, str], set[Keyed]](set)
         self._ending = defaultdict[str, dict[str, _Ending]](dict[str, _Ending])
         self._numbers = count()
-        self._outputs = defaultdict[str, set[str]](set)  # topics, by instance
-        self._read_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
+        # Topics by instance, and those whose offsets it commits, so they hold no positions.
+        self._outputs = defaultdict[str, set[str]](set)
+        self._inputs = defaultdict[str, set[str]](set)
+        self._initialized = dict[str, int]()  # the last InitProducerId of an instance
         # When an id of an instance was first seen, and when it got its last InitProducerId.
         self._first = Recent[tuple[str, str], int]()
         self._begun = Recent[tuple[str, str], int]()
@@ -171,7 +228,10 @@ class FreshTransaction(FindingRule):
         if isinstance(seen, SeenProduce) and seen.transactional_id:
             self._sent(seen, tell)
         elif isinstance(seen, SeenInit) and seen.transactional_id:
-            self._begun.put((who, seen.transactional_id), next(self._numbers))
+            self._initialized[who] = next(self._numbers)
+            self._begun.put((who, seen.transactional_id), self._initialized[who])
+        elif isinstance(seen, SeenTxnOffsetCommit):
+            self._inputs[who] |= {partition[0] for partition, _ in seen.offsets}
         elif isinstance(seen, SeenOpened):
             self._open[who].add(seen.connection)
         elif isinstance(seen, SeenClosed):
@@ -185,17 +245,18 @@ class FreshTransaction(FindingRule):
         elif isinstance(seen, (SeenEnded, SeenEndRefused)):
             self._ending[who].pop(seen.transactional_id, None)
         elif isinstance(seen, SeenFetch):
-            self._fetched(seen)
+            self._read(who, {partition[0] for partition, _ in seen.positions})
+        elif isinstance(seen, SeenRecords):
+            self._read(who, {seen.partition[0]})
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             self._ending.pop(who, None)
 
-    def _fetched(self, seen: SeenFetch) -> None:
-        """Excuse an instance that begins to read a topic that it writes, or reads it again."""
-        who, read_to = seen.instance, self._read_to[seen.instance]
-        for partition, offset in seen.positions:
-            if partition[0] in self._outputs[who] and offset < read_to.get(partition, offset + 1):
-                self._ending.pop(who, None)
-            read_to[partition] = offset
+    def _read(self, who: str, topics: set[str]) -> None:
+        """Excuse an instance that reads a topic that it writes when its transactions have ended."""
+        if topics & (self._outputs[who] - self._inputs[who]):
+            endings, initialized = self._ending[who], self._initialized.get(who, 0)
+            for name in [name for name, each in endings.items() if each.number < initialized]:
+                del endings[name]
 
     def _sent(self, seen: SeenProduce, tell: Tell) -> None:
         who, name = seen.instance, seen.transactional_id

@@ -88,12 +88,14 @@ def batch_after_an_abort_is_refused() -> History:
     yield s.SeenVerdict(at_s=500, doubled=5)
 
 
-def reads_its_position_in_a_topic_after_an_unanswered_commit() -> History:
+def after_an_unanswered_commit(*, begins_at: int | None, reads_at: int) -> History:
     """The position is a record of its own topic, as in Connect, so it sends no OffsetFetch."""
     app = Application(version=4)
     for connection in app.connections:
         yield s.SeenOpened(**app.at(connection))
     yield app.init()
+    if begins_at is not None:
+        yield s.SeenFetch(**app.at(app.reader), positions=((("positions", 0), begins_at),))
     yield from app.fetch(3)
     for topic in (OUTPUT, "positions"):
         yield app.produce(0, topic=topic)
@@ -101,11 +103,23 @@ def reads_its_position_in_a_topic_after_an_unanswered_commit() -> History:
     yield next(app.end())
     yield app.init()
     yield app.sign()
-    yield s.SeenFetch(**app.at(app.reader), positions=((("positions", 0), 0),))
+    yield s.SeenFetch(**app.at(app.reader), positions=((("positions", 0), reads_at),))
     yield from app.fetch(3)
     yield app.produce(0)
     yield app.produced()
     yield from app.end()
+
+
+def reads_its_position_in_a_topic_after_an_unanswered_commit() -> History:
+    return after_an_unanswered_commit(begins_at=None, reads_at=0)
+
+
+def reads_its_empty_topic_of_positions_again_after_an_unanswered_commit() -> History:
+    return after_an_unanswered_commit(begins_at=0, reads_at=0)
+
+
+def keeps_reading_its_topic_of_positions_after_an_unanswered_commit() -> History:
+    return after_an_unanswered_commit(begins_at=0, reads_at=2)
 
 
 def outputs_that_the_cluster_loses(*, is_rekeyed: bool, is_unanswered: bool) -> History:
@@ -151,6 +165,61 @@ def outputs_that_are_lost_after_a_late_refusal() -> History:
     yield from app.end()
     app.offset = 3
     yield from app.run(2)
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+
+
+def outputs_under_load_that_the_cluster_loses() -> History:
+    """The outputs that the cluster loses were not decoded."""
+    app = yield from started()
+    yield from app.run(2)
+    for each in app.transaction():
+        if isinstance(each, s.SeenProduce):
+            each = replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+        yield each
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(6, 9))))
+
+
+def outputs_of_a_large_transaction_that_the_cluster_loses() -> History:
+    """More outputs are written in the transaction than the diagnosis remembers."""
+    app = yield from started()
+    yield from app.fetch(15_000)
+    for first in range(0, 15_000, 1_000):
+        for topic in (OUTPUT, "audit"):
+            yield app.produce(*range(first, first + 1_000), topic=topic)
+            yield app.produced()
+    yield app.send_offsets(15_000)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+
+
+def repartitioned_outputs_that_the_cluster_loses() -> History:
+    """The inputs get other keys in a topic of the application, and its outputs have those keys."""
+    app = yield from started(output_key=lambda key: key + 7_777_777)
+    second = replace(app, name="billing-2", partition=7, connections=(next(IDS), next(IDS)))
+    yield second.init()
+    for _ in range(3):
+        yield from app.transaction()
+        second.at_s, second.output_key = app.at_s, int
+        for each in second.transaction():
+            if isinstance(each, s.SeenFetch | s.SeenTxnOffsetCommit):
+                name = "positions" if isinstance(each, s.SeenFetch) else "offsets"
+                ((_, offset),) = getattr(each, name)
+                each = replace(each, **{name: ((("by-customer", 0), offset),)})
+            elif isinstance(each, s.SeenRecords):
+                each = replace(each, partition=("by-customer", 0))
+            yield each
+        app.at_s = second.at_s
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+
+
+def state_that_is_rebuilt_from_inputs_whose_outputs_the_cluster_loses() -> History:
+    """The new owner of a partition reads the inputs before the committed offset again."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.stop()
+    other = yield from started(instance="instance-2", at_s=app.at_s, offset=app.offset)
+    yield from other.fetch(6, offset=0)
+    yield from other.run(2)
     yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
 
 
@@ -593,6 +662,12 @@ def filters_most_of_its_input() -> History:
 
 RIGHT = (
     batch_after_an_abort_is_refused, reads_its_position_in_a_topic_after_an_unanswered_commit,
+    reads_its_empty_topic_of_positions_again_after_an_unanswered_commit,
+    keeps_reading_its_topic_of_positions_after_an_unanswered_commit,
+    outputs_under_load_that_the_cluster_loses,
+    outputs_of_a_large_transaction_that_the_cluster_loses,
+    repartitioned_outputs_that_the_cluster_loses,
+    state_that_is_rebuilt_from_inputs_whose_outputs_the_cluster_loses,
     rekeyed_outputs_that_the_cluster_loses, outputs_of_an_unanswered_commit_that_the_cluster_loses,
     outputs_that_are_lost_after_a_late_refusal,
     calm, hears_that_its_offsets_are_refused, zombie_is_refused_while_its_successor_commits,

@@ -54,6 +54,61 @@ def other_records_after_an_abort(*, lost: int = 0) -> History:
     yield s.SeenVerdict(at_s=500, lost=lost)
 
 
+def reused_sequence(answer: str, *, is_aborted_again: bool = False) -> History:
+    """An application reuses a number after an abort. Its outputs are wrong for another reason.
+
+    answer: the answer to the first batch with this number.
+    """
+    app = yield from started()
+    yield from app.fetch(6)
+    first = numbered(app, 0, 1, 2)
+    yield first
+    if answer == "lost":
+        yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    yield from app.fetch(6, offset=0)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+    if answer == "a late error":
+        refused = replace(app.produced(is_known=False), has_error=True)
+        yield replace(refused, number=first.number)
+    if is_aborted_again:
+        yield from app.end(is_commit=False)
+        yield from app.fetch(6, offset=0)
+        yield numbered(app, 3, 4, 5, sequence=3)
+        yield app.produced()
+    yield numbered(app, 0, 1, 2, sequence=6)
+    yield app.produced()
+    yield app.send_offsets(6)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, doubled=1)
+
+
+def reused_sequence_of_a_batch_that_was_not_written() -> History:
+    return reused_sequence("none")
+
+
+def reused_sequence_of_a_batch_that_is_refused_late() -> History:
+    return reused_sequence("a late error")
+
+
+def reused_sequence_in_a_transaction_that_is_aborted() -> History:
+    return reused_sequence("lost", is_aborted_again=True)
+
+
+def reused_sequence_in_a_transaction_of_a_killed_process() -> History:
+    app = yield from started()
+    yield from app.fetch(6)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+    yield from app.stop()
+    yield from started(name="billing-2", producer_id=8)
+    yield s.SeenVerdict(at_s=500, doubled=1)
+
+
 def the_same_records_encoded_again() -> History:
     app = yield from started()
     yield from app.fetch(3)
@@ -238,6 +293,10 @@ def zombie_that_writes_while_its_successor_commits() -> History:
 RIGHT = (
     sent_again_while_the_first_connection_is_open, other_records_after_a_refusal,
     other_records_after_an_abort,
+    reused_sequence_of_a_batch_that_was_not_written,
+    reused_sequence_of_a_batch_that_is_refused_late,
+    reused_sequence_in_a_transaction_that_is_aborted,
+    reused_sequence_in_a_transaction_of_a_killed_process,
     the_same_records_encoded_again, records_that_are_not_known,
     aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
     slow_commit_that_is_asked_for_again,

@@ -505,24 +505,56 @@ def reused_sequence_beside_a_refused_one() -> History:
     return reused_sequence_after_an_abort(is_refused_first=False)
 
 
-def same_id_after_a_slow_commit_beside_a_reader_of_its_output() -> History:
+def reused_sequence_after_two_aborts() -> History:
+    """A broker takes a batch for the one with the same number before two aborts."""
     app = yield from started()
-    outputs = (((OUTPUT, 0), 0),)
-    yield s.SeenFetch(**app.at(app.reader), positions=outputs)
+    yield from app.fetch(9)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    for is_commit in (False, True):
+        yield from app.fetch(6, offset=0)
+        yield numbered(app, 3, 4, 5)
+        yield app.produced()
+        if is_commit:
+            yield app.send_offsets(6)
+        yield from app.end(is_commit)
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3, 6))))
+
+
+def same_id_after_a_slow_commit_beside_a_reader(*, is_input: bool) -> History:
+    """The reader reads the output. With `is_input` its offsets are in the transactions."""
+    app = yield from started()
+
+    def read() -> s.SeenFetch:
+        return s.SeenFetch(**app.at(app.reader), positions=(((OUTPUT, 0), 0),))
+
+    yield read()
     yield from app.run(2)
-    yield s.SeenFetch(**app.at(app.reader), positions=outputs)
+    yield read()
     yield from app.fetch(3)
     records = range(app.offset, app.offset + 3)
     yield app.produce(*records)
     yield app.produced()
-    yield app.send_offsets(app.offset + 3)
+    offsets = app.send_offsets(app.offset + 3)
+    yield replace(offsets, offsets=(*offsets.offsets, *((((OUTPUT, 0), 3),) if is_input else ())))
     yield next(app.end())
-    yield s.SeenFetch(**app.at(app.reader), positions=outputs)
+    yield read()
     yield app.init()
+    if is_input:
+        yield read()
     yield app.produce(*records)
     yield app.produced()
     yield app.send_offsets(app.offset + 3)
     yield from app.end()
+
+
+def same_id_after_a_slow_commit_beside_a_reader_of_its_output() -> History:
+    return same_id_after_a_slow_commit_beside_a_reader(is_input=False)
+
+
+def same_id_after_a_slow_commit_of_an_application_that_reads_its_output() -> History:
+    return same_id_after_a_slow_commit_beside_a_reader(is_input=True)
 
 
 def committed_before_the_produce_is_answered() -> History:
@@ -743,7 +775,12 @@ WRONG: list[tuple[object, set[str]]] = [
     (unanswered_commit_taken_as_committed, {"passed-over"}),
     (reused_sequence_that_is_refused_once, {"same-sequence-other-bytes"}),
     (reused_sequence_beside_a_refused_one, {"same-sequence-other-bytes"}),
+    (reused_sequence_after_two_aborts, {"same-sequence-other-bytes"}),
     (same_id_after_a_slow_commit_beside_a_reader_of_its_output, {"retry-in-fresh-producer"}),
+    (
+        same_id_after_a_slow_commit_of_an_application_that_reads_its_output,
+        {"retry-in-fresh-producer"},
+    ),
     (committed_before_the_produce_is_answered, {"commit-before-produce"}),
     (same_sequence_number_with_other_records, {"same-sequence-other-bytes"}),
     (new_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
