@@ -103,28 +103,42 @@ class GroupFencing(FindingRule):
 class RefusedOffsets(FindingRule):
     """The rule that a client must not commit a transaction after its offsets were refused.
 
-    It applies only if the client has received the error. A client that sends the offsets again, or
-    aborts, has handled the refusal.
+    It applies only if the client has received the error for its last TxnOffsetCommit of the group
+    in this transaction. A client that sends the offsets again, or aborts, has handled the refusal,
+    even if the error comes later.
     """
 
     def __init__(self) -> None:
-        self._refused = Recent[tuple[str, str], SeenOffsetsRefused]()  # of an instance's id
+        # Of an instance's id, by group: the last TxnOffsetCommit, and its refusal.
+        self._sent = Recent[tuple[str, str], dict[str, SeenTxnOffsetCommit]]()
+        self._refused = Recent[tuple[str, str], dict[str, SeenOffsetsRefused]]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
-        if isinstance(seen, SeenOffsetsRefused):
-            self._refused.put((seen.instance, seen.transactional_id), seen)
-        elif isinstance(seen, (SeenTxnOffsetCommit, SeenInit)):
-            self._refused.pop((seen.instance, seen.transactional_id))
-        elif isinstance(seen, SeenEndTxn):
-            refused = self._refused.pop((seen.instance, seen.transactional_id))
-            if refused is not None and seen.is_commit:
+        if isinstance(seen, SeenTxnOffsetCommit):
+            place = (seen.instance, seen.transactional_id)
+            self._sent.setdefault(place, {})[seen.group] = seen
+            self._refused.setdefault(place, {}).pop(seen.group, None)
+        elif isinstance(seen, SeenOffsetsRefused):
+            place = (seen.instance, seen.transactional_id)
+            sent = self._sent.setdefault(place, {}).get(seen.group)
+            if sent and (sent.connection, sent.number) == (seen.connection, seen.number):
+                self._refused.setdefault(place, {})[seen.group] = seen
+        elif isinstance(seen, (SeenInit, SeenEndTxn)):
+            place = (seen.instance, seen.transactional_id)
+            refused = self._refused.pop(place) or {}
+            self._sent.pop(place)
+            for group, each in refused.items() if _is_commit(seen) else ():
                 tell(
                     "refused-offsets",
                     seen,
-                    refused.group,
-                    f"transactional id {seen.transactional_id}: TxnOffsetCommit for group "
-                    f"{refused.group} was refused ({refused.error}), and EndTxn commits the rest",
+                    group,
+                    f"transactional id {seen.transactional_id}: TxnOffsetCommit for group {group} "
+                    f"was refused ({each.error}), and EndTxn commits the rest",
                 )
+
+
+def _is_commit(seen: Sighting) -> bool:
+    return isinstance(seen, SeenEndTxn) and seen.is_commit
 
 
 class SharedIds(FindingRule):

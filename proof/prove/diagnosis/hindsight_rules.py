@@ -36,6 +36,7 @@ class StateNotRebuilt(FindingRule):
     def __init__(self) -> None:
         self._joined = set[tuple[str, str]]()
         self._from = defaultdict[str, dict[Partition, int]](dict[Partition, int])
+        self._read = defaultdict[str, set[str]](set)  # topics, by instance
         self._rebuilds = set[str]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
@@ -46,17 +47,17 @@ class StateNotRebuilt(FindingRule):
                 taken = {p: offset for p, offset in seen.offsets if offset > 0}
                 self._from[seen.instance].update(taken)
         elif isinstance(seen, SeenFetch):
-            topics = {partition[0] for partition in self._from[seen.instance]}
             for partition, offset in seen.positions:
-                begun = self._from[seen.instance].get(partition)
-                if (topics and partition[0] not in topics) or (begun and offset < begun):
+                self._read[seen.instance].add(partition[0])
+                if offset < self._from[seen.instance].get(partition, 0):
                     self._rebuilds.add(seen.instance)
         elif isinstance(seen, SeenVerdict) and seen.wrong_finals:
             self._judge(seen, tell)
 
     def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
         for instance, taken in self._from.items():
-            if taken and instance not in self._rebuilds:
+            others = self._read[instance] - {topic for topic, _ in taken}
+            if taken and not others and instance not in self._rebuilds:
                 (topic, index), offset = next(iter(taken.items()))
                 text = (
                     f"{seen.wrong_finals} final values are wrong; {instance or 'an instance'} took "

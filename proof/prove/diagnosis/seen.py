@@ -152,8 +152,11 @@ class SeenOffsetCommit(Sighting):
 class SeenTxnOffsetCommit(Sighting):
     """A TxnOffsetCommit was sent.
 
-    With `is_fenced` it had a generation or member epoch (KIP-447).
+    With `is_fenced` it had a generation or member epoch (KIP-447). `number` is the number of the
+    request on its connection.
     """
+
+    number: int = 0
 
     group: str
     transactional_id: str
@@ -163,7 +166,12 @@ class SeenTxnOffsetCommit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetsRefused(Sighting):
-    """A TxnOffsetCommit has failed, and the client has received the error. `error` is its name."""
+    """A TxnOffsetCommit has failed, and the client has received the error. `error` is its name.
+
+    `number` is the number of the request on its connection.
+    """
+
+    number: int = 0
 
     group: str
     transactional_id: str

@@ -99,6 +99,7 @@ class Translator:
             generation = _generation(body)
             yield s.SeenTxnOffsetCommit(
                 **place,
+                number=request.correlation_id,
                 group=body.group_id,
                 transactional_id=body.transactional_id,
                 is_fenced=has_member and generation != NO_MEMBER_GENERATION,
@@ -164,6 +165,7 @@ class Translator:
             elif api == "TxnOffsetCommit":
                 yield s.SeenOffsetsRefused(
                     **place,
+                    number=request.correlation_id,
                     group=asked.group_id,
                     transactional_id=asked.transactional_id,
                     error=error_for(answer.error_code).code.name,

@@ -49,6 +49,33 @@ def hears_that_its_offsets_are_refused() -> History:
     yield from app.run(2)
 
 
+def offsets_of_an_aborted_transaction_that_are_refused_late(*, with_offsets: bool) -> History:
+    """An application aborts, since a TxnOffsetCommit gets no answer in time."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch()
+    yield app.produce(app.offset)
+    yield app.produced()
+    yield replace(app.send_offsets(app.offset + 3), number=1)
+    yield from app.end(is_commit=False)
+    yield from app.fetch()
+    for offset in range(app.offset, app.offset + 3):
+        yield app.produce(offset)
+        yield app.produced()
+    if with_offsets:
+        yield replace(app.send_offsets(app.offset + 3), number=2)
+    yield replace(app.refused("INVALID_TXN_STATE"), number=1)
+    yield from app.end()
+
+
+def offsets_that_are_refused_after_an_abort() -> History:
+    return offsets_of_an_aborted_transaction_that_are_refused_late(with_offsets=False)
+
+
+def offsets_that_are_refused_after_those_of_the_next_transaction() -> History:
+    return offsets_of_an_aborted_transaction_that_are_refused_late(with_offsets=True)
+
+
 def zombie_is_refused_while_its_successor_commits() -> History:
     """The zombie hears of its fence between the successor's TxnOffsetCommit and EndTxn."""
     zombie = yield from started(instance="instance-1")
@@ -614,6 +641,17 @@ def state_that_is_rebuilt() -> History:
     yield s.SeenVerdict(**app.at(0), wrong_finals=3)
 
 
+def state_that_is_rebuilt_before_the_group_is_joined() -> History:
+    app = Application(offset=50)
+    for connection in app.connections:
+        yield s.SeenOpened(**app.at(connection))
+    yield s.SeenFetch(**app.at(app.reader), positions=((("billing-state", 0), 0),))
+    yield app.init()
+    yield from app.join()
+    yield from app.run(5)
+    yield s.SeenVerdict(**app.at(0), wrong_finals=3)
+
+
 def commits_each_batch_after_a_slow_start() -> History:
     """An application gets its first batch about 5 s after each start, and commits it at once."""
     for life in range(5):
@@ -683,7 +721,10 @@ RIGHT = (
     commits_what_came_in_a_rush,
     input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
+    offsets_that_are_refused_after_an_abort,
+    offsets_that_are_refused_after_those_of_the_next_transaction,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,
+    state_that_is_rebuilt_before_the_group_is_joined,
     filters_most_of_its_input, works_on_while_its_coordinator_is_gone,
     commits_each_batch_after_a_slow_start,
     waits_for_another_leader,

@@ -69,6 +69,19 @@ def refused_offsets() -> History:
     yield from app.end()
 
 
+def refused_offsets_of_one_group() -> History:
+    """A transaction has offsets of two groups, and only the second TxnOffsetCommit succeeds."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch()
+    yield app.produce(app.offset)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 1)
+    yield app.refused()
+    yield replace(app.send_offsets(app.offset + 1), group="shipping")
+    yield from app.end()
+
+
 def no_generation_though_the_id_ends_in_a_number() -> History:
     """Each id ends in the number of an instance, so a partition's new owner uses another id."""
     one = Application(name="billing-0", is_fenced=False)
@@ -741,6 +754,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (read_uncommitted, {"read-uncommitted"}),
     (no_generation, {"no-group-fencing"}),
     (refused_offsets, {"refused-offsets"}),
+    (refused_offsets_of_one_group, {"refused-offsets"}),
     (no_generation_though_the_id_ends_in_a_number, {"no-group-fencing"}),
     (unstable_fetch, {"unstable-offset-fetch"}),
     (shared_id, {"shared-transactional-id"}),
