@@ -183,11 +183,13 @@ class ProxiedConnection(TwoEnds):
         if isinstance(action, LoseAnswer):
             self._lose(rule, answer, "its answer was lost; the broker has executed it")
             return None
-        self._services.emit(answer)
         if isinstance(action, Hold) and action.at is HoldPoint.AFTER_ANSWER:
+            self._services.emit(answer)
             self._deliver(answer, frame)
             self._hold_client(rule, action, answer)
             return None
+        answer.fate = "held"
+        self._services.emit(answer)
         return self._answer_later(rule, action, answer, frame)
 
     def _is_refused(self, rule: Rule, action: Action, answer: Answer) -> bool:
@@ -241,6 +243,7 @@ class ProxiedConnection(TwoEnds):
             self._made(rule, answer.request, f"{what}, which was lost then")
             self.close("a rule closed it")
             return
+        answer.fate = "lost" if self.client.is_lost else "delivered"
         self._made(rule, answer.request, what)
         self._deliver(answer, frame)
 

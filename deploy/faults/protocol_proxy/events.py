@@ -117,8 +117,8 @@ Request = ProxiedRequest
 class Answer:
     """The answer to a request, before it is sent to the client.
 
-    is_from_broker: False if a rule created the answer without a broker. fate: "delivered", or
-    "lost" if the client does not get it.
+    is_from_broker: False if a rule created the answer without a broker. fate: "delivered", "lost" if
+    the client does not get it, or "held" until a rule has released it. Then a `FaultMade` follows.
     """
 
     def __init__(

@@ -26,8 +26,10 @@ BATCH_BYTES_MAX = 64 * 1024  # limit of a batch whose records are examined
 RECORDS_PER_S_MAX = 4_000
 NO_MEMBER_GENERATION = -1
 REQUIRE_STABLE_FROM = 7
-DELIVERED = "delivered"
+DELIVERED, HELD = "delivered", "held"
+HELD_APIS = frozenset(("Produce", "EndTxn"))  # a client may give up before their answer comes
 LATE_S = 2.0
+TRANSACTIONAL = frozenset(("InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn"))
 WAIT_FOR_OTHERS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
 
 
@@ -35,6 +37,8 @@ class Translator:
     def __init__(self) -> None:
         self._names = TopicNames()
         self._second, self._budget = -1, 0
+        # Answers of HELD_APIS that no client has yet, by connection and correlation id.
+        self._held = dict[tuple[int, int], Answer]()
 
     def sightings(self, event: Event) -> Iterator[s.Sighting]:
         """Yield the sightings of one event of the proxy, in order.
@@ -44,12 +48,17 @@ class Translator:
         try:
             if isinstance(event, Request):
                 yield s.SeenRequest(**_place(event, event.at_s), api=event.api)
+                self._forget_ends_before(event)
                 yield from self._asked(event)
             elif isinstance(event, FaultMade):
                 yield from _waited(event.request, event.at_s)
+                if (released := self._held.pop(_number(event.request), None)) is not None:
+                    yield from self._answered(released)
             elif isinstance(event, Answer):
                 yield from _waited(event.request, event.at_s)
-                if event.is_from_broker:
+                if event.fate == HELD and event.request.api in HELD_APIS:
+                    self._held[_number(event.request)] = event
+                elif event.is_from_broker:
                     yield from self._answered(event)
                 elif event.request.api == "Produce":
                     yield s.SeenProduced(
@@ -67,6 +76,18 @@ class Translator:
             return
 
     # -- requests
+
+    def _forget_ends_before(self, request: Request) -> None:
+        """Forget held answers to EndTxn if their client uses the transactional id again.
+
+        It has given up the answer, which would seem to end its next transaction.
+        """
+        if request.api in TRANSACTIONAL:
+            for number, held in list(self._held.items()):
+                old = held.request
+                is_of_instance = old.api == "EndTxn" and old.instance == request.instance
+                if is_of_instance and _id_of(old.body) == _id_of(request.body):
+                    del self._held[number]
 
     def _asked(self, request: Request) -> Iterator[s.Sighting]:
         api, place = request.api, _place(request, request.at_s)
@@ -143,7 +164,7 @@ class Translator:
     def _answered(self, answer: Answer) -> Iterator[s.Sighting]:
         request = answer.request
         api, asked, place = request.api, request.body, _place(request, answer.at_s)
-        is_known = answer.fate == DELIVERED
+        is_known = answer.fate in (DELIVERED, HELD)
         if api == "Metadata":
             self._names.learn(answer.body.topics)
         elif api == "Produce":
@@ -257,6 +278,14 @@ def _generation(body: Any) -> int:
     if hasattr(body, "generation_id_or_member_epoch"):
         return body.generation_id_or_member_epoch
     return getattr(body, "generation_id", NO_MEMBER_GENERATION)
+
+
+def _id_of(body: Any) -> str:
+    return getattr(body, "transactional_id", "") or ""
+
+
+def _number(request: Request) -> tuple[int, int]:
+    return request.connection.id, request.correlation_id
 
 
 def _place(request: Request, at_s: float) -> dict[str, Any]:

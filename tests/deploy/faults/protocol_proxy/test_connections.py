@@ -331,9 +331,21 @@ async def test_delay_rule_delays_the_request_or_the_answer(bench: Bench, of):
     client.send(end_txn(1))
     client.send(end_txn(2))
     if of == "answer":
-        await until(lambda: len(bench.broker.heard) == 2)
+        await until(lambda: len(bench.broker.heard) == 2 and bench.of(Answer))
+        assert [answer.fate for answer in bench.of(Answer)] == ["held"]
     assert [await client.correlation_id() for _ in range(2)] == [1, 2]
     assert asyncio.get_running_loop().time() - began >= 0.19
+    assert [answer.fate for answer in bench.of(Answer)] == ["delivered"] * 2
+
+
+async def test_delay_rule_loses_the_answer_to_a_disconnected_client(bench: Bench):
+    bench.hub.add(Rule(END, Delay(0.2, "answer")))
+    client = await bench.client()
+    client.send(end_txn(1))
+    await until(lambda: bench.of(Answer))
+    client.writer.transport.abort()
+    await until(lambda: bench.of(FaultMade))
+    assert [answer.fate for answer in bench.of(Answer)] == ["lost"]
 
 
 async def test_delay_rule_forwards_a_request_of_a_disconnected_client(bench: Bench):

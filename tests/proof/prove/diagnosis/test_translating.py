@@ -18,6 +18,7 @@ from ....deploy.faults.protocol_proxy.frames import TOPIC_ID, answer_of, request
 
 PLACE = ("orders", 0)
 PARTITION = {"partition_index": 0, "committed_offset": 7}
+END = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
 
 
 def seen(*events) -> list[s.Sighting]:
@@ -130,8 +131,7 @@ def test_diagnosis_records_beyond_the_budget_are_not_decoded(monkeypatch):
 
 
 def test_diagnosis_end_txn_with_a_lost_answer_has_not_ended_for_its_client():
-    values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
-    request = request_of("EndTxn", 3, values)
+    request = request_of("EndTxn", 3, END)
     answer, frame = answer_of(request, {})
     lost = Answer(request, frame, 0.0, True, "lost")
     made_up = Answer(request, frame, 0.0, False, "delivered")
@@ -139,6 +139,38 @@ def test_diagnosis_end_txn_with_a_lost_answer_has_not_ended_for_its_client():
     assert isinstance(asked, s.SeenEndTxn)
     assert (asked.version, asked.is_commit) == (3, True)
     assert [type(one) for one in seen(answer)] == [s.SeenEnded]
+
+
+@pytest.mark.parametrize("api", ["EndTxn", "Produce"])
+@pytest.mark.parametrize("fate", ["delivered", "lost"])
+def test_diagnosis_held_answer_has_come_when_it_is_released(api, fate):
+    produced = produce.ProduceRequest("t", -1, 100, [])
+    request = request_of("EndTxn", 3, END) if api == "EndTxn" else request_of(api, 9, produced)
+    held, _ = answer_of(request, {} if api == "EndTxn" else produce.ProduceResponse([]))
+    held.fate = "held"
+    translator = Translator()
+    assert list(translator.sightings(held)) == []
+    held.fate = fate
+    released = list(translator.sightings(FaultMade(None, request, 1.0, "it came later")))
+    if api == "Produce":
+        (seen_answer,) = released
+        assert isinstance(seen_answer, s.SeenProduced)
+        assert seen_answer.is_known is (fate == "delivered")
+    else:
+        assert [type(one) for one in released] == [s.SeenEnded] * (fate == "delivered")
+
+
+def test_diagnosis_held_end_of_a_transaction_is_ignored_when_the_client_has_begun_anew():
+    """The client ignores the answer, which would end its next transaction here."""
+    request = request_of("EndTxn", 3, END)
+    held, _ = answer_of(request, {})
+    held.fate = "held"
+    anew = {"transactional_id": "t", "transaction_timeout": 5_000}
+    translator = Translator()
+    for event in (held, request_of("InitProducerId", 3, anew)):
+        assert not [one for one in translator.sightings(event) if isinstance(one, s.SeenEnded)]
+    held.fate = "delivered"
+    assert list(translator.sightings(FaultMade(None, request, 1.0, "it came later"))) == []
 
 
 def test_diagnosis_refused_transactional_offsets_are_translated_with_the_error():
@@ -166,8 +198,7 @@ def test_diagnosis_join_of_a_member_is_translated_with_its_timeouts():
 
 
 def test_diagnosis_request_that_cannot_be_decoded_is_ignored():
-    request = request_of("EndTxn", 3, {"transactional_id": "t", "producer_id": 1,
-                                       "producer_epoch": 0, "committed": True})  # fmt: skip
+    request = request_of("EndTxn", 3, END)
     request.version = 99
     assert seen(request) == []
 
@@ -180,8 +211,7 @@ def test_closed_connection_is_seen_by_the_diagnosis():
 @pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
 def test_diagnosis_reports_a_long_wait_for_an_answer_other_than_to_a_fetch(after_s, waited):
     """Either the broker answers late, or the proxy delays the answer and reports the delay."""
-    values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
-    request = request_of("EndTxn", 3, values)
+    request = request_of("EndTxn", 3, END)
     answer, _ = answer_of(request, {})
     answer.at_s = request.at_s + after_s
     for event in (answer, FaultMade(None, request, request.at_s + after_s, "it came later")):
