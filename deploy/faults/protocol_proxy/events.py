@@ -117,8 +117,9 @@ Request = ProxiedRequest
 class Answer:
     """The answer to a request, before it is sent to the client.
 
-    is_from_broker: False if a rule created the answer without a broker. fate: "delivered", "lost" if
-    the client does not get it, or "held" until a rule has released it. Then a `FaultMade` follows.
+    is_from_broker: False if a rule created the answer without a broker. fate: "delivered", or
+    "lost" if the client does not get it. It is "held" until a rule, which then emits `FaultMade`,
+    has released the answer.
     """
 
     def __init__(
