@@ -208,11 +208,13 @@ class SharedIds(FindingRule):
 class _Names:
     """The transactional ids of an instance, one for each start.
 
-    connections: the open connections on which InitProducerId was sent.
+    An instance starts when it opens a connection and has no other. lives: the first id of each
+    start. is_start: no id was initialized since the last start.
     """
 
-    lives: list[str] = field(default_factory=list[str])  # an id of each life
+    lives: list[str] = field(default_factory=list[str])
     connections: set[int] = field(default_factory=set[int])
+    is_start: bool = True
 
 
 class RandomIds(FindingRule):
@@ -229,6 +231,10 @@ class RandomIds(FindingRule):
                 self._is_fenced.add(seen.instance)
             else:
                 self._judge(seen, tell)
+        elif isinstance(seen, SeenOpened):
+            names = self._names[seen.instance]
+            names.is_start = names.is_start or not names.connections
+            names.connections.add(seen.connection)
         elif isinstance(seen, SeenClosed):
             self._names[seen.instance].connections.discard(seen.connection)
         elif isinstance(seen, SeenInit) and seen.transactional_id:
@@ -240,10 +246,10 @@ class RandomIds(FindingRule):
         names, name = self._names[seen.instance], seen.transactional_id
         if name in self._everywhere:
             names.lives.clear()  # the id is used again, so it is not random
-        elif not names.connections:
+        elif names.is_start:
             names.lives = [*names.lives[1 - LIVES_MAX :], name]
+        names.is_start = False
         self._everywhere.put(name, None)
-        names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
         """Report the instance if it used new ids at its starts and never sent offsets fenced.

@@ -698,7 +698,23 @@ def filters_most_of_its_input() -> History:
         app.offset += 3
 
 
+def begins_each_batch_in_a_new_producer() -> History:
+    """A sink has a new transactional id and connection for each batch, as Spark's has.
+
+    Its positions are not in the transactions. Only its reader stays connected.
+    """
+    app = yield from started(name="sink")
+    yield s.SeenClosed(**app.at(app.writer))
+    for batch in range(4):
+        app.connections, app.name = (app.reader, next(IDS)), f"sink.{UUID[:-1]}{batch}"
+        yield s.SeenOpened(**app.at(app.writer))
+        yield app.init()
+        yield from app.transaction(with_offsets=False)
+        yield s.SeenClosed(**app.at(app.writer))
+
+
 RIGHT = (
+    begins_each_batch_in_a_new_producer,
     batch_after_an_abort_is_refused, reads_its_position_in_a_topic_after_an_unanswered_commit,
     reads_its_empty_topic_of_positions_again_after_an_unanswered_commit,
     keeps_reading_its_topic_of_positions_after_an_unanswered_commit,
