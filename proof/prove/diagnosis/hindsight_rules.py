@@ -107,7 +107,8 @@ class PassedOver(FindingRule):
                 if offset >= self._position[who].get(seen.partition, 0):
                     self._inputs[who].put((seen.partition, offset), key)
         elif isinstance(seen, SeenProduce):
-            self._unanswered.put((seen.connection, seen.number), seen)
+            if seen.acks != 0:
+                self._unanswered.put((seen.connection, seen.number), seen)
             self._produced(seen)
         elif isinstance(seen, SeenProduced):
             sent = self._unanswered.pop((seen.connection, seen.number))

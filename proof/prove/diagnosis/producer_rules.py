@@ -124,7 +124,9 @@ class FreshProducer(FindingRule):
                     self._in_flight.pop(key)
         elif isinstance(seen, SeenProduced):
             sent = self._in_flight.pop((seen.connection, seen.number))
-            if sent is not None and not seen.is_known and not seen.is_refused:
+            if sent is not None and seen.is_known:
+                self._is_written(sent)
+            elif sent is not None and not seen.is_refused:
                 self._is_unanswered(sent)
         elif isinstance(seen, SeenProduce) and not seen.transactional_id:
             self._sent(seen, tell)
@@ -136,6 +138,15 @@ class FreshProducer(FindingRule):
                 for record in batch.records:
                     key = (sent.instance, batch.partition[0], record)
                     self._uncertain.put(key, (batch.producer_id, others))
+
+    def _is_written(self, sent: SeenProduce) -> None:
+        """Forget records that their producer has sent again with success."""
+        for batch in sent.batches if len(self._uncertain) else ():
+            for record in batch.records:
+                key = (sent.instance, batch.partition[0], record)
+                known = self._uncertain.get(key)
+                if known is not None and known[0] == batch.producer_id:
+                    self._uncertain.pop(key)
 
     def _sent(self, seen: SeenProduce, tell: Tell) -> None:
         for batch in seen.batches:

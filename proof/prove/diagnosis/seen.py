@@ -87,10 +87,10 @@ class SeenProduce(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduced(Sighting):
-    """A Produce request was answered by a broker, or refused by a fault.
+    """A Produce request was answered by a broker or by a fault.
 
     is_known: the client knows that the batch was written. has_error: the batch was not written, or
-    not certainly. is_refused: a fault answered with an error, so no broker has seen the batch.
+    not certainly. is_refused: all batches have an error that shows that no broker has written them.
     """
 
     number: int = 0

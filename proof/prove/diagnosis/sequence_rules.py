@@ -103,7 +103,8 @@ class OtherBytes(FindingRule):
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
-            self._sent.put((seen.connection, seen.number), seen)
+            if seen.acks != 0:
+                self._sent.put((seen.connection, seen.number), seen)
             batches = self._open[seen.instance, seen.transactional_id]
             for batch in seen.batches:
                 key = key_of(batch)

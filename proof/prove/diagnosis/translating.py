@@ -16,6 +16,7 @@ from ....deploy.faults.protocol_proxy.events import (
     Request,
 )
 from ....deploy.faults.protocol_proxy.subjects import TopicNames
+from ....wire.error_codes import ErrorCode
 from ....wire.errors import KafkaError, error_for
 from ....wire.primitives import Buffer, MalformedFrame
 from ....wire.record_batch import BatchHeader, iterate_batches
@@ -25,6 +26,11 @@ from . import seen as s
 BATCH_BYTES_MAX = 64 * 1024  # limit of a batch whose records are examined
 RECORDS_PER_S_MAX = 4_000
 NO_MEMBER_GENERATION = -1
+REFUSALS = frozenset((  # errors before an append
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+))  # fmt: skip
 REQUIRE_STABLE_FROM = 7
 DELIVERED, HELD = "delivered", "held"
 HELD_APIS = frozenset(("Produce", "EndTxn"))  # a client may give up before their answer comes
@@ -168,12 +174,14 @@ class Translator:
         if api == "Metadata":
             self._names.learn(answer.body.topics)
         elif api == "Produce":
-            has_error = bool(answer.error_code)
+            errors = {p.error_code for topic in answer.body.topics for p in topic.partitions}
+            has_error = bool(errors - {s.NO_ERROR})
             yield s.SeenProduced(
                 **place,
                 number=request.correlation_id,
                 is_known=is_known and not has_error,
                 has_error=has_error,
+                is_refused=has_error and errors <= REFUSALS,
             )
         elif not is_known:
             return

@@ -54,6 +54,33 @@ def other_records_after_an_abort(*, lost: int = 0) -> History:
     yield s.SeenVerdict(at_s=500, lost=lost)
 
 
+def other_records_after_a_refusal_beside_a_producer_without_answers() -> History:
+    """A refusal is slow, and another producer with acks=0 sends thousands of requests meanwhile."""
+    app = yield from started(name="")
+    yield from app.fetch(6)
+    first = numbered(app, 0, 1, 2)
+    yield first
+    for number in range(2_500):
+        yield s.SeenProduce(at_s=app.at_s, instance="metrics", number=number, acks=0, batches=())
+    yield replace(app.produced(is_known=False), number=first.number, has_error=True)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+
+
+def equal_record_of_a_later_producer() -> History:
+    """A job writes its result with a new producer each time. One answer is lost and sent again."""
+    app = yield from started(name="")
+    yield app.produce(1)
+    yield s.SeenClosed(**app.at(app.writer))
+    for producer_id in (7, 8):
+        app.producer_id, app.connections = producer_id, (app.reader, next(IDS))
+        yield s.SeenOpened(**app.at(app.writer))
+        if producer_id == 8:
+            yield app.init()
+        yield app.produce(1)
+        yield app.produced()
+
+
 def reused_sequence(answer: str, *, is_aborted_again: bool = False) -> History:
     """An application reuses a number after an abort. Its outputs are wrong for another reason.
 
@@ -292,7 +319,8 @@ def zombie_that_writes_while_its_successor_commits() -> History:
 
 RIGHT = (
     sent_again_while_the_first_connection_is_open, other_records_after_a_refusal,
-    other_records_after_an_abort,
+    other_records_after_an_abort, equal_record_of_a_later_producer,
+    other_records_after_a_refusal_beside_a_producer_without_answers,
     reused_sequence_of_a_batch_that_was_not_written,
     reused_sequence_of_a_batch_that_is_refused_late,
     reused_sequence_in_a_transaction_that_is_aborted,

@@ -141,6 +141,20 @@ def test_diagnosis_end_txn_with_a_lost_answer_has_not_ended_for_its_client():
     assert [type(one) for one in seen(answer)] == [s.SeenEnded]
 
 
+@pytest.mark.parametrize(
+    ("errors", "is_refused"),
+    [([29], True), ([87, 10], True), ([29, 0], False), ([6], False), ([20], False), ([0], False)],
+)
+def test_diagnosis_produce_is_refused_if_no_broker_has_written_any_batch(errors, is_refused):
+    """A new leader's error 6 and error 20 may follow an append."""
+    request = request_of("Produce", 9, produce.ProduceRequest("t", -1, 100, []))
+    partitions = [produce.ProducedPartition(n, error) for n, error in enumerate(errors)]
+    answer = produce.ProduceResponse([produce.ProducedTopic("orders", None, partitions)])
+    (found,) = seen(answer_of(request, answer)[0])
+    assert isinstance(found, s.SeenProduced)
+    assert (found.is_refused, found.has_error) == (is_refused, errors != [0])
+
+
 @pytest.mark.parametrize("api", ["EndTxn", "Produce"])
 @pytest.mark.parametrize("fate", ["delivered", "lost"])
 def test_diagnosis_held_answer_has_come_when_it_is_released(api, fate):
