@@ -34,7 +34,7 @@ from ...wire.identifiers import TopicPartition
 from .application import Application, require_program
 from .broker_sessions import SHORT_SESSIONS, with_broker_sessions
 from .cluster_access import require_tls, to_other, to_ours
-from .diagnosis.listener import DiagnosisListener, key_hashes
+from .diagnosis.listener import DiagnosisListener, places_of
 from .facts import Struck
 from .feeder import Feeder
 from .judgement import Judgement, judge_finals, judge_ids, verdict_of
@@ -217,7 +217,7 @@ class Run:
         diagnosis.look_back(
             doubled=len(judgement.doubled) + len(judgement.stray),
             lost=len(judgement.lost),
-            lost_keys=key_hashes(record for which, record in inputs if which in judgement.lost),
+            lost_inputs=places_of(record for which, record in inputs if which in judgement.lost),
             wrong_finals=len(judgement.wrong),
             is_sink=s.sink is not None,
             is_open=bool(judgement.pending or judgement.aborted),

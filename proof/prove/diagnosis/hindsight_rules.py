@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from .rule import REMEMBERED_MAX, FindingRule, Recent, Tell
 from .seen import (
+    Input,
     Partition,
     SeenEnded,
     SeenFetch,
@@ -88,7 +89,8 @@ class PassedOver(FindingRule):
         self._written = defaultdict[str, Recent[int, None]](Recent)
         self._sent = defaultdict[Place, dict[Read, int]](dict[Read, int])
         self._committed = defaultdict[Read, int](int)
-        self._passed = Recent[int, tuple[str, str, Partition, int, bool]]()  # ..., is_refused
+        self._passed = Recent[Input, tuple[str, str, bool]]()  # ..., is_refused
+        self._passed_keys = Recent[int, tuple[str, str]]()  # their instance and topic
         self._unanswered = Recent[tuple[int, int], SeenProduce](UNANSWERED_MAX)
         # Outputs in the open transaction with the last Produce of each, and those refused.
         self._open = defaultdict[Place, Recent[Output, SeenProduce]](Recent)
@@ -148,10 +150,10 @@ class PassedOver(FindingRule):
             else:
                 self._written[who].put(key, None)
             self._refused[place].pop((topic, key))
-            passed = self._passed.get(key)
+            passed = self._passed_keys.get(key)
             if passed is not None and passed[0] == who:
                 self._written_later[who] += 1
-                self._keeps_keys.add(passed[2][0])
+                self._keeps_keys.add(passed[1])
 
     def _was_refused(self, sent: SeenProduce) -> None:
         """Take back the outputs of a refused Produce, unless they were sent again meanwhile."""
@@ -186,15 +188,16 @@ class PassedOver(FindingRule):
             if key in written:
                 self._keeps_keys.add(partition[0])
             elif offset >= first and not is_unknown:
-                self._passed.put(key, (*place, partition, offset, key in refused))
+                self._passed.put((partition, offset), (*place, key in refused))
+                self._passed_keys.put(key, (seen.instance, partition[0]))
 
     def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
-        passed = [known for key in seen.lost_keys if (known := self._passed.get(key))]
-        found = [known for known in passed if known[2][0] in self._keeps_keys]
+        lost = [each for each in seen.lost_inputs if each[0][0] in self._keeps_keys]
+        found = [(*known, each) for each in lost if (known := self._passed.get(each))]
         if len(found) >= PASSED_MIN:
-            instance, name, (topic, index), offset, _ = min(found)
+            instance, name, _, ((topic, index), offset) = min(found)
             is_habit = self._written_later[instance] >= PASSED_MIN
-            is_refused = all(known[-1] for known in found)
+            is_refused = all(each[2] for each in found)
             is_abort = instance in self._has_aborted and not is_habit and not is_refused
             reason = ", since their Produce was refused" if is_refused else ""
             tell(

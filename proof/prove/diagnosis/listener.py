@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from ....client.admin import BROKER_RESOURCE, Admin
 from ....deploy.faults.protocol_proxy.events import Event
 from ....wire.errors import KafkaError
+from ..relation import LogRecord
 from .catalogue import ApplicationFinding
 from .diagnosis import Diagnosis
-from .seen import SeenCluster, SeenProduce, SeenRequest, SeenTopic, SeenVerdict, Sighting
-from .translating import Keyed, Translator, key_hash
+from .seen import Input, SeenCluster, SeenProduce, SeenRequest, SeenTopic, SeenVerdict, Sighting
+from .translating import Translator
 
 FENCE_KEY = "oncelog.transaction.connection.fence"
 
@@ -57,7 +58,7 @@ class DiagnosisListener:
         *,
         doubled: int,
         lost: int,
-        lost_keys: frozenset[int],
+        lost_inputs: frozenset[Input],
         wrong_finals: int,
         is_sink: bool,
         is_open: bool,
@@ -68,7 +69,7 @@ class DiagnosisListener:
                 at_s=time.monotonic(),
                 doubled=doubled,
                 lost=lost,
-                lost_keys=lost_keys,
+                lost_inputs=lost_inputs,
                 wrong_finals=wrong_finals,
                 is_sink=is_sink,
                 inputs=self._inputs,
@@ -93,9 +94,9 @@ class DiagnosisListener:
             return set(self._topics)
 
 
-def key_hashes(records: Iterable[Keyed]) -> frozenset[int]:
-    """Return the hashes of the records' keys, as the diagnosis uses them."""
-    return frozenset(key_hash(record) for record in records)
+def places_of(records: Iterable[LogRecord]) -> frozenset[Input]:
+    """Return the partition and the offset of each record."""
+    return frozenset(((each.topic, each.partition), each.offset) for each in records)
 
 
 async def of_cluster(admin: Admin, topics: Iterable[str], at_s: float) -> list[Sighting]:

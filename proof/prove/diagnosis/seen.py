@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 Partition = tuple[str, int]
 Offsets = tuple[tuple[Partition, int], ...]
+Input = tuple[Partition, int]  # with its offset
 Keyed = tuple[int, int]
 NO_ERROR = 0
 
@@ -230,13 +231,13 @@ class SeenTopic(Sighting):
 class SeenVerdict(Sighting):
     """The outputs were judged.
 
-    is_sink: a database, not a topic, was judged. lost_keys: hashes of the keys of lost inputs.
+    is_sink: a database, not a topic, was judged. lost_inputs: the inputs without all their outputs.
     inputs, outputs: the topics. is_open: inputs are pending, or aborted ones have outputs.
     """
 
     doubled: int = 0
     lost: int = 0
-    lost_keys: frozenset[int] = frozenset()
+    lost_inputs: frozenset[Input] = frozenset()
     wrong_finals: int = 0
     is_sink: bool = False
     inputs: frozenset[str] = frozenset()

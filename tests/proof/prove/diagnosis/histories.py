@@ -4,7 +4,7 @@
 a mistake. It yields each request as a `Sighting`, the form in which the diagnosis gets it.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -34,6 +34,7 @@ class Application:
     version: int = 5
     connections: tuple[int, int] = field(default_factory=lambda: (next(IDS), next(IDS)))
     number: int = 0
+    keys: int = 0  # the number of keys of the inputs; 0: each has its own
     output_key: Callable[[int], int] = int  # from the input's key
 
     @property
@@ -90,7 +91,11 @@ class Application:
         )  # fmt: skip
 
     def key(self, offset: int) -> int:
-        return self.partition * 1_000_000 + offset
+        number = self.partition * 1_000_000 + offset
+        return number % self.keys if self.keys else number
+
+    def inputs(self, offsets: Iterable[int]) -> frozenset[tuple[s.Partition, int]]:
+        return frozenset(((INPUT, self.partition), offset) for offset in offsets)
 
     def produce(
         self, *offsets: int, producer_id: int | None = None, topic: str = OUTPUT, name: str = "="

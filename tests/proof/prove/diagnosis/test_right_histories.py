@@ -167,7 +167,7 @@ def outputs_that_the_cluster_loses(*, is_rekeyed: bool, is_unanswered: bool) -> 
         yield from app.end()
     app.offset = 3
     yield from app.run(3)
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3)))
 
 
 def rekeyed_outputs_that_the_cluster_loses() -> History:
@@ -192,7 +192,7 @@ def outputs_that_are_lost_after_a_late_refusal() -> History:
     yield from app.end()
     app.offset = 3
     yield from app.run(2)
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3)))
 
 
 def outputs_under_load_that_the_cluster_loses() -> History:
@@ -203,7 +203,7 @@ def outputs_under_load_that_the_cluster_loses() -> History:
         if isinstance(each, s.SeenProduce):
             each = replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
         yield each
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(6, 9))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(6, 9)))
 
 
 def outputs_of_a_large_transaction_that_the_cluster_loses() -> History:
@@ -216,7 +216,21 @@ def outputs_of_a_large_transaction_that_the_cluster_loses() -> History:
             yield app.produced()
     yield app.send_offsets(15_000)
     yield from app.end()
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3)))
+
+
+def filtered_outputs_that_the_cluster_loses() -> History:
+    """The keys repeat, and the application also filters inputs with the keys of the lost ones."""
+    app = yield from started(keys=6)
+    for cycle in range(8):
+        yield from app.fetch(3)
+        for offset in range(app.offset, app.offset + 3) if cycle in (1, 2, 5, 6) else ():
+            yield app.produce(offset)
+            yield app.produced()
+        yield app.send_offsets(app.offset + 3)
+        yield from app.end()
+        app.offset += 3
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(6, 9)))
 
 
 def repartitioned_outputs_that_the_cluster_loses() -> History:
@@ -236,7 +250,7 @@ def repartitioned_outputs_that_the_cluster_loses() -> History:
                 each = replace(each, partition=("by-customer", 0))
             yield each
         app.at_s = second.at_s
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3)))
 
 
 def state_that_is_rebuilt_from_inputs_whose_outputs_the_cluster_loses() -> History:
@@ -247,7 +261,7 @@ def state_that_is_rebuilt_from_inputs_whose_outputs_the_cluster_loses() -> Histo
     other = yield from started(instance="instance-2", at_s=app.at_s, offset=app.offset)
     yield from other.fetch(6, offset=0)
     yield from other.run(2)
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3)))
 
 
 def tries_again_from_memory(**fields: Any) -> History:
@@ -720,7 +734,7 @@ RIGHT = (
     keeps_reading_its_topic_of_positions_after_an_unanswered_commit,
     outputs_under_load_that_the_cluster_loses,
     outputs_of_a_large_transaction_that_the_cluster_loses,
-    repartitioned_outputs_that_the_cluster_loses,
+    repartitioned_outputs_that_the_cluster_loses, filtered_outputs_that_the_cluster_loses,
     state_that_is_rebuilt_from_inputs_whose_outputs_the_cluster_loses,
     rekeyed_outputs_that_the_cluster_loses, outputs_of_an_unanswered_commit_that_the_cluster_loses,
     outputs_that_are_lost_after_a_late_refusal,

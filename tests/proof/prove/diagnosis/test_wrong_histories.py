@@ -289,8 +289,8 @@ def abort_with_a_seek_of_one_partition_only() -> History:
     yield from app.run(1)  # from the same offset
     other.at_s = app.at_s
     yield from other.run(2)
-    lost = frozenset(app.key(offset) + 1_000_000 for offset in range(40, 43))
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
+    lost = other.inputs(range(40, 43))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=lost)
 
 
 def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
@@ -366,8 +366,8 @@ def _left_out(app: Application) -> History:
     yield from app.fetch(4)
     app.offset += 4
     yield from app.run(3)
-    lost = frozenset(app.key(offset) for offset in range(first, first + 4))
-    yield s.SeenVerdict(at_s=500, lost=4, lost_keys=lost)
+    lost = app.inputs(range(first, first + 4))
+    yield s.SeenVerdict(at_s=500, lost=4, lost_inputs=lost)
 
 
 def chunk_that_commits_the_whole_poll() -> History:
@@ -388,8 +388,8 @@ def chunk_that_commits_the_whole_poll() -> History:
                 yield app.produced()
             yield app.send_offsets(app.offset)
             yield from app.end()
-    lost = frozenset(app.key(offset) for offset in range(first + 3, first + 6))
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
+    lost = app.inputs(range(first + 3, first + 6))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=lost)
 
 
 def committed_after_a_refused_produce(
@@ -413,8 +413,8 @@ def committed_after_a_refused_produce(
         yield app.produced()
     yield app.send_offsets(app.offset)
     yield from app.end()
-    lost = frozenset(app.key(offset) for offset in range(first, first + 4))
-    yield s.SeenVerdict(at_s=500, lost=4, lost_keys=lost)
+    lost = app.inputs(range(first, first + 4))
+    yield s.SeenVerdict(at_s=500, lost=4, lost_inputs=lost)
 
 
 def committed_after_a_refused_produce_and_an_offset_fetch() -> History:
@@ -432,8 +432,8 @@ def abort_of_refused_outputs_without_seek() -> History:
         yield replace(app.produced(is_known=False), has_error=True, is_refused=True)
     yield from app.end(is_commit=False)
     yield from app.run(2)
-    lost = frozenset(app.key(offset) for offset in range(first, first + 3))
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
+    lost = app.inputs(range(first, first + 3))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=lost)
 
 
 def outputs_always_in_the_transaction_after_their_offsets() -> History:
@@ -448,7 +448,7 @@ def outputs_always_in_the_transaction_after_their_offsets() -> History:
         yield app.send_offsets(app.offset + 3)
         yield from app.end()
         app.offset += 3
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(12, 15))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(12, 15)))
 
 
 def refused_outputs_with_copies_in_another_topic() -> History:
@@ -464,7 +464,7 @@ def refused_outputs_with_copies_in_another_topic() -> History:
     yield app.produced()
     yield app.send_offsets(app.offset + 3)
     yield from app.end()
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, lost)))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(lost))
 
 
 def unanswered_commit_taken_as_committed() -> History:
@@ -481,7 +481,7 @@ def unanswered_commit_taken_as_committed() -> History:
     yield app.init()
     app.offset += 3
     yield from app.run(3)
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, lost)))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(lost))
 
 
 def reused_sequence_after_an_abort(*, is_refused_first: bool) -> History:
@@ -507,7 +507,7 @@ def reused_sequence_after_an_abort(*, is_refused_first: bool) -> History:
     yield app.produced()
     yield app.send_offsets(6)
     yield from app.end()
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3, 6))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
 
 
 def reused_sequence_that_is_refused_once() -> History:
@@ -532,7 +532,7 @@ def reused_sequence_after_two_aborts() -> History:
         if is_commit:
             yield app.send_offsets(6)
         yield from app.end(is_commit)
-    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=frozenset(map(app.key, range(3, 6))))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
 
 
 def same_id_after_a_slow_commit_beside_a_reader(*, is_input: bool) -> History:
