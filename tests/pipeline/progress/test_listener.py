@@ -157,3 +157,23 @@ def test_query_listener_is_removed_at_the_end_of_the_program_but_not_of_a_forked
         [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.splitlines() == ["waited True", "removed True"], done
+
+
+FROZEN = """
+import threading
+from types import SimpleNamespace
+from oncelog.pipeline.progress import listener
+
+listener.LAST_EVENTS_MS = 0
+bus = SimpleNamespace(waitUntilEmpty=lambda limit_ms: threading.Event().wait())
+context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(listenerBus=lambda: bus)))
+streams = SimpleNamespace(addListener=lambda _: None, removeListener=print)
+listener.watch(SimpleNamespace(sparkContext=context, streams=streams))
+"""
+
+
+def test_program_with_a_query_listener_ends_although_the_jvm_does_not_answer() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FROZEN], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == ""
