@@ -115,8 +115,7 @@ def _sum_up(listener: "DiagnosisListener") -> int:
         return SAW_NOTHING
     wrong = [found for found in findings if found.kind.weight == "wrong"]
     exposed = [found for found in findings if found.kind.weight != "wrong"]
-    counts = f"{len(wrong)} mistakes, {len(exposed)} exposures"
-    tell("", f"{listener.requests} requests seen: {counts}")
+    tell("", f"{listener.requests} requests seen: {len(wrong)} mistakes, {len(exposed)} exposures")
     for found in findings:
         tell(f"  {found.kind.weight:<8} {found.kind.name:<28} {found.subject}")
     if not wrong:

@@ -62,10 +62,10 @@ async def produce(
         bool, Parameter(help="Write each file as one record, unchanged.", negative=())
     ] = False,
     encode: Annotated[
-        Encode, Parameter(help="Read values as JSON, and encode them in this format.")
+        Encode, Parameter(help="The format of values. Except for raw, they are read as JSON.")
     ] = "raw",
     encode_key: Annotated[
-        Encode, Parameter(help="Read keys as JSON, and encode them in this format.")
+        Encode, Parameter(help="The format of keys. Except for raw, they are read as JSON.")
     ] = "raw",
     schema: Annotated[
         Path | None,

@@ -131,7 +131,9 @@ def prove(
     ] = None,
     junit: Annotated[
         Path | None,
-        Parameter(help="Write JUnit XML to this file, as one test with all of the output."),
+        Parameter(
+            help="Write JUnit XML with one test to this file. A failed test has the outcome."
+        ),
     ] = None,
     format: Format = "table",
 ) -> int:

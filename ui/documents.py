@@ -38,7 +38,7 @@ def cluster(facts: ClusterFacts, now_ms: int) -> Document:
     nodes = sorted(brokers.keys() | facts.nodes.keys())
     own = ("nodes",) if facts.nodes else ()
     return {
-        "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions", "groups", *own),
+        "as_of_ms": facts.oldest_ms("cluster", "offsets", "transactions", "groups", *own),
         "cluster_id": described.cluster_id if described else None,
         "controller": facts.controller if facts.controller >= 0 else None,
         "nodes": [_node(facts, node, brokers.get(node)) for node in nodes],
@@ -51,7 +51,7 @@ def cluster(facts: ClusterFacts, now_ms: int) -> Document:
             {"state": t.state, "about": t.about, "found": t.found, "advice": t.advice}
             for t in troubles(facts, now_ms)
         ],
-        "log_starts_as_of_ms": facts.newest_ms("log starts"),
+        "log_starts_as_of_ms": facts.oldest_ms("log starts"),
         "silent": dict(facts.silent),
         "not_exposed": dict(facts.not_exposed),
     }
@@ -92,8 +92,8 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
             row["held_back"] += offsets.held_back
         row["open_transactions"] += len(facts.holders.get(key, ()))
     return {
-        "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
-        "log_starts_as_of_ms": facts.newest_ms("log starts"),
+        "as_of_ms": facts.oldest_ms("cluster", "offsets", "transactions"),
+        "log_starts_as_of_ms": facts.oldest_ms("log starts"),
         **found,
     }
 
@@ -104,7 +104,7 @@ def partitions(
     """Return the document with a row for each partition, of all topics or of one topic."""
     wanted = sorted(key for key in facts.partitions if topic is None or key[0] == topic)
     return {
-        "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
+        "as_of_ms": facts.oldest_ms("cluster", "offsets", "transactions"),
         **_slower_ages(facts),
         **rows.of("partitions", wanted, lambda key: _partition(facts, key, now_ms)),
     }
@@ -120,7 +120,7 @@ def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync:
     row["groups"] = _readers(facts, key)
     row["why"] = _in_words(why(partition_facts(facts, key, now_ms, min_insync)))
     return {
-        "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions", "groups"),
+        "as_of_ms": facts.oldest_ms("cluster", "offsets", "transactions", "groups"),
         **_slower_ages(facts),
         "min_insync_replicas_as_of_ms": facts.min_insync_ms.get(key[0], 0),
         "partitions": [row],
@@ -130,8 +130,8 @@ def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync:
 def _slower_ages(facts: ClusterFacts) -> Document:
     """Return the request times of log starts and replicas, which are requested less often."""
     return {
-        "log_starts_as_of_ms": facts.newest_ms("log starts"),
-        "replicas_as_of_ms": facts.newest_ms("replicas"),
+        "log_starts_as_of_ms": facts.oldest_ms("log starts"),
+        "replicas_as_of_ms": facts.oldest_ms("replicas"),
     }
 
 
@@ -162,7 +162,7 @@ def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Docu
         key=lambda t: (t.state not in OPEN, t.start_ms if t.state in OPEN else 0),
     )
     return {
-        "as_of_ms": facts.newest_ms("transactions"),
+        "as_of_ms": facts.oldest_ms("transactions"),
         **rows.of("transactions", found, lambda each: _transaction(each, now_ms)),
     }
 
@@ -188,7 +188,7 @@ def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
     ]
     words = explain(known, now_ms=now_ms, leaderless=leaderless)
     row = _transaction(known, now_ms) | {"holds": holds, "why": _in_words(words)}
-    as_of_ms = facts.newest_ms("transactions", "offsets")
+    as_of_ms = facts.oldest_ms("transactions", "offsets")
     return {"as_of_ms": as_of_ms, "transactions": [row]}
 
 
@@ -198,7 +198,7 @@ def groups(
     """Return the document of all groups, or of one group, with members and lags."""
     found = [each for name, each in sorted(facts.groups.items()) if only in (None, name)]
     return {
-        "as_of_ms": facts.newest_ms("groups", "offsets", "transactions"),
+        "as_of_ms": facts.oldest_ms("groups", "offsets", "transactions"),
         **rows.of("groups", found, lambda each: _group(facts, each)),
     }
 

@@ -152,7 +152,7 @@ class ClusterFacts:
     samples: tuple[ClusterSample, ...] = ()
     events: tuple[ClusterEvent, ...] = ()
 
-    def newest_ms(self, *parts: str) -> int:
+    def oldest_ms(self, *parts: str) -> int:
         """Return the request time of the oldest of these parts, or 0 if one is still missing.
 
         A part that the cluster has never served, and refuses, is left out.

@@ -123,7 +123,7 @@ def _next(names: tuple[str, ...], name: str) -> str:
 def _screen(facts: ClusterFacts, keys: Keys, cluster_name: str, console: Console) -> Group:
     width, height = console.size
     now_ms, choice = _now_ms(), keys.choice
-    as_of_ms = facts.newest_ms("cluster", "offsets", "transactions")
+    as_of_ms = facts.oldest_ms("cluster", "offsets", "transactions")
     age = f"{max(0, now_ms - as_of_ms) / 1000:.1f} s old" if as_of_ms else "nothing is known yet"
     head = Text(cluster_name[: max(0, width - len(age) - 2)])
     head.append(" " * max(1, width - len(head.plain) - len(age)) + age, style="dim")

@@ -185,7 +185,10 @@ class Membership:
     # -- heartbeats
 
     def heartbeat(self) -> MemberHeartbeat | None:
-        """Return the next heartbeat, which then waits for its answer, or None if none is due."""
+        """Return the heartbeat of the present state, or None in a state without heartbeats.
+
+        Then the heartbeat's answer is awaited. The caller observes the interval of heartbeats.
+        """
         if self.state not in SPEAKING:
             return None
         if self.state is _S.RELEASING:

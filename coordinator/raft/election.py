@@ -65,9 +65,10 @@ class RaftElection:
         self.deadline_ms = 0.0
 
     def begin(self, now_ms: float, *, head_start: bool) -> None:
-        """Start the first election timeout, which is shorter than all later timeouts.
+        """Start the first election timeout, which is shorter than the usual one.
 
-        head_start: this node's timeout expires before those of the other nodes.
+        head_start: the timeout is below one heartbeat interval. Otherwise it is one to two
+        intervals. Without a preferred leader all nodes have the head start.
         """
         spread = self._settings.heartbeat_interval_ms
         self.deadline_ms = now_ms + self._random.random() * spread + (0 if head_start else spread)

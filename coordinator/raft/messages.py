@@ -124,7 +124,7 @@ class Census(NamedTuple):
 class CensusAnswer(NamedTuple):
     """The answer to Census, with the term and the last index of the answering node.
 
-    Both are 0 if the answering node has lost its own votes and log.
+    Both are 0 if the answering node has no log and knows no term, as after the loss of its disk.
     """
 
     nonce: int

@@ -78,8 +78,8 @@ class IsolatedLeader:
         stalled = frozenset(waiting)
         if new := stalled - self._replicas.stalled:
             logger.warning(
-                "neither the controller nor a follower in the ISR answers: %d more partitions "
-                "accept no writes with acks=all",
+                "the controller does not answer, and in %d more partitions a follower in the ISR "
+                "does not fetch: they accept no writes with acks=all",
                 len(new),
             )
         self._replicas.note_stalled(stalled)

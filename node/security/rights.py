@@ -1,8 +1,9 @@
 """The rights that a request requires, given in each row of the dispatch table.
 
 `judge` applies the rules of a row in their order. A missing `Right` refuses the whole request. An
-`EachItem` removes the refused items from the request. The error answers to these items are those of
-the row's `on_error`. An `OfAnswer` leaves only the permitted items in an answer. `ByHandler` lists
+`EachItem` removes the refused items from the request, or refuses the whole request
+(`refuses_all`). The row's `on_error` makes the answers to these items, unless the `EachItem` has a
+`refuse`. An `OfAnswer` leaves only the permitted items in an answer. `ByHandler` lists
 the rights that a handler checks itself, because they depend on more than the request.
 """
 

@@ -304,7 +304,9 @@ class ShardLeader:
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             elif applied is not None and not applied.is_done:
                 self._log.error(
-                    "the transaction shard refused records of transactional ids: %s", applied
+                    "the transaction shard refused the records of %d transactional ids: %s",
+                    len(names),
+                    applied,
                 )
                 code = ErrorCode.CONCURRENT_TRANSACTIONS
             try:

@@ -2,7 +2,8 @@
 
     python -m oncelog.proof.lesson.application '{"bootstrap": ..., "way": ..., ...}'
 
-The ways are at most once, at least once and exactly once. The application processes ten orders at a
+The ways are at most once, at least once and exactly once. With the way `LEAVES_OPEN` it writes one
+order instead, in a transaction that it never ends. The application processes ten orders at a
 time with a pause of `pause_s` for each, so that a kill happens within a batch. Each finished step
 is reported on stdout, as a line of JSON.
 """

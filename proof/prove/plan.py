@@ -225,7 +225,10 @@ class Timeouts:
 
     @property
     def pause_max_s(self) -> float:
-        """Return the longest pause of an instance, in which its replacement has time to start."""
+        """Return the longest wait for another instance to continue a paused instance's work.
+
+        It begins after the least duration of the pause. A replacement has time to start in it.
+        """
         return 2 * self.session_s + 4 + self.start_s
 
     def least_s(self, fault: AimedFault) -> float:

@@ -55,7 +55,7 @@ class Clusters:
         return cluster
 
     def end(self, cluster: Cluster) -> None:
-        """End the nodes of a cluster and remove its directory, unless `is_kept`."""
+        """End the nodes of a cluster. Unless `is_kept`, its directory is removed, too."""
         if cluster not in self._living:
             return
         try:

@@ -222,10 +222,10 @@ class Segment:
         return found
 
     def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of batches that may hold `offset`, from an indexed batch on.
+        """Return (position, header) of the last indexed batch up to `offset`, and of all after it.
 
-        Raises CorruptMessage if the index points beyond the offset, so that a reader would miss
-        batches.
+        Raises CorruptMessage if the index names another batch at this position, since a reader
+        could miss batches then.
         """
         last_offset, start = self.offset_index.lookup(offset)
         is_within = 0 <= start < self.size_bytes

@@ -180,17 +180,17 @@ def wrong_answers(log: PartitionLog) -> Iterator[str]:
             break
         headers += (header for _, header in iterate_batches(read.data))
         offset = read.next_offset
-    newest_ms = -1
+    oldest_ms = -1
     for header in headers:
         lookup()
         data = log.read(max(header.base_offset, start), 1, upper_offset=end).data
         if decode_header(data).base_offset != header.base_offset:
             yield f"not found by its offset: {header.base_offset}"
-        if header.max_timestamp > newest_ms:
-            newest_ms = header.max_timestamp
+        if header.max_timestamp > oldest_ms:
+            oldest_ms = header.max_timestamp
             found: TimedBatch | int | None = start
             while isinstance(found, int):
-                found = log.batch_not_older(newest_ms, found)
+                found = log.batch_not_older(oldest_ms, found)
             if found is None or found.header.base_offset != header.base_offset:
                 yield f"not found by its time: {header.base_offset}"
     log.aborted_transactions.between(start, end)

@@ -104,7 +104,11 @@ class Invariants:
                 self.cluster.on_events = None
 
     def look(self) -> None:
-        """Check all invariants that take little time, and sometimes compare bytes of replicas."""
+        """Check the invariants of Raft groups and partitions.
+
+        ISR members are checked at every fourth call. Deaf brokers, and some bytes of replicas, are
+        checked at every eighth call.
+        """
         self.looks += 1
         if len(self.found) > FOUND_MAX:
             return

@@ -25,7 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
         "names", nargs="*", metavar="NAME", help="the switches to run, by default all"
     )
     parser.add_argument(
-        "--round", action="store_true", help="run only the switches of this build's round"
+        "--round",
+        action="store_true",
+        help="run only the switches whose turn it is (tests/switches/rounds.py)",
     )
     parser.add_argument(
         "--processes", action="store_true", help="run on real processes, not in the simulation"

@@ -10,7 +10,7 @@ from .test_floors import FILES, ROOT, parsed
 pytestmark = pytest.mark.xdist_group("tidy")  # one worker, so that files are parsed once
 
 
-def test_product_classes_have_unique_names() -> None:
+def test_public_product_classes_have_unique_names() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for file in FILES:
         if file.parent.name == "added":  # the names are Kafka's, in each version the same

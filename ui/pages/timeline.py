@@ -59,7 +59,7 @@ def window_address(start_ms: float, minutes: int) -> str:
 
 
 def _where(window: TimeWindow | None, ends: tuple[int, int], now_ms: int) -> Html:
-    """Return the form to choose a time range, and the links to earlier and later time ranges."""
+    """Return the form to choose a time range, and links to other time ranges."""
     minutes = window.minutes if window is not None else 5
     options = [
         element("option", f"{each} min", value=each, selected=each == minutes) for each in MINUTES

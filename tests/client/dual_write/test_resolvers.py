@@ -167,7 +167,7 @@ async def test_decision_table_passes_a_malicious_name_as_a_parameter_of_the_stat
 
 
 def test_http_resolver_that_is_cancelled_leaves_no_thread_waiting() -> None:
-    """The timeout of an answer also ends the waiting thread, so that the program can exit."""
+    """The thread of a cancelled call ends at `timeout_s`, so that the program can exit."""
 
     async def ask(url: str) -> None:
         async with asyncio.timeout(0.1):

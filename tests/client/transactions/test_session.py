@@ -244,7 +244,7 @@ def test_abort_with_a_failed_new_epoch_request_may_be_repeated():
     assert context.state is S.READY
 
 
-def test_new_epoch_before_a_begin_is_requested_until_it_succeeds():
+def test_begin_after_a_failed_request_for_a_new_epoch_repeats_the_request():
     context = SessionContext(is_v2=False)
     context.coordinator.plan("commit", LOST)
     context.run("init", "begin", "write", "commit")

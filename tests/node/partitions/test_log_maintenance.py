@@ -69,7 +69,7 @@ async def test_log_maintenance_on_a_full_disk_logs_each_failed_work_once_and_tri
     assert 1 <= len(logged) <= 3, "once for each checkpoint, once for the deletion"
 
 
-async def test_log_maintenance_deleting_many_segments_leaves_turns_to_other_logs(
+async def test_log_maintenance_deletes_many_segments_in_several_turns(
     tmp_path: Path,
 ) -> None:
     """To delete 2,000 segments of a topic in one turn would block the loop for 500 ms."""

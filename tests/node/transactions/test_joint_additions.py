@@ -82,7 +82,7 @@ async def test_partition_additions_during_a_write_are_joined_into_the_next_write
     assert node.shards[0].records["id"].partitions == {T0, T1, T2}
 
 
-async def test_partition_additions_of_a_zombie_or_over_a_limit_get_their_own_errors() -> None:
+async def test_partition_additions_written_together_get_errors_of_their_own() -> None:
     node = OneNode(hold_ms=5_000, partitions_max=2)
     old = await node.init()
     who = await node.init()

@@ -293,7 +293,7 @@ def test_19_cycle_of_writes_is_legal(ops: Ops) -> None:
     assert "G0" not in ops.verdict().names()
 
 
-def test_20_transactions_that_read_each_other_are_g1c(ops: Ops) -> None:
+def test_20_two_transactions_that_read_each_other_are_g1c(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0), poll("y", (0, "b")), begun=0, ended=2)
     ops.op(1, "ok", Send("y", "b", 0), poll("x", (0, "a")), begun=1, ended=3)
     (case,) = ops.cases("G1c")

@@ -26,7 +26,7 @@ def look(offset: int, **open_ones) -> GroupLook:
     )
 
 
-def test_group_view_links_a_group_with_its_transactional_ids_and_outputs() -> None:
+def test_group_view_names_the_ids_that_commit_the_offsets_and_their_output_topics() -> None:
     other = {("other", 1), (OFFSETS, 3)}
     lines = conclusions(
         facts(look(1, mine={("invoices", 2), (OFFSETS, 97 % 50)}, yours=other),

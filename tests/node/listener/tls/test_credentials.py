@@ -56,7 +56,7 @@ def test_tls_key_and_certificates_may_be_given_as_text(certificates: Certificate
         ({"ssl_client_auth": "required", "ssl_truststore_location": "/no.pem"}, "No such file"),
     ],
 )
-def test_tls_certificates_that_are_unusable_are_refused_with_a_reason(
+def test_tls_settings_without_loadable_certificate_files_are_refused_with_a_reason(
     certificates: Certificates, changed: dict[str, str], says: str
 ) -> None:
     given = {key: text.format(folder=certificates.folder) for key, text in changed.items()}
