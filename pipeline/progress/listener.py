@@ -49,8 +49,9 @@ def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "
 
 
 def _end(is_ending: threading.Event, remover: threading.Thread) -> None:
-    is_ending.set()
-    remover.join(LAST_EVENTS_MS / 1000 + 1)
+    if remover.is_alive():  # in a forked child it is not, and the lock of the event may be held
+        is_ending.set()
+        remover.join(LAST_EVENTS_MS / 1000 + 1)
 
 
 def _remove(spark: "SparkSession", listener: "BatchListener", is_ending: threading.Event) -> None:
