@@ -11,8 +11,10 @@ from .seen import (
     SeenProduce,
     SeenProduced,
     SeenTxnOffsetCommit,
+    SentBatch,
     Sighting,
 )
+from .sequence_rules import BatchKey, key_of, keys_of
 
 BATCHES_MIN = 3  # of a topic, before its producer is judged
 BESIDE_MIN = 2
@@ -111,7 +113,10 @@ class FreshProducer(FindingRule):
     def __init__(self) -> None:
         self._in_flight = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
         self._open = defaultdict[str, set[int]](set)
-        self._uncertain = Recent[tuple[str, str, Keyed], tuple[int, frozenset[int]]]()
+        # By instance, topic and record: its batch, and the instance's other open connections.
+        self._uncertain = Recent[tuple[str, str, Keyed], tuple[SentBatch, frozenset[int]]]()
+        # Batches of which any attempt was acknowledged.
+        self._written = Recent[BatchKey | None, None]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenOpened):
@@ -125,7 +130,8 @@ class FreshProducer(FindingRule):
         elif isinstance(seen, SeenProduced):
             sent = self._in_flight.pop((seen.connection, seen.number))
             if sent is not None and seen.is_known:
-                self._is_written(sent)
+                for key in keys_of(sent):
+                    self._written.put(key, None)
             elif sent is not None and not seen.is_refused:
                 self._is_unanswered(sent)
         elif isinstance(seen, SeenProduce) and not seen.transactional_id:
@@ -137,31 +143,23 @@ class FreshProducer(FindingRule):
             if batch.producer_id >= 0:
                 for record in batch.records:
                     key = (sent.instance, batch.partition[0], record)
-                    self._uncertain.put(key, (batch.producer_id, others))
-
-    def _is_written(self, sent: SeenProduce) -> None:
-        """Forget records that their producer has sent again with success."""
-        for batch in sent.batches if len(self._uncertain) else ():
-            for record in batch.records:
-                key = (sent.instance, batch.partition[0], record)
-                known = self._uncertain.get(key)
-                if known is not None and known[0] == batch.producer_id:
-                    self._uncertain.pop(key)
+                    self._uncertain.put(key, (batch, others))
 
     def _sent(self, seen: SeenProduce, tell: Tell) -> None:
         for batch in seen.batches:
             for record in batch.records:
                 known = self._uncertain.get((seen.instance, batch.partition[0], record))
-                if known is None or batch.producer_id in (known[0], -1):
+                if known is None or batch.producer_id in (known[0].producer_id, -1):
                     continue
-                if known[1] & self._open[seen.instance]:
+                before, others = known
+                if others & self._open[seen.instance] and key_of(before) not in self._written:
                     topic = batch.partition[0]
                     tell(
                         "retry-in-fresh-producer",
                         seen,
                         topic,
-                        f"a record for {topic} that producer {known[0]} had no answer for is sent "
-                        f"again by producer {batch.producer_id}",
+                        f"a record for {topic} that producer {before.producer_id} had no answer "
+                        f"for is sent again by producer {batch.producer_id}",
                     )
         if seen.acks != 0:
             self._in_flight.put((seen.connection, seen.number), seen)

@@ -16,6 +16,7 @@ from .seen import (
     SeenFetch,
     SeenInit,
     SeenJoin,
+    SeenOffsetCommit,
     SeenOffsetFetch,
     SeenOpened,
     SeenProduce,
@@ -117,9 +118,10 @@ class OtherBytes(FindingRule):
             sent = self._sent.pop((seen.connection, seen.number))
             for batch in sent.batches if sent is not None else ():
                 self._answered(batch, seen.has_error)
-        elif isinstance(seen, SeenEndTxn):
+        elif isinstance(seen, (SeenEndTxn, SeenInit)):  # InitProducerId aborts
+            is_commit = isinstance(seen, SeenEndTxn) and seen.is_commit
             for key in self._open.pop((seen.instance, seen.transactional_id), ()):
-                self._ended(key, seen.is_commit)
+                self._ended(key, is_commit)
         elif isinstance(seen, SeenVerdict) and seen.is_wrong:
             for _, known in self._batches.items():
                 if known.is_dropped and known.before is not None:
@@ -145,8 +147,9 @@ class OtherBytes(FindingRule):
                 self._batches.put(key, before)
             elif has_error:
                 self._batches.pop(key)
-        elif before is not None and before.batch.crc == batch.crc and has_error:
-            known.before = None
+        elif before is not None and before.batch.crc == batch.crc:  # its answer comes late
+            before.is_written |= not has_error
+            known.before = None if has_error else before
 
     def _ended(self, key: BatchKey, is_commit: bool) -> None:
         known = self._batches.get(key)
@@ -206,9 +209,9 @@ class FreshTransaction(FindingRule):
     records of this transaction again under another transactional id, or under the same id after a
     new InitProducerId. Other ids that the process used before the commit are excluded, because its
     other producers may write equal records. A restarted process is excluded, because it does not
-    know of the commit. There is no finding if the process fetched offsets in between, or read a
-    topic that it writes after InitProducerId, which may hold its positions. They show whether the
-    transaction was committed.
+    know of the commit. There is no finding if the process fetched offsets in between, or read
+    after InitProducerId a topic that it writes and whose offsets it does not commit, which may hold
+    its positions. They show whether the transaction was committed.
     """
 
     def __init__(self) -> None:
@@ -231,7 +234,7 @@ class FreshTransaction(FindingRule):
         elif isinstance(seen, SeenInit) and seen.transactional_id:
             self._initialized[who] = next(self._numbers)
             self._begun.put((who, seen.transactional_id), self._initialized[who])
-        elif isinstance(seen, SeenTxnOffsetCommit):
+        elif isinstance(seen, (SeenTxnOffsetCommit, SeenOffsetCommit)):
             self._inputs[who] |= {partition[0] for partition, _ in seen.offsets}
         elif isinstance(seen, SeenOpened):
             self._open[who].add(seen.connection)

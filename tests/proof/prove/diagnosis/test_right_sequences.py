@@ -67,18 +67,31 @@ def other_records_after_a_refusal_beside_a_producer_without_answers() -> History
     yield app.produced()
 
 
-def equal_record_of_a_later_producer() -> History:
-    """A job writes its result with a new producer each time. One answer is lost and sent again."""
+def equal_record_of_a_later_producer(*, is_slow: bool) -> History:
+    """A job writes its result with a new producer each time. One answer is lost and sent again.
+
+    is_slow: the proxy holds the first answer until the batch was sent again with success.
+    """
     app = yield from started(name="")
-    yield app.produce(1)
-    yield s.SeenClosed(**app.at(app.writer))
+    yield numbered(app, 1)
+    closed = s.SeenClosed(**app.at(app.writer))
+    yield from () if is_slow else (closed,)
     for producer_id in (7, 8):
         app.producer_id, app.connections = producer_id, (app.reader, next(IDS))
         yield s.SeenOpened(**app.at(app.writer))
         if producer_id == 8:
+            yield from (closed,) if is_slow else ()
             yield app.init()
-        yield app.produce(1)
+        yield numbered(app, 1)
         yield app.produced()
+
+
+def equal_record_of_a_later_producer_after_a_lost_answer() -> History:
+    return equal_record_of_a_later_producer(is_slow=False)
+
+
+def equal_record_of_a_later_producer_after_a_slow_answer() -> History:
+    return equal_record_of_a_later_producer(is_slow=True)
 
 
 def reused_sequence(answer: str, *, is_aborted_again: bool = False) -> History:
@@ -123,7 +136,8 @@ def reused_sequence_in_a_transaction_that_is_aborted() -> History:
     return reused_sequence("lost", is_aborted_again=True)
 
 
-def reused_sequence_in_a_transaction_of_a_killed_process() -> History:
+def reused_sequence_in_a_transaction_of_a_killed_process(*, name: str) -> History:
+    """name: the transactional id of the next process, which commits its own transaction."""
     app = yield from started()
     yield from app.fetch(6)
     yield numbered(app, 0, 1, 2)
@@ -132,8 +146,17 @@ def reused_sequence_in_a_transaction_of_a_killed_process() -> History:
     yield numbered(app, 3, 4, 5)
     yield app.produced()
     yield from app.stop()
-    yield from started(name="billing-2", producer_id=8)
+    again = yield from started(name=name, producer_id=8)
+    yield from again.run(1)
     yield s.SeenVerdict(at_s=500, doubled=1)
+
+
+def reused_sequence_in_a_transaction_that_a_new_id_does_not_end() -> History:
+    return reused_sequence_in_a_transaction_of_a_killed_process(name="billing-2")
+
+
+def reused_sequence_in_a_transaction_that_the_next_process_aborts() -> History:
+    return reused_sequence_in_a_transaction_of_a_killed_process(name="billing-1")
 
 
 def the_same_records_encoded_again() -> History:
@@ -319,12 +342,14 @@ def zombie_that_writes_while_its_successor_commits() -> History:
 
 RIGHT = (
     sent_again_while_the_first_connection_is_open, other_records_after_a_refusal,
-    other_records_after_an_abort, equal_record_of_a_later_producer,
+    other_records_after_an_abort, equal_record_of_a_later_producer_after_a_lost_answer,
+    equal_record_of_a_later_producer_after_a_slow_answer,
     other_records_after_a_refusal_beside_a_producer_without_answers,
     reused_sequence_of_a_batch_that_was_not_written,
     reused_sequence_of_a_batch_that_is_refused_late,
     reused_sequence_in_a_transaction_that_is_aborted,
-    reused_sequence_in_a_transaction_of_a_killed_process,
+    reused_sequence_in_a_transaction_that_a_new_id_does_not_end,
+    reused_sequence_in_a_transaction_that_the_next_process_aborts,
     the_same_records_encoded_again, records_that_are_not_known,
     aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
     slow_commit_that_is_asked_for_again,

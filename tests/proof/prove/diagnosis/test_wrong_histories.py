@@ -518,6 +518,22 @@ def reused_sequence_beside_a_refused_one() -> History:
     return reused_sequence_after_an_abort(is_refused_first=False)
 
 
+def reused_sequence_of_a_batch_that_is_answered_late() -> History:
+    """An application aborts, since a Produce gets no answer in time. A broker writes its batch."""
+    app = yield from started()
+    yield from app.fetch(9)
+    slow = numbered(app, 0, 1, 2)
+    yield slow
+    yield from app.end(is_commit=False)
+    yield from app.fetch(6, offset=0)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+    yield replace(app.produced(is_known=False), number=slow.number)
+    yield app.send_offsets(6)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
+
+
 def reused_sequence_after_two_aborts() -> History:
     """A broker takes a batch for the one with the same number before two aborts."""
     app = yield from started()
@@ -535,8 +551,8 @@ def reused_sequence_after_two_aborts() -> History:
     yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
 
 
-def same_id_after_a_slow_commit_beside_a_reader(*, is_input: bool) -> History:
-    """The reader reads the output. With `is_input` its offsets are in the transactions."""
+def same_id_after_a_slow_commit_beside_a_reader(offsets_in: str) -> History:
+    """The reader reads the output. offsets_in: the request that commits its offsets, or ""."""
     app = yield from started()
 
     def read() -> s.SeenFetch:
@@ -549,12 +565,15 @@ def same_id_after_a_slow_commit_beside_a_reader(*, is_input: bool) -> History:
     records = range(app.offset, app.offset + 3)
     yield app.produce(*records)
     yield app.produced()
-    offsets = app.send_offsets(app.offset + 3)
-    yield replace(offsets, offsets=(*offsets.offsets, *((((OUTPUT, 0), 3),) if is_input else ())))
+    offsets, own = app.send_offsets(app.offset + 3), (((OUTPUT, 0), 3),)
+    is_in_transaction = offsets_in == "TxnOffsetCommit"
+    yield replace(offsets, offsets=(*offsets.offsets, *(own if is_in_transaction else ())))
+    if offsets_in == "OffsetCommit":
+        yield replace(app.commit(3), group="dashboard", offsets=own)
     yield next(app.end())
     yield read()
     yield app.init()
-    if is_input:
+    if offsets_in:
         yield read()
     yield app.produce(*records)
     yield app.produced()
@@ -563,11 +582,15 @@ def same_id_after_a_slow_commit_beside_a_reader(*, is_input: bool) -> History:
 
 
 def same_id_after_a_slow_commit_beside_a_reader_of_its_output() -> History:
-    return same_id_after_a_slow_commit_beside_a_reader(is_input=False)
+    return same_id_after_a_slow_commit_beside_a_reader("")
 
 
 def same_id_after_a_slow_commit_of_an_application_that_reads_its_output() -> History:
-    return same_id_after_a_slow_commit_beside_a_reader(is_input=True)
+    return same_id_after_a_slow_commit_beside_a_reader("TxnOffsetCommit")
+
+
+def same_id_after_a_slow_commit_beside_a_consumer_of_its_output() -> History:
+    return same_id_after_a_slow_commit_beside_a_reader("OffsetCommit")
 
 
 def committed_before_the_produce_is_answered() -> History:
@@ -789,8 +812,10 @@ WRONG: list[tuple[object, set[str]]] = [
     (unanswered_commit_taken_as_committed, {"passed-over"}),
     (reused_sequence_that_is_refused_once, {"same-sequence-other-bytes"}),
     (reused_sequence_beside_a_refused_one, {"same-sequence-other-bytes"}),
+    (reused_sequence_of_a_batch_that_is_answered_late, {"same-sequence-other-bytes"}),
     (reused_sequence_after_two_aborts, {"same-sequence-other-bytes"}),
     (same_id_after_a_slow_commit_beside_a_reader_of_its_output, {"retry-in-fresh-producer"}),
+    (same_id_after_a_slow_commit_beside_a_consumer_of_its_output, {"retry-in-fresh-producer"}),
     (
         same_id_after_a_slow_commit_of_an_application_that_reads_its_output,
         {"retry-in-fresh-producer"},
