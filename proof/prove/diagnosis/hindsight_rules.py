@@ -139,11 +139,6 @@ class PassedOver(FindingRule):
     def _produced(self, seen: SeenProduce) -> None:
         who, name = seen.instance, seen.transactional_id
         place = (who, name)
-        is_unknown = not all(batch.records for batch in seen.batches)
-        if name and (is_unknown or len(self._open[place]) >= REMEMBERED_MAX):
-            self._unknown.add(place)
-        elif is_unknown:
-            self._inputs.pop(who, None)
         for topic, key in _outputs(seen):
             if name:
                 self._open[place].put((topic, key), seen)
@@ -154,6 +149,11 @@ class PassedOver(FindingRule):
             if passed is not None and passed[0] == who:
                 self._written_later[who] += 1
                 self._keeps_keys.add(passed[1])
+        is_unknown = not all(batch.records for batch in seen.batches)
+        if name and (is_unknown or len(self._open[place]) >= REMEMBERED_MAX):
+            self._unknown.add(place)
+        elif is_unknown:
+            self._inputs.pop(who, None)
 
     def _was_refused(self, sent: SeenProduce) -> None:
         """Take back the outputs of a refused Produce, unless they were sent again meanwhile."""
@@ -180,7 +180,7 @@ class PassedOver(FindingRule):
             spans[partition] = (self._committed[group, partition], end)
             self._committed[group, partition] = end
         inputs = self._inputs[seen.instance]
-        for (partition, offset), key in inputs.items():
+        for (partition, offset), key in inputs.items() if spans else ():
             first, end = spans.get(partition, (0, 0))
             if offset >= end:
                 continue

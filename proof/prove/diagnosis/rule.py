@@ -22,7 +22,7 @@ class FindingRule(Protocol):
 
 
 class Recent(Generic[K, V]):
-    """A dictionary of limited size, which drops its oldest entries."""
+    """A dictionary of limited size, which drops the entries whose last `put` is the oldest."""
 
     def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
         self._items = OrderedDict[K, V]()
@@ -39,6 +39,7 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         self._items[key] = value
+        self._items.move_to_end(key)
         if len(self._items) > self._size_max:
             self._items.popitem(last=False)
 

@@ -207,16 +207,38 @@ def outputs_under_load_that_the_cluster_loses() -> History:
 
 
 def outputs_of_a_large_transaction_that_the_cluster_loses() -> History:
-    """More outputs are written in the transaction than the diagnosis remembers."""
+    """The last Produce has the outputs beyond the number that the diagnosis remembers."""
     app = yield from started()
     yield from app.fetch(15_000)
-    for first in range(0, 15_000, 1_000):
-        for topic in (OUTPUT, "audit"):
-            yield app.produce(*range(first, first + 1_000), topic=topic)
-            yield app.produced()
+    yield app.produce(*range(15_000))
+    yield app.produced()
+    app.output_key = lambda key: key + 7_777_777
+    yield app.produce(*range(6_000), topic="audit")
+    yield app.produced()
     yield app.send_offsets(15_000)
     yield from app.end()
-    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3)))
+    yield s.SeenVerdict(at_s=500, lost=15_000, lost_inputs=app.inputs(range(15_000)))
+
+
+def outputs_with_old_keys_that_the_cluster_loses() -> History:
+    """The application has as many keys as the diagnosis remembers, and old ones come again."""
+    app = yield from started(keys=20_000)
+    for first in range(0, 20_000, 1_000):
+        yield from app.fetch(1_000)
+        yield app.produce(*range(first, first + 1_000))
+        yield app.produced()
+        app.offset += 1_000
+        yield app.send_offsets(app.offset)
+        yield from app.end()
+    yield from app.fetch(3)
+    yield app.produce(*range(20_000, 20_003))
+    yield app.produced()
+    app.output_key = lambda key: key + 7_777_777
+    yield app.produce(*range(1_000), topic="audit")
+    yield app.produced()
+    yield app.send_offsets(20_003)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(20_000, 20_003)))
 
 
 def filtered_outputs_that_the_cluster_loses() -> History:
@@ -734,6 +756,7 @@ RIGHT = (
     keeps_reading_its_topic_of_positions_after_an_unanswered_commit,
     outputs_under_load_that_the_cluster_loses,
     outputs_of_a_large_transaction_that_the_cluster_loses,
+    outputs_with_old_keys_that_the_cluster_loses,
     repartitioned_outputs_that_the_cluster_loses, filtered_outputs_that_the_cluster_loses,
     state_that_is_rebuilt_from_inputs_whose_outputs_the_cluster_loses,
     rekeyed_outputs_that_the_cluster_loses, outputs_of_an_unanswered_commit_that_the_cluster_loses,
