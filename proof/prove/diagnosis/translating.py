@@ -5,6 +5,7 @@ are decoded as far as a budget allows, as an observer must not slow down the app
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ....deploy.faults.protocol_proxy.events import (
@@ -59,7 +60,8 @@ class Translator:
             elif isinstance(event, FaultMade):
                 yield from _waited(event.request, event.at_s)
                 if (released := self._held.pop(_number(event.request), None)) is not None:
-                    yield from self._answered(released)
+                    for one in self._answered(released):
+                        yield replace(one, at_s=event.at_s)
             elif isinstance(event, Answer):
                 yield from _waited(event.request, event.at_s)
                 if event.fate == HELD and event.request.api in HELD_APIS:
@@ -77,6 +79,8 @@ class Translator:
             elif isinstance(event, (ConnectionOpened, ConnectionClosed)):
                 kind = s.SeenOpened if isinstance(event, ConnectionOpened) else s.SeenClosed
                 link = event.connection
+                for number in [number for number in self._held if number[0] == link.id]:
+                    del self._held[number]  # its rule has ended with the connection
                 yield kind(at_s=event.at_s, instance=link.instance, connection=link.id)
         except (MalformedFrame, KafkaError, ValueError):
             return

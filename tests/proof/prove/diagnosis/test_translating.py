@@ -166,12 +166,22 @@ def test_diagnosis_held_answer_has_come_when_it_is_released(api, fate):
     assert list(translator.sightings(held)) == []
     held.fate = fate
     released = list(translator.sightings(FaultMade(None, request, 1.0, "it came later")))
+    assert [one.at_s for one in released] == [1.0] * len(released)
     if api == "Produce":
         (seen_answer,) = released
         assert isinstance(seen_answer, s.SeenProduced)
         assert seen_answer.is_known is (fate == "delivered")
     else:
         assert [type(one) for one in released] == [s.SeenEnded] * (fate == "delivered")
+
+
+def test_diagnosis_held_answer_of_a_connection_that_is_cut_never_comes():
+    request = request_of("EndTxn", 3, END)
+    held, _ = answer_of(request, {})
+    held.fate = "held"
+    closed = ConnectionClosed(request.connection, 0.5, "it was cut")
+    late = FaultMade(None, request, 1.0, "it came later")
+    assert [type(one) for one in seen(held, closed, late)] == [s.SeenClosed]
 
 
 def test_diagnosis_held_end_of_a_transaction_is_ignored_when_the_client_has_begun_anew():
