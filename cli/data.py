@@ -220,7 +220,11 @@ def dump(
     emit = _printer(format, None, (None, None))
     for file in files:
         whose = _partition_of(file.parent.name)
-        content = file.read_bytes()
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:  # by retention or compaction
+            say(f"{file.name} was deleted meanwhile")
+            continue
         if format == "table":
             tell(f"{file} · {len(content)} bytes")
         end = 0

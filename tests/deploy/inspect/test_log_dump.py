@@ -112,6 +112,30 @@ def test_log_dump_of_the_last_file_that_is_rolled_meanwhile_ends_with_exit_code_
     assert run(["log", "dump", str(file)]) == 0
 
 
+def test_log_dump_of_files_that_are_deleted_meanwhile_shows_the_others(
+    tmp_path, monkeypatch, capsys
+):
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    for offset in (0, 3, 6):
+        (partition / f"{offset:0>20}.log").write_bytes(batch(offset))
+    read_bytes = Path.read_bytes
+
+    def read_and_delete(self: Path) -> bytes:
+        content, second = read_bytes(self), partition / f"{3:0>20}.log"
+        if second.exists():
+            second.rename(f"{second}.deleted")
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_and_delete)
+    assert run(["log", "dump", str(partition)]) == 0
+    shown = capsys.readouterr()
+    assert [line.split(" · ")[0] for line in shown.out.splitlines() if "offsets" in line] == [
+        "  offsets 0-2", "  offsets 6-8",
+    ]  # fmt: skip
+    assert shown.err.splitlines() == [f"{3:0>20}.log was deleted meanwhile"]
+
+
 def test_log_dump_with_the_records_option_shows_decoded_records(tmp_path):
     (dumped,) = dump_segment("x", batch(7), deep=True)
     assert [r.offset for r in dumped.records] == [7, 8, 9]
