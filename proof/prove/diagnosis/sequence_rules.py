@@ -125,15 +125,17 @@ class OtherBytes(FindingRule):
         elif isinstance(seen, SeenVerdict) and seen.is_wrong:
             for _, known in self._batches.items():
                 if known.is_dropped and known.before is not None:
-                    _tell_of(known.before.batch, known.batch, known.sent, tell)
+                    _tell_of(known.before.batch, known.batch, tell)
 
     def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
-        known = self._batches.get(key)
+        known, content = self._batches.get(key), hash(tuple(sorted(batch.records)))
+        sighting = Sighting(at_s=seen.at_s, instance=seen.instance, connection=seen.connection)
+        sent = _Sent(sighting, key, batch.crc, len(batch.records), content)
         if known is None or known.is_aborted:
-            self._batches.put(key, _Numbered(batch, seen, known))
+            self._batches.put(key, _Numbered(sent, known))
         elif known.batch.crc != batch.crc:
-            before, known.batch, known.sent = known.batch, batch, seen
-            _tell_of(before, batch, seen, tell)
+            before, known.batch = known.batch, sent
+            _tell_of(before, sent, tell)
 
     def _answered(self, batch: SentBatch, has_error: bool) -> None:
         key = key_of(batch)
@@ -163,6 +165,20 @@ class OtherBytes(FindingRule):
             known.is_aborted, known.before = True, None
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A batch as it was sent, with the number and the hash of its records instead of the records.
+
+    Thousands of batches are remembered. `count` is 0 if the records are not known.
+    """
+
+    sighting: Sighting
+    key: BatchKey
+    crc: int
+    count: int
+    content: int
+
+
 @dataclass(slots=True)
 class _Numbered:
     """The last batch with a producer id, epoch, partition and sequence number.
@@ -171,8 +187,7 @@ class _Numbered:
     broker has acknowledged the batch.
     """
 
-    batch: SentBatch
-    sent: SeenProduce
+    batch: _Sent
     before: "_Numbered | None"
     is_written: bool = False
     is_aborted: bool = False
@@ -184,21 +199,21 @@ class _Numbered:
         before = self.before
         if before is None or not (before.is_written and self.is_written and self.is_committed):
             return False
-        return len(before.batch.records) == len(self.batch.records)
+        return before.batch.count == self.batch.count
 
 
-def _tell_of(before: SentBatch, batch: SentBatch, sent: SeenProduce, tell: Tell) -> None:
+def _tell_of(before: _Sent, sent: _Sent, tell: Tell) -> None:
     """Report a batch if it has other records than an earlier batch, as far as they are known."""
-    is_known = before.records and batch.records
-    if is_known and sorted(before.records) != sorted(batch.records):
-        topic, index = batch.partition
+    is_same = (before.count, before.content) == (sent.count, sent.content)
+    if before.count and sent.count and not is_same:
+        producer_id, epoch, (topic, index), sequence = sent.key
         tell(
             "same-sequence-other-bytes",
-            sent,
+            sent.sighting,
             topic,
-            f"producer {batch.producer_id}, epoch {batch.epoch}, sequence number "
-            f"{batch.base_sequence} of {topic}/{index}: sent again with other records (CRC "
-            f"{before.crc:08x}, then {batch.crc:08x})",
+            f"producer {producer_id}, epoch {epoch}, sequence number {sequence} of "
+            f"{topic}/{index}: sent again with other records (CRC {before.crc:08x}, then "
+            f"{sent.crc:08x})",
         )
 
 
