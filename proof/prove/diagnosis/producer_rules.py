@@ -129,11 +129,11 @@ class FreshProducer(FindingRule):
                     self._in_flight.pop(key)
         elif isinstance(seen, SeenProduced):
             sent = self._in_flight.pop((seen.connection, seen.number))
-            if sent is not None and seen.is_known:
+            if sent is not None and not (seen.is_known or seen.is_refused):
+                self._is_unanswered(sent)
+            elif sent is not None and not seen.has_error:
                 for key in keys_of(sent):
                     self._written.put(key, None)
-            elif sent is not None and not seen.is_refused:
-                self._is_unanswered(sent)
         elif isinstance(seen, SeenProduce) and not seen.transactional_id:
             self._sent(seen, tell)
 

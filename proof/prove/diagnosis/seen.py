@@ -90,8 +90,9 @@ class SeenProduce(Sighting):
 class SeenProduced(Sighting):
     """A Produce request was answered by a broker or by a fault.
 
-    is_known: the client knows that the batch was written. has_error: the batch was not written, or
-    not certainly. is_refused: all batches have an error that shows that no broker has written them.
+    is_known: the client knows of each batch whether it was written. has_error: a batch was not
+    written, or not certainly. is_refused: all batches have an error that shows that no broker has
+    written them.
     """
 
     number: int = 0

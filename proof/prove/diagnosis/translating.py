@@ -32,6 +32,7 @@ REFUSALS = frozenset((  # errors before an append
     ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 ))  # fmt: skip
+CERTAIN = REFUSALS | {ErrorCode.NONE}
 REQUIRE_STABLE_FROM = 7
 DELIVERED, HELD = "delivered", "held"
 HELD_APIS = frozenset(("Produce", "EndTxn"))  # a client may give up before their answer comes
@@ -72,7 +73,6 @@ class Translator:
                     yield s.SeenProduced(
                         **_place(event.request, event.at_s),
                         number=event.request.correlation_id,
-                        is_known=False,
                         has_error=True,
                         is_refused=True,
                     )
@@ -183,7 +183,7 @@ class Translator:
             yield s.SeenProduced(
                 **place,
                 number=request.correlation_id,
-                is_known=is_known and not has_error,
+                is_known=is_known and errors <= CERTAIN,
                 has_error=has_error,
                 is_refused=has_error and errors <= REFUSALS,
             )

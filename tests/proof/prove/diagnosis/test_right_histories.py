@@ -186,7 +186,7 @@ def outputs_that_are_lost_after_a_late_refusal() -> History:
     yield first
     yield app.produce(0, 1, 2)
     yield app.produced()
-    refused = replace(app.produced(is_known=False), has_error=True, is_refused=True)
+    refused = replace(app.produced(), has_error=True, is_refused=True)
     yield replace(refused, number=first.number)
     yield app.send_offsets(3)
     yield from app.end()

@@ -142,10 +142,15 @@ def test_diagnosis_end_txn_with_a_lost_answer_has_not_ended_for_its_client():
 
 
 @pytest.mark.parametrize(
-    ("errors", "is_refused"),
-    [([29], True), ([87, 10], True), ([29, 0], False), ([6], False), ([20], False), ([0], False)],
-)
-def test_diagnosis_produce_is_refused_if_no_broker_has_written_any_batch(errors, is_refused):
+    ("errors", "is_refused", "is_known"),
+    [
+        ([29], True, True), ([87, 10], True, True), ([29, 0], False, True), ([29, 6], False, False),
+        ([6], False, False), ([20], False, False), ([0], False, True),
+    ],
+)  # fmt: skip
+def test_diagnosis_produce_is_refused_if_no_broker_has_written_any_batch(
+    errors, is_refused, is_known
+):
     """A new leader's error 6 and error 20 may follow an append."""
     request = request_of("Produce", 9, produce.ProduceRequest("t", -1, 100, []))
     partitions = [produce.ProducedPartition(n, error) for n, error in enumerate(errors)]
@@ -153,6 +158,7 @@ def test_diagnosis_produce_is_refused_if_no_broker_has_written_any_batch(errors,
     (found,) = seen(answer_of(request, answer)[0])
     assert isinstance(found, s.SeenProduced)
     assert (found.is_refused, found.has_error) == (is_refused, errors != [0])
+    assert found.is_known is is_known
 
 
 @pytest.mark.parametrize("api", ["EndTxn", "Produce"])

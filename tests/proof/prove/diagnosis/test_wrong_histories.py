@@ -407,7 +407,7 @@ def committed_after_a_refused_produce(
         asked = app.at(app.reader)
         yield s.SeenOffsetFetch(**asked, group=GROUP, is_stable=True, offsets=(place,))
     yield app.produce(*range(first, first + 4))
-    yield replace(app.produced(is_known=False), has_error=True, is_refused=True)
+    yield replace(app.produced(), has_error=True, is_refused=True)
     if is_repeated:
         yield app.produce(*range(first, first + 4))
         yield app.produced()
@@ -429,7 +429,7 @@ def abort_of_refused_outputs_without_seek() -> History:
     first, app.offset = app.offset, app.offset + 3
     for offset in range(first, first + 3):
         yield app.produce(offset)
-        yield replace(app.produced(is_known=False), has_error=True, is_refused=True)
+        yield replace(app.produced(), has_error=True, is_refused=True)
     yield from app.end(is_commit=False)
     yield from app.run(2)
     lost = app.inputs(range(first, first + 3))
@@ -459,7 +459,7 @@ def refused_outputs_with_copies_in_another_topic() -> History:
     sent = app.produce(*lost)
     yield sent
     yield app.produce(*lost, topic="audit")
-    refused = replace(app.produced(is_known=False), has_error=True, is_refused=True)
+    refused = replace(app.produced(), has_error=True, is_refused=True)
     yield replace(refused, number=sent.number)
     yield app.produced()
     yield app.send_offsets(app.offset + 3)
