@@ -244,7 +244,8 @@ class RandomIds(FindingRule):
 
     def _begun(self, seen: SeenInit) -> None:
         names, name = self._names[seen.instance], seen.transactional_id
-        if name in self._everywhere:
+        is_bump = not names.is_start and names.lives[-1:] == [name]  # by the client (KIP-360)
+        if name in self._everywhere and not is_bump:
             names.lives.clear()  # the id is used again, so it is not random
         elif names.is_start:
             names.lives = [*names.lives[1 - LIVES_MAX :], name]

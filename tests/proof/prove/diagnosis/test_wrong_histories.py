@@ -131,14 +131,21 @@ def shared_id_of_version_1() -> History:
             yield each.init()
 
 
-def random_ids() -> History:
+def random_ids(*, is_bumped: bool = False) -> History:
     offset = 0
     for life in range(2):
         name = f"billing-{UUID[:-1]}{life}"
         app = yield from started(name=name, is_fenced=False, at_s=100.0 + life * 20, offset=offset)
+        if is_bumped:
+            yield app.init()
         yield from app.run(4)
         yield from app.stop()
         offset = app.offset
+
+
+def random_ids_with_a_higher_epoch_after_an_error() -> History:
+    """The client sends InitProducerId again by itself (KIP-360)."""
+    return random_ids(is_bumped=True)
 
 
 def ids_of_the_process() -> History:
@@ -783,6 +790,10 @@ WRONG: list[tuple[object, set[str]]] = [
     (shared_id, {"shared-transactional-id"}),
     (shared_id_of_version_1, {"shared-transactional-id"}),
     (random_ids, {"random-transactional-id", "no-group-fencing"}),
+    (
+        random_ids_with_a_higher_epoch_after_an_error,
+        {"random-transactional-id", "no-group-fencing"},
+    ),
     (ids_of_the_process, {"random-transactional-id"}),
     (acks_1, {"acks-below-all"}),
     (no_idempotence, {"no-idempotence"}),
