@@ -71,8 +71,10 @@ class _Call(Generic[T]):
         self._task.add_done_callback(lambda _: self._is_running.release())
 
     def cancel(self) -> None:
-        """Cancel the coroutine after `begin`. This is called on the event loop."""
-        if self._task is not None:
+        """Cancel the coroutine, or close it without a `begin`. This is called on the event loop."""
+        if self._task is None:
+            self._work.close()
+        else:
             self._task.cancel()
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
@@ -110,7 +112,7 @@ class LoopThread:
         Raises ClientClosed when the loop has ended, ends meanwhile, or belongs to another process.
         Raises RuntimeError in the loop's own thread, which would wait for itself.
         """
-        call: _Call[T]
+        call: _Call[T] | None = None
         try:
             self.refuse_own_thread()
             if self.is_forked:  # a thread of the parent may hold the lock
@@ -122,18 +124,17 @@ class LoopThread:
                     return self.loop.run_until_complete(asyncio.wait_for(work, timeout_s))
                 call = _Call(work)
                 self.loop.call_soon_threadsafe(call.begin)
-        except (RuntimeError, ClientClosed):
-            work.close()
-            raise
-        try:
             return call.result(timeout_s)
         except CancelledError:
             if self._is_ending:
                 raise ClientClosed("the client was closed meanwhile") from None
             raise
-        except BaseException:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self.loop.call_soon_threadsafe(call.cancel)
+        except BaseException:  # a signal handler may also raise just before or after `begin`
+            if call is None:
+                work.close()
+            else:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self.loop.call_soon_threadsafe(call.cancel)
             raise
 
     def close(self) -> None:

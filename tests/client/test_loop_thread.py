@@ -1,8 +1,12 @@
 """Test event loop threads that are still running when their program exits."""
 
+import asyncio
 import sys
+from typing import Any
 
 import pytest
+
+from oncelog.client.loop_thread import LoopThread
 
 from ..programs import run_to_end
 
@@ -53,3 +57,39 @@ later.append(say)
 """
     done = run_to_end([sys.executable, "-c", BEGIN + end])
     assert (done.returncode, done.stdout, done.stderr) == (0, "42 42\ntoo late\n", "")
+
+
+class InterruptedLoop:
+    """An event loop whose caller is interrupted once, just before or after it hands over a call."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, is_handed_over: bool) -> None:
+        self._loop, self._is_handed_over, self._is_due = loop, is_handed_over, True
+
+    def call_soon_threadsafe(self, call: Any) -> None:
+        is_due, self._is_due = self._is_due, False
+        if not is_due or self._is_handed_over:
+            self._loop.call_soon_threadsafe(call)
+        if is_due:
+            raise KeyboardInterrupt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+
+@pytest.mark.parametrize("is_handed_over", [False, True])
+def test_call_interrupted_while_it_begins_is_cancelled(is_handed_over: bool) -> None:
+    """Otherwise a second commit, for example, would run beside the first."""
+    thread, done = LoopThread("interrupted"), list[str]()
+
+    async def work(name: str) -> None:
+        await asyncio.sleep(0)
+        done.append(name)
+
+    loop = thread.loop
+    thread.loop = InterruptedLoop(loop, is_handed_over=is_handed_over)  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(work("interrupted"))
+    thread.run(work("next"))
+    assert done == ["next"]
+    thread.loop = loop
+    thread.close()
