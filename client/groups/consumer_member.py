@@ -207,7 +207,8 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         await self._give_up(gone)
         if member.state is not _S.RECONCILING:
             return  # fenced meanwhile, or leaving
-        await self._take(wanted)
+        if member.may_take:
+            await self._take(wanted)
         member.reconciled(frozenset(self._names), target)
         if member.is_urgent:
             self._due.set()
@@ -235,6 +236,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         added = {place: wanted[place] for place in places if wanted[place] not in held}
         self._names |= added
         if added:
+            self._membership.takes(frozenset(added))
             await self.holding.take(set(added.values()))
 
     async def _ask_for_topics_that_go(self, gone: Places, target: Places) -> None:

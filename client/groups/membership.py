@@ -16,7 +16,8 @@ The file does no I/O. There is one request, ConsumerGroupHeartbeat:
     FAILED         none any more
 
 Places are (topic id, partition). After each assignment a heartbeat reports the owned partitions,
-even if unchanged, because the coordinator waits for that report. The epoch is kept after the group
+even if unchanged, because the coordinator waits for that report. While a report is unanswered, the
+member takes no partitions, since the coordinator may give those that it lacks to others. The epoch is kept after the group
 has fenced the member, because offsets of earlier records are committed under that epoch.
 """
 
@@ -81,6 +82,7 @@ class Membership:
     pattern: str | None = None
     target: Places = NOWHERE  # the assignment
     owned: Places = NOWHERE
+    _taking: Places = NOWHERE  # owned, too, once the reconciliation has ended
     # as reported and answered; None: nothing
     _told: tuple[tuple[str, ...], str | None, Places] | None = None
     _telling: tuple[tuple[str, ...], str | None, Places] | None = None
@@ -114,6 +116,16 @@ class Membership:
             return True
         return self.state in (_S.JOINING, _S.RELEASING, _S.ACKNOWLEDGING)
 
+    @property
+    def may_take(self) -> bool:
+        """Whether the member may take partitions.
+
+        It may not while a heartbeat that reports owned partitions, or has to be repeated, is
+        unanswered. The coordinator may give a partition that the report lacks to another member.
+        """
+        sent = self._on_its_way
+        return self._told is not None and (sent is None or sent.owned is None)
+
     # -- calls of the application
 
     def subscribe(self, names: tuple[str, ...], pattern: str | None) -> None:
@@ -128,8 +140,13 @@ class Membership:
         elif not self.wants and self.state in SPEAKING:
             self.state = _S.LEAVING
 
+    def takes(self, places: Places) -> None:
+        """Record that the member takes these partitions, which later heartbeats report as owned."""
+        self._taking = places
+
     def reconciled(self, owned: Places, target: Places) -> None:
         """Record the owned partitions after an attempt to reach this target."""
+        self._taking = NOWHERE
         if self.state is not _S.RECONCILING:
             return
         if owned != self.owned or (self._is_given and self.target == target):
@@ -141,7 +158,7 @@ class Membership:
     def given_up(self) -> None:
         """Leave the FENCED state, after all partitions were lost."""
         if self.state is _S.FENCED:
-            self.owned = self.target = NOWHERE
+            self.owned = self._taking = self.target = NOWHERE
             self.state = _S.OUTSIDE
             if self.wants:
                 self.state = _S.JOINING
@@ -152,7 +169,7 @@ class Membership:
         """Leave the group. Return the heartbeat that reports this, or None outside of the group."""
         was = self.state
         self._forget()
-        self.owned = self.target = NOWHERE
+        self.owned = self._taking = self.target = NOWHERE
         self.state = was if was is _S.FAILED else _S.OUTSIDE
         return self._leaving() if was in SPEAKING | {_S.LEAVING} else None
 
@@ -226,7 +243,7 @@ class Membership:
         """
         told = self._told
         if told is None:
-            return MemberHeartbeat(self.epoch, self._everything(), self.owned)
+            return MemberHeartbeat(self.epoch, self._everything(), self.owned | self._taking)
         fields: dict[str, Any] = {"instance_id": self.instance_id}
         if told[:2] != (self.names, self.pattern):
             fields["subscribed_topic_names"] = self.names

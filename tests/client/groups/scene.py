@@ -9,6 +9,7 @@ import pytest
 from oncelog.client import Consumer, OffsetAndMetadata
 from oncelog.client.groups.consumer_member import ConsumerGroupMember
 from oncelog.client.groups.membership import MemberHeartbeat, MembershipState, Places
+from oncelog.wire.errors import RequestTimedOut
 from oncelog.wire.identifiers import TopicPartition
 from oncelog.wire.records import Record, encode_batch
 
@@ -34,6 +35,7 @@ class Scene:
         self.committed: list[set[TopicPartition]] = []
         self.happened: list[tuple[str, list[TopicPartition]]] = []
         self.named = asyncio.Event()  # set when the cluster returns the name of the other topic
+        self.loses_answers = False
         self._given: Places | None = None
         monkeypatch.setattr(self.member.requests, "heartbeat", self._heartbeat)
         monkeypatch.setattr(self.member.requests, "commit", self._commit)
@@ -45,6 +47,8 @@ class Scene:
     ) -> tuple[int, int, Places | None]:
         self.said.append(heartbeat)
         await asyncio.sleep(0)
+        if self.loses_answers:
+            raise RequestTimedOut
         given, self._given = self._given, None
         return 5, 20, given
 

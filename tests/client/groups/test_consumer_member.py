@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from oncelog.client.failures import CommitFailed
+from oncelog.client.groups.membership import MembershipState
 from oncelog.wire.identifiers import TopicPartition
 
 from ...awaiting import until
@@ -87,6 +88,25 @@ async def test_member_with_an_unchanged_assignment_applies_a_newer_target_only_a
             await asyncio.sleep(0)
         assert scene.consumer.assignment == [P, Q] and len(scene.happened) == 1
         await scene.has(OF_P)
+
+
+async def test_assigned_partition_is_not_taken_while_a_report_of_owned_ones_is_unanswered(
+    scene: Scene,
+) -> None:
+    """The coordinator may have given the partition to another member after the report."""
+    async with scene.consumer:
+        scene.subscribe()
+        await scene.is_given()
+        await scene.has()
+        await scene.is_given(OF_P)
+        assert scene.member._membership.state is MembershipState.RECONCILING
+        scene.loses_answers, count = True, len(scene.said)
+        await until(lambda: len(scene.said) > count + 1)
+        await scene.polls_until(lambda: len(scene.said) > count + 4)
+        assert scene.happened == []
+        scene.loses_answers = False
+        await scene.has(OF_P)
+        assert scene.happened == [("on_assigned", [P])]
 
 
 async def test_poll_during_on_lost_returns_no_records_of_lost_partitions(

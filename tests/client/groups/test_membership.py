@@ -208,6 +208,31 @@ def test_heartbeat_after_a_lost_request_reports_everything_again() -> None:
     assert again.fields["subscribed_topic_names"] == ("t",)
 
 
+def test_member_takes_partitions_only_while_all_reports_of_owned_ones_are_answered() -> None:
+    """The coordinator may give a partition that a report lacks to another member."""
+    member = in_state(S.RECONCILING)
+    assert member.may_take
+    heartbeat = member.heartbeat()
+    assert heartbeat is not None and heartbeat.owned is None and member.may_take
+    member.lost(heartbeat)
+    assert not member.may_take
+    again = member.heartbeat()
+    assert again is not None and again.owned == NOWHERE and not member.may_take
+    member.answered(again, 5, 100, None)
+    assert member.state is S.RECONCILING and member.may_take
+
+
+def test_heartbeat_after_a_lost_request_reports_partitions_that_are_being_taken() -> None:
+    member = in_state(S.RECONCILING)
+    member.takes(BOTH)
+    lost(member)
+    again = member.heartbeat()
+    assert again is not None and again.owned == BOTH
+    member.answered(again, 5, 100, None)
+    reconciled(member, BOTH)
+    assert member.state is S.ACKNOWLEDGING and member.owned == BOTH
+
+
 def test_heartbeat_after_a_pattern_subscription_reports_and_later_removes_the_pattern() -> None:
     member = in_state(S.STABLE)
     member.subscribe((), "t.*")
