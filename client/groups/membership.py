@@ -17,8 +17,9 @@ The file does no I/O. There is one request, ConsumerGroupHeartbeat:
 
 Places are (topic id, partition). After each assignment a heartbeat reports the owned partitions,
 even if unchanged, because the coordinator waits for that report. While a report is unanswered, the
-member takes no partitions, since the coordinator may give those that it lacks to others. The epoch is kept after the group
-has fenced the member, because offsets of earlier records are committed under that epoch.
+member takes no partitions, since the coordinator may give those that it lacks to others. The epoch
+is kept after the group has fenced the member, because offsets of earlier records are committed
+under that epoch.
 """
 
 from collections.abc import Mapping
