@@ -92,9 +92,9 @@ class OtherBytes(FindingRule):
 
     librdkafka gives the sequence numbers of batches that it dropped at an abort to the next
     transaction. A broker that has written the dropped batch takes the new one for a duplicate if
-    both have the same number of records, and refuses it otherwise. So the finding needs wrong
-    outputs if the transaction of the first attempt was aborted. It also needs that both were
-    acknowledged, and that the second one's transaction was committed.
+    both have the same number of records, and refuses it otherwise. Even the same records are lost
+    then. So the finding needs wrong outputs if the transaction of the first attempt was aborted. It
+    also needs that both were acknowledged, and that the second one's transaction was committed.
     """
 
     def __init__(self) -> None:
@@ -124,8 +124,13 @@ class OtherBytes(FindingRule):
                 self._ended(key, is_commit)
         elif isinstance(seen, SeenVerdict) and seen.is_wrong:
             for _, known in self._batches.items():
-                if known.is_dropped and known.before is not None:
-                    _tell_of(known.before.batch, known.batch, tell)
+                if known.is_dropped:
+                    _tell(
+                        known.batch,
+                        "given to a later transaction, although a broker has written a batch of "
+                        f"{known.batch.count} records with it, which was aborted",
+                        tell,
+                    )
 
     def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
         known, content = self._batches.get(key), hash(tuple(sorted(batch.records)))
@@ -206,15 +211,15 @@ def _tell_of(before: _Sent, sent: _Sent, tell: Tell) -> None:
     """Report a batch if it has other records than an earlier batch, as far as they are known."""
     is_same = (before.count, before.content) == (sent.count, sent.content)
     if before.count and sent.count and not is_same:
-        producer_id, epoch, (topic, index), sequence = sent.key
-        tell(
-            "same-sequence-other-bytes",
-            sent.sighting,
-            topic,
-            f"producer {producer_id}, epoch {epoch}, sequence number {sequence} of "
-            f"{topic}/{index}: sent again with other records (CRC {before.crc:08x}, then "
-            f"{sent.crc:08x})",
-        )
+        crcs = f"CRC {before.crc:08x}, then {sent.crc:08x}"
+        _tell(sent, f"sent again with other records ({crcs})", tell)
+
+
+def _tell(sent: _Sent, how: str, tell: Tell) -> None:
+    producer_id, epoch, (topic, index), sequence = sent.key
+    number = f"producer {producer_id}, epoch {epoch}, sequence number {sequence}"
+    text = f"{number} of {topic}/{index}: {how}"
+    tell("same-sequence-other-bytes", sent.sighting, topic, text)
 
 
 class FreshTransaction(FindingRule):

@@ -541,6 +541,22 @@ def reused_sequence_of_a_batch_that_is_answered_late() -> History:
     yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
 
 
+def reused_sequence_for_the_same_records_after_an_abort() -> History:
+    """A broker takes the batch for the one of the aborted transaction, so its records are lost."""
+    app = yield from started()
+    yield from app.fetch(3)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    yield from app.fetch(3, offset=0)
+    again = numbered(app, 0, 1, 2)
+    yield replace(again, batches=(replace(again.batches[0], crc=again.batches[0].crc + 1),))
+    yield app.produced()
+    yield app.send_offsets(3)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3)))
+
+
 def reused_sequence_after_two_aborts() -> History:
     """A broker takes a batch for the one with the same number before two aborts."""
     app = yield from started()
@@ -824,6 +840,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (reused_sequence_that_is_refused_once, {"same-sequence-other-bytes"}),
     (reused_sequence_beside_a_refused_one, {"same-sequence-other-bytes"}),
     (reused_sequence_of_a_batch_that_is_answered_late, {"same-sequence-other-bytes"}),
+    (reused_sequence_for_the_same_records_after_an_abort, {"same-sequence-other-bytes"}),
     (reused_sequence_after_two_aborts, {"same-sequence-other-bytes"}),
     (same_id_after_a_slow_commit_beside_a_reader_of_its_output, {"retry-in-fresh-producer"}),
     (same_id_after_a_slow_commit_beside_a_consumer_of_its_output, {"retry-in-fresh-producer"}),
