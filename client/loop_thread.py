@@ -59,16 +59,17 @@ class _Call(Generic[T]):
     bare lock is acquired atomically.
     """
 
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
-        self._work = work
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self._work, self._loop = work, loop
         self._task: asyncio.Task[T] | None = None
         self._is_running = threading.Lock()
         self._is_running.acquire()
 
-    def begin(self) -> None:
-        """Start the coroutine. This is called on the event loop."""
-        self._task = asyncio.ensure_future(self._work)
+    def begin(self) -> asyncio.Task[T]:
+        """Start the coroutine. This is called on the event loop, or while the loop is at rest."""
+        self._task = self._loop.create_task(self._work)
         self._task.add_done_callback(lambda _: self._is_running.release())
+        return self._task
 
     def cancel(self) -> None:
         """Cancel the coroutine, or close it without a `begin`. This is called on the event loop."""
@@ -120,9 +121,10 @@ class LoopThread:
             with self._lock:  # a call after `close` would never run
                 if self._is_ending:
                     raise ClientClosed("the client is closed")
+                call = _Call(work, self.loop)
                 if self._is_stopped:
-                    return self.loop.run_until_complete(asyncio.wait_for(work, timeout_s))
-                call = _Call(work)
+                    waiting = asyncio.wait_for(call.begin(), timeout_s)
+                    return self.loop.run_until_complete(waiting)
                 self.loop.call_soon_threadsafe(call.begin)
             return call.result(timeout_s)
         except CancelledError:
@@ -149,7 +151,6 @@ class LoopThread:
             is_first, self._is_ending = not self._is_ending, True
         if not is_first:
             return
-        _unclosed.discard(self)
 
         async def cancel_all() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -157,19 +158,22 @@ class LoopThread:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
             await self.loop.shutdown_default_executor()
+            self.loop.call_soon(self.loop.stop)  # also if the caller was interrupted meanwhile
 
         if self._is_stopped:
             self.loop.run_until_complete(cancel_all())
         else:
-            asyncio.run_coroutine_threadsafe(cancel_all(), self.loop).result()
-            self.loop.call_soon_threadsafe(self.loop.stop)
+            call = _Call(cancel_all(), self.loop)
+            self.loop.call_soon_threadsafe(call.begin)
+            call.result(None)  # an interrupted join would take the thread for ended
             self._thread.join()
         self.loop.close()
+        _unclosed.discard(self)
 
     def stop(self) -> None:
         """Stop the loop and end the thread without closing anything, at the exit of a program."""
         with self._lock:
-            if self._is_ending or self._is_stopped or not self._thread.is_alive():
+            if self._is_stopped or not self._thread.is_alive():
                 return
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(STOP_S)

@@ -1,7 +1,11 @@
 """Test event loop threads that are still running when their program exits."""
 
 import asyncio
+import contextlib
+import signal
 import sys
+import threading
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -93,3 +97,66 @@ def test_call_interrupted_while_it_begins_is_cancelled(is_handed_over: bool) -> 
     assert done == ["next"]
     thread.loop = loop
     thread.close()
+
+
+@contextlib.contextmanager
+def signals(
+    handler: Callable[..., object] = signal.default_int_handler,
+) -> Generator[None]:
+    """Let SIGUSR1 interrupt the main thread."""
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_call_interrupted_after_the_stop_of_its_loop_is_cancelled() -> None:
+    thread, done = LoopThread("stopped"), list[str]()
+    thread.stop()
+
+    async def work(name: str) -> None:
+        if name == "interrupted":
+            asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGUSR1)
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            done.append(name)
+        finally:
+            await asyncio.sleep(0)
+
+    with signals(), pytest.raises(KeyboardInterrupt):
+        thread.run(work("interrupted"))
+    thread.run(work("next"))
+    assert done == ["next"]
+    thread.close()
+
+
+def test_loop_thread_whose_close_is_interrupted_ends() -> None:
+    """A uvloop that still runs at the exit of its program can end it by SIGSEGV."""
+    thread, begun, heard = LoopThread("interrupted"), threading.Event(), threading.Event()
+    main = threading.get_ident()
+
+    def interrupt(*_: object) -> None:
+        if not heard.is_set():
+            heard.set()
+            raise KeyboardInterrupt
+
+    async def interrupts() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            while not heard.is_set():  # a signal just before a wait begins does not end the wait
+                signal.pthread_kill(main, signal.SIGUSR1)
+                await asyncio.sleep(0.01)
+
+    working = asyncio.run_coroutine_threadsafe(interrupts(), thread.loop)
+    assert begun.wait(10)
+    with signals(interrupt):
+        with pytest.raises(KeyboardInterrupt):
+            thread.close()
+        thread._thread.join(10)
+    assert not thread._thread.is_alive()
+    assert working.cancelled()
+    thread.loop.close()
