@@ -136,13 +136,11 @@ class TwoEnds:
         self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        tls = self._services.tls and self._services.tls.to_brokers
         problem = ""
         for address in self._services.targets(self.info.broker_id):
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await loop.create_connection(lambda: self.broker, *address, ssl=tls)
+                    await self._connect_to(address)
                 break
             except (OSError, TimeoutError) as error:
                 problem = f"no broker at {address[0]}:{address[1]} ({error or 'no answer'})"
@@ -156,6 +154,16 @@ class TwoEnds:
         else:
             self._begin(self.info.broker_id)
         self.client.resume(CONNECTING)
+
+    async def _connect_to(self, address: Address) -> None:
+        loop, tls = asyncio.get_running_loop(), self._services.tls
+        try:
+            await loop.create_connection(lambda: self.broker, *address, ssl=tls and tls.to_brokers)
+        except asyncio.CancelledError:
+            if self.broker.transport is not None:
+                # Cancelled after it was connected: uvloop closes without a connection_lost.
+                self.broker.connection_lost(None)
+            raise
 
     def _begin(self, broker_id: int | None) -> None:
         one = self.info

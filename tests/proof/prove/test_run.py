@@ -50,7 +50,7 @@ def test_prove_of_a_transactional_application_reports_exactly_once() -> None:
         program("transactional"), faults="lose-answer@EndTxn,kill@before-commit", seed=1
     )
     assert outcome.is_exactly_once and outcome.exit_code == 0, outcome
-    assert outcome.met == 2 and outcome.judgement.inputs > 100
+    assert outcome.met == 2 and outcome.judgement.outputs == outcome.judgement.inputs > 0
     assert "TxnOffsetCommit" in outcome.apis and outcome.groups == ["invoicing"]
 
 
@@ -152,7 +152,7 @@ def test_prove_of_a_correct_dual_write_reports_exactly_once(
         program("dual_write"), seed=3, seconds=25, environment={"DATABASE": str(file)}, **judged
     )
     assert outcome.verdict.name == "EXACTLY ONCE", str(outcome)
-    assert outcome.judgement.inputs > 50
+    assert outcome.judgement.inputs > 0
 
 
 @pytest.mark.chaos

@@ -166,6 +166,21 @@ async def test_proxy_with_an_unreachable_broker_reports_its_address(bench: Bench
     assert "no broker at 127.0.0.1:1" in bench.of(ConnectionClosed)[0].reason
 
 
+@pytest.mark.uvloop
+async def test_proxy_ends_a_connection_whose_client_leaves_while_the_broker_is_connected(
+    bench: Bench, monkeypatch
+):
+    def accepted(ends: TwoEnds) -> None:
+        ends.broker._on_made = lambda: ends.client.connection_lost(None)
+        real(ends)
+
+    real = TwoEnds._accepted
+    monkeypatch.setattr(TwoEnds, "_accepted", accepted)
+    client = await bench.client()
+    assert await client.read() is None
+    await until(lambda: bench.broker.ended and not bench.hub.connections)
+
+
 async def test_proxy_reports_a_connection_closed_by_the_broker(bench: Bench):
     client = await bench.client()
     client.send(end_txn(1))
