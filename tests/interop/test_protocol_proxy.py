@@ -127,6 +127,41 @@ def test_transaction_with_a_lost_commit_answer_is_committed_once(bench, client: 
 
 
 @pytest.mark.in_turn
+def test_librdkafka_transaction_after_an_abort_without_an_answer_loses_no_record(bench, request):
+    """Librdkafka gives the sequence number of the unanswered batch to the next transaction."""
+    is_ours = OURS in request.node.name
+    from confluent_kafka import KafkaError, Producer
+
+    topic, name = bench.new_topic(1), f"tx-{uuid.uuid4().hex[:8]}"
+    producer = Producer({
+        "bootstrap.servers": bench.address, "transactional.id": name, "log_level": 0,
+        "retry.backoff.ms": 1000, "retry.backoff.max.ms": 1000,
+    })  # fmt: skip
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"first")
+    producer.commit_transaction(30)
+    lost = bench.lose("Produce")
+    producer.begin_transaction()
+    producer.produce(topic, b"aborted")
+    until(lambda: producer.poll(0.01) or bench.proxy.made(lost))
+    producer.abort_transaction(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"next")
+    if is_ours:
+        with pytest.raises(KafkaException) as refused:
+            producer.commit_transaction(30)
+        assert refused.value.args[0].code() == KafkaError.UNKNOWN_PRODUCER_ID
+        assert refused.value.args[0].txn_requires_abort()
+        producer.abort_transaction(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"next")
+    producer.commit_transaction(30)
+    # Apache Kafka takes the record for a duplicate of the aborted one.
+    assert bench.values(topic, 1) == ([b"first", b"next"] if is_ours else [b"first"])
+
+
+@pytest.mark.in_turn
 def test_librdkafka_group_with_injected_errors_and_lost_commits_reads_all_records(bench):
     from confluent_kafka import Consumer, TopicPartition
 

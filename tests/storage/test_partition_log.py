@@ -21,6 +21,7 @@ from oncelog.wire.errors import (
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
     RecordListTooLarge,
+    UnknownProducerId,
 )
 from oncelog.wire.record_batch import HEADER_BYTES, decode_header, iterate_batches
 from oncelog.wire.record_walk import first_record_not_older
@@ -131,6 +132,27 @@ def test_read_committed_reads_end_at_the_first_open_transaction(logs, log):
     log.advance_high_watermark(6)
     assert log.last_stable_offset == 6
     assert log.aborted_transactions.between(0, 6) == []
+
+
+def test_batch_with_sequences_of_an_aborted_batch_is_refused(logs, batch):
+    log = logs.open()
+    logs.lead_transaction(log, 2)
+    end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)
+    logs.lead_transaction(log, 1, sequence=2)
+    assert logs.lead_transaction(log, 1, sequence=2).is_duplicate  # the transaction is open
+    assert logs.lead_transaction(log, 2).is_duplicate  # the first transaction was committed
+    end_transaction(log, 7, ControlType.ABORT, at_ms=NOW_MS)
+    other = batch(1, producer_id=7, producer_epoch=0, base_sequence=2, transactional=True)
+    with pytest.raises(UnknownProducerId, match="at offset 3, in an aborted"):
+        logs.lead_transaction(log, 1, sequence=2)
+    assert log.find_duplicate(decode_header(other)) is None
+    assert logs.lead_transaction(log, 2).is_duplicate
+    log.close()
+    log = logs.open()
+    assert logs.lead_transaction(log, 1, sequence=3).first_offset == 5
+    with pytest.raises(UnknownProducerId, match="at offset 3, in an aborted"):
+        logs.lead_transaction(log, 1, sequence=2)
+    assert log.find_duplicate(decode_header(other)) is None
 
 
 def test_aborted_transaction_is_listed_for_overlapping_reads(logs):
