@@ -209,11 +209,12 @@ class _Names:
     """The transactional ids of an instance, one for each start.
 
     An instance starts when it opens a connection and has no other. lives: the first id of each
-    start. is_start: no id was initialized since the last start.
+    start. starts: their number. is_start: no id was initialized since the last start.
     """
 
     lives: list[str] = field(default_factory=list[str])
     connections: set[int] = field(default_factory=set[int])
+    starts: int = 0
     is_start: bool = True
 
 
@@ -222,7 +223,8 @@ class RandomIds(FindingRule):
 
     def __init__(self) -> None:
         self._names = defaultdict[str, _Names](_Names)
-        self._everywhere = Recent[str, None]()
+        # By id: the instance that initialized it last, and the number of this instance's start.
+        self._everywhere = Recent[str, tuple[str, int]]()
         self._is_fenced = set[str]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
@@ -244,13 +246,15 @@ class RandomIds(FindingRule):
 
     def _begun(self, seen: SeenInit) -> None:
         names, name = self._names[seen.instance], seen.transactional_id
-        is_bump = not names.is_start and names.lives[-1:] == [name]  # by the client (KIP-360)
-        if name in self._everywhere and not is_bump:
+        names.starts += names.is_start
+        start = (seen.instance, names.starts)
+        before = self._everywhere.get(name)
+        if before not in (None, start):  # in the same start, the client raises the epoch (KIP-360)
             names.lives.clear()  # the id is used again, so it is not random
         elif names.is_start:
             names.lives = [*names.lives[1 - LIVES_MAX :], name]
         names.is_start = False
-        self._everywhere.put(name, None)
+        self._everywhere.put(name, start)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
         """Report the instance if it used new ids at its starts and never sent offsets fenced.

@@ -148,6 +148,14 @@ def random_ids_with_a_higher_epoch_after_an_error() -> History:
     return random_ids(is_bumped=True)
 
 
+def random_ids_of_two_producers() -> History:
+    """Each start has two random ids, and the client raises the epoch of the second one."""
+    for each in random_ids(is_bumped=True):
+        if isinstance(each, s.SeenInit):
+            yield replace(each, transactional_id=f"audit-{each.transactional_id}")
+        yield each
+
+
 def ids_of_the_process() -> History:
     for life in range(3):
         app = yield from started(name=f"billing-pid-{4211 + life * 37}", at_s=100.0 + life * 20)
@@ -810,6 +818,7 @@ WRONG: list[tuple[object, set[str]]] = [
         random_ids_with_a_higher_epoch_after_an_error,
         {"random-transactional-id", "no-group-fencing"},
     ),
+    (random_ids_of_two_producers, {"random-transactional-id", "no-group-fencing"}),
     (ids_of_the_process, {"random-transactional-id"}),
     (acks_1, {"acks-below-all"}),
     (no_idempotence, {"no-idempotence"}),
