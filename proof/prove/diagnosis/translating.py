@@ -25,7 +25,8 @@ from ....wire.records import decode_batch
 from . import seen as s
 
 BATCH_BYTES_MAX = 64 * 1024  # limit of a batch whose records are examined
-RECORDS_PER_S_MAX = 4_000
+UNFOLDED_BYTES_MAX = 1024 * 1024  # the same after decompression, which takes 4 ms at most
+RECORDS_PER_S_MAX, UNFOLDED_BYTES_PER_S_MAX = 4_000, 4 * UNFOLDED_BYTES_MAX
 NO_MEMBER_GENERATION = -1
 REFUSALS = frozenset((  # errors before an append
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE,
@@ -44,7 +45,7 @@ WAIT_FOR_OTHERS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
 class Translator:
     def __init__(self) -> None:
         self._names = TopicNames()
-        self._second, self._budget = -1, 0
+        self._second, self._budget, self._budget_bytes = -1, 0, 0
         # Answers of HELD_APIS that no client has yet, by connection and correlation id.
         self._held = dict[tuple[int, int], Answer]()
 
@@ -266,12 +267,23 @@ class Translator:
     # -- small ones
 
     def _records(self, buffer: Buffer, at: int, header: BatchHeader, at_s: float) -> list[Any]:
+        """Return the records of a batch, or none if they exceed the budget or are malformed."""
         if int(at_s) != self._second:
             self._second, self._budget = int(at_s), RECORDS_PER_S_MAX
-        if header.size_bytes > BATCH_BYTES_MAX or header.record_count > self._budget:
+            self._budget_bytes = UNFOLDED_BYTES_PER_S_MAX
+        if header.size_bytes > BATCH_BYTES_MAX or not 0 <= header.record_count <= self._budget:
+            return []
+        if header.compression and self._budget_bytes <= 0:
             return []
         self._budget -= header.record_count
-        return decode_batch(buffer, at)
+        unfolded_bytes = UNFOLDED_BYTES_MAX
+        try:
+            records = decode_batch(buffer, at, max_decompressed_bytes=UNFOLDED_BYTES_MAX)
+            unfolded_bytes = sum(len(r.key or b"") + len(r.value or b"") for r in records)
+        except KafkaError:
+            records = []
+        self._budget_bytes -= unfolded_bytes if header.compression else 0
+        return records
 
     def _offsets(self, topics: Any) -> s.Offsets:
         return tuple(

@@ -92,6 +92,50 @@ def test_diagnosis_produce_is_translated_with_acks_ids_and_keys_of_its_batches()
     assert [key for key, _ in sent.records] == [hash(b"k"), hash(b"w")]
 
 
+def _records_of(*batches: bytes) -> list[tuple[s.Keyed, ...]]:
+    """Return the decoded records of each batch, which is sent in a Produce of its own."""
+    requests = []
+    for batch in batches:
+        topics = [produce.ProduceTopic("orders", None, [produce.ProducePartition(0, batch)])]
+        values = produce.ProduceRequest("t", -1, 100, topics)
+        requests.append(request_of("Produce", 9, values))
+    sent = [one for one in seen(*requests) if isinstance(one, s.SeenProduce)]
+    return [batch.records for one in sent for batch in one.batches]
+
+
+@pytest.mark.parametrize("codec", [1, 4], ids=["gzip", "zstd"])
+def test_diagnosis_batch_of_which_too_much_would_be_decompressed_is_not_decoded(codec):
+    """The decompression would keep the proxy's event loop for 0.1 s."""
+    batch = encode_batch([Record(0, 0, b"k", bytes(2_000_000))], compression=codec)
+    assert len(batch) < translating.BATCH_BYTES_MAX
+    assert _records_of(batch) == [()]
+
+
+def test_diagnosis_batch_with_malformed_records_hides_no_other_batch():
+    batch = encode_batch([Record(0, 0, b"k", b"v", (("name", b""),))])
+    malformed = batch.replace(b"name", b"n\xffme")
+    assert [len(each) for each in _records_of(malformed, batch)] == [0, 1]
+    topics = [
+        produce.ProduceTopic(name, None, [produce.ProducePartition(0, each)])
+        for name, each in (("orders", malformed), ("audit", batch))
+    ]
+    (found,) = seen(request_of("Produce", 9, produce.ProduceRequest("t", -1, 100, topics)))
+    assert isinstance(found, s.SeenProduce)
+    assert [len(each.records) for each in found.batches] == [0, 1]
+
+
+def test_diagnosis_compressed_batches_beyond_the_bytes_of_a_second_are_not_decoded():
+    batch = encode_batch([Record(0, 0, b"k", bytes(1_000_000))], compression=1)
+    assert [bool(each) for each in _records_of(*[batch] * 9)] == [True] * 5 + [False] * 4
+
+
+def test_diagnosis_batch_with_a_negative_record_count_leaves_the_budget_as_it_is(monkeypatch):
+    monkeypatch.setattr(translating, "RECORDS_PER_S_MAX", 1)
+    malformed = bytearray(_batch())
+    malformed[57:61] = (-5).to_bytes(4, signed=True)
+    assert _records_of(bytes(malformed), _batch()) == [(), ()]
+
+
 def _fetch(isolation_level: int, replica_id: int = -1):
     topics = [fetch.FetchTopic(None, TOPIC_ID, [fetch.FetchPartition(0, 5, 1000)])]
     asked = fetch.FetchRequest(0, 0, topics, isolation_level=isolation_level, replica_id=replica_id)
