@@ -1,8 +1,9 @@
 """Rules that need the judgement of the outputs, and apply only to wrong outputs."""
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 
-from .rule import REMEMBERED_MAX, FindingRule, Recent, Tell
+from .rule import OPEN_MAX, REMEMBERED_MAX, FindingRule, Recent, Tell
 from .seen import (
     Input,
     Partition,
@@ -19,9 +20,10 @@ from .seen import (
     SeenVerdict,
     Sighting,
 )
+from .unanswered import UnansweredProduces
 
 PASSED_MIN = 3
-UNANSWERED_MAX = 2_000
+INPUTS_MAX, PARTITIONS_MAX = 5_000, 100  # that are not committed, of a partition and an instance
 Output = tuple[str, int]  # its topic and its key
 Place = tuple[str, str]  # an instance and its transactional id
 Read = tuple[str, Partition]  # a group and a partition
@@ -68,6 +70,19 @@ class StateNotRebuilt(FindingRule):
                 tell("state-not-rebuilt", seen, topic, text)
 
 
+@dataclass(slots=True)
+class _Open:
+    """An open transaction, with its offsets and outputs.
+
+    outputs: each with the number of its last Produce. is_unknown: it has further outputs.
+    """
+
+    sent: dict[Read, int] = field(default_factory=dict["Read", int])
+    outputs: Recent[Output, tuple[int, int]] = field(default_factory=Recent)
+    refused: Recent[Output, None] = field(default_factory=Recent)
+    is_unknown: bool = False
+
+
 class PassedOver(FindingRule):
     """The rule that an instance must not commit offsets past an input without an output.
 
@@ -84,18 +99,15 @@ class PassedOver(FindingRule):
     """
 
     def __init__(self) -> None:
-        self._inputs = defaultdict[str, Recent[tuple[Partition, int], int]](Recent)
+        # By instance and partition: the keys of its inputs, by offset.
+        self._inputs = defaultdict[str, Recent[Partition, Recent[int, int]]](_inputs)
         self._position = defaultdict[str, dict[Partition, int]](dict[Partition, int])
         self._written = defaultdict[str, Recent[int, None]](Recent)
-        self._sent = defaultdict[Place, dict[Read, int]](dict[Read, int])
+        self._open = Recent[Place, _Open](OPEN_MAX)
         self._committed = defaultdict[Read, int](int)
         self._passed = Recent[Input, tuple[str, str, bool]]()  # ..., is_refused
         self._passed_keys = Recent[int, tuple[str, str]]()  # their instance and topic
-        self._unanswered = Recent[tuple[int, int], SeenProduce](UNANSWERED_MAX)
-        # Outputs in the open transaction with the last Produce of each, and those refused.
-        self._open = defaultdict[Place, Recent[Output, SeenProduce]](Recent)
-        self._refused = defaultdict[Place, Recent[Output, None]](Recent)
-        self._unknown = set[Place]()  # open transactions with further outputs
+        self._unanswered = UnansweredProduces()
         self._keeps_keys = set[str]()  # topics with an input whose key an output has had
         self._written_later = defaultdict[str, int](int)
         self._has_aborted = set[str]()
@@ -105,20 +117,21 @@ class PassedOver(FindingRule):
         if isinstance(seen, SeenFetch):
             self._position[who].update(seen.positions)
         elif isinstance(seen, SeenRecords):
+            begin = self._position[who].get(seen.partition, 0)
+            inputs = self._inputs[who].setdefault(seen.partition, Recent(INPUTS_MAX))
             for offset, key in seen.keys:
-                if offset >= self._position[who].get(seen.partition, 0):
-                    self._inputs[who].put((seen.partition, offset), key)
+                if offset >= begin:
+                    inputs.put(offset, key)
         elif isinstance(seen, SeenProduce):
-            if seen.acks != 0:
-                self._unanswered.put((seen.connection, seen.number), seen)
+            self._unanswered.sent(seen)
             self._produced(seen)
         elif isinstance(seen, SeenProduced):
-            sent = self._unanswered.pop((seen.connection, seen.number))
+            sent = self._unanswered.answered(seen)
             if sent is not None and seen.is_refused:
                 self._was_refused(sent)
         elif isinstance(seen, SeenTxnOffsetCommit):
             sent = {(seen.group, partition): offset for partition, offset in seen.offsets}
-            self._sent[who, seen.transactional_id].update(sent)
+            self._of(seen, seen.transactional_id).sent.update(sent)
         elif isinstance(seen, SeenJoin):
             self._inputs.pop(who, None)
             self._position.pop(who, None)
@@ -126,9 +139,7 @@ class PassedOver(FindingRule):
             for partition, offset in seen.offsets:
                 self._committed[seen.group, partition] = offset
         elif isinstance(seen, SeenInit):
-            for known in (self._sent, self._open, self._refused):
-                known.pop((who, seen.transactional_id), None)
-            self._unknown.discard((who, seen.transactional_id))
+            self._open.pop((who, seen.transactional_id))
         elif isinstance(seen, SeenEnded):
             if not seen.is_commit:
                 self._has_aborted.add(who)
@@ -136,60 +147,64 @@ class PassedOver(FindingRule):
         elif isinstance(seen, SeenVerdict):
             self._judge(seen, tell)
 
+    def _of(self, seen: Sighting, name: str) -> "_Open":
+        return self._open.setdefault((seen.instance, name), _Open())
+
     def _produced(self, seen: SeenProduce) -> None:
         who, name = seen.instance, seen.transactional_id
-        place = (who, name)
+        known = self._of(seen, name) if name else None
         for topic, key in _outputs(seen):
-            if name:
-                self._open[place].put((topic, key), seen)
+            if known is not None:
+                known.outputs.put((topic, key), (seen.connection, seen.number))
+                known.refused.pop((topic, key))
             else:
                 self._written[who].put(key, None)
-            self._refused[place].pop((topic, key))
             passed = self._passed_keys.get(key)
             if passed is not None and passed[0] == who:
                 self._written_later[who] += 1
                 self._keeps_keys.add(passed[1])
         is_unknown = not all(batch.records for batch in seen.batches)
-        if name and (is_unknown or len(self._open[place]) >= REMEMBERED_MAX):
-            self._unknown.add(place)
+        if known is not None:
+            known.is_unknown |= is_unknown or len(known.outputs) >= REMEMBERED_MAX
         elif is_unknown:
             self._inputs.pop(who, None)
 
     def _was_refused(self, sent: SeenProduce) -> None:
         """Take back the outputs of a refused Produce, unless they were sent again meanwhile."""
-        place = (sent.instance, sent.transactional_id)
+        known = self._open.get((sent.instance, sent.transactional_id))
+        if known is None:
+            return
         for output in _outputs(sent):
-            if self._open[place].get(output) is sent:
-                self._open[place].pop(output)
-                self._refused[place].put(output, None)
+            if known.outputs.get(output) == (sent.connection, sent.number):
+                known.outputs.pop(output)
+                known.refused.put(output, None)
 
     def _ended(self, seen: SeenEnded) -> None:
         place = (seen.instance, seen.transactional_id)
-        sent, outputs = self._sent.pop(place, {}), self._open.pop(place, None)
-        refused = {key for (_, key), _ in self._refused.pop(place, Recent()).items()}
-        is_unknown = place in self._unknown
-        self._unknown.discard(place)
+        ended = self._open.pop(place)
         if not seen.is_commit:
             return
+        if ended is None:  # it was forgotten, and its offsets and outputs are not known
+            self._inputs.pop(seen.instance, None)
+            return
         written = self._written[seen.instance]
-        for (_, key), _ in outputs.items() if outputs is not None else ():
+        refused = {key for (_, key), _ in ended.refused.items()}
+        for (_, key), _ in ended.outputs.items():
             if key not in refused:
                 written.put(key, None)
-        spans = dict[Partition, tuple[int, int]]()  # from the last committed offset to this one
-        for (group, partition), end in sent.items():
-            spans[partition] = (self._committed[group, partition], end)
+        for (group, partition), end in ended.sent.items():
+            first = self._committed[group, partition]  # inputs below may be processed already
             self._committed[group, partition] = end
-        inputs = self._inputs[seen.instance]
-        for (partition, offset), key in inputs.items() if spans else ():
-            first, end = spans.get(partition, (0, 0))
-            if offset >= end:
-                continue
-            inputs.pop((partition, offset))
-            if key in written:
-                self._keeps_keys.add(partition[0])
-            elif offset >= first and not is_unknown:
-                self._passed.put((partition, offset), (*place, key in refused))
-                self._passed_keys.put(key, (seen.instance, partition[0]))
+            inputs = self._inputs[seen.instance].get(partition) or Recent()
+            for offset, key in inputs.items():
+                if offset >= end:
+                    continue
+                inputs.pop(offset)
+                if key in written:
+                    self._keeps_keys.add(partition[0])
+                elif offset >= first and not ended.is_unknown:
+                    self._passed.put((partition, offset), (*place, key in refused))
+                    self._passed_keys.put(key, (seen.instance, partition[0]))
 
     def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
         lost = [each for each in seen.lost_inputs if each[0][0] in self._keeps_keys]
@@ -209,6 +224,10 @@ class PassedOver(FindingRule):
                 f"{offset}, committed by {instance or 'an instance'} with the transactional id "
                 f"{name}",
             )
+
+
+def _inputs() -> Recent[Partition, Recent[int, int]]:
+    return Recent(PARTITIONS_MAX)
 
 
 def _outputs(sent: SeenProduce) -> set[Output]:

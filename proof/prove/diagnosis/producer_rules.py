@@ -11,16 +11,15 @@ from .seen import (
     SeenProduce,
     SeenProduced,
     SeenTxnOffsetCommit,
-    SentBatch,
     Sighting,
 )
-from .sequence_rules import BatchKey, key_of, keys_of
+from .sequence_rules import BatchKey, key_of
+from .unanswered import UnansweredProduces
 
 BATCHES_MIN = 3  # of a topic, before its producer is judged
 BESIDE_MIN = 2
 TRANSACTIONS_MIN = 3
 ALL = -1
-IN_FLIGHT_MAX = 2_000
 
 
 def is_internal(topic: str) -> bool:
@@ -111,55 +110,65 @@ class FreshProducer(FindingRule):
     """
 
     def __init__(self) -> None:
-        self._in_flight = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
+        self._unanswered = UnansweredProduces()
         self._open = defaultdict[str, set[int]](set)
         # By instance, topic and record: its batch, and the instance's other open connections.
-        self._uncertain = Recent[tuple[str, str, Keyed], tuple[SentBatch, frozenset[int]]]()
+        self._uncertain = Recent[tuple[str, str, Keyed], tuple[BatchKey, frozenset[int]]]()
         # Batches of which any attempt was acknowledged.
-        self._written = Recent[BatchKey | None, None]()
+        self._written = Recent[BatchKey, None]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenOpened):
             self._open[seen.instance].add(seen.connection)
         elif isinstance(seen, SeenClosed):
             self._open[seen.instance].discard(seen.connection)
-            for key, sent in self._in_flight.items():
-                if key[0] == seen.connection:
-                    self._is_unanswered(sent)
-                    self._in_flight.pop(key)
+            for sent in self._unanswered.closed(seen.connection):
+                self._is_unanswered(sent)
         elif isinstance(seen, SeenProduced):
-            sent = self._in_flight.pop((seen.connection, seen.number))
+            sent = self._unanswered.answered(seen)
             if sent is not None and not (seen.is_known or seen.is_refused):
                 self._is_unanswered(sent)
             elif sent is not None and not seen.has_error:
-                for key in keys_of(sent):
-                    self._written.put(key, None)
+                self._is_written(sent)
         elif isinstance(seen, SeenProduce) and not seen.transactional_id:
             self._sent(seen, tell)
 
     def _is_unanswered(self, sent: SeenProduce) -> None:
         others = frozenset(self._open[sent.instance] - {sent.connection})
         for batch in sent.batches:
-            if batch.producer_id >= 0:
+            if (key := key_of(batch)) is not None and key not in self._written:
                 for record in batch.records:
-                    key = (sent.instance, batch.partition[0], record)
-                    self._uncertain.put(key, (batch, others))
+                    place = (sent.instance, batch.partition[0], record)
+                    self._uncertain.put(place, (key, others))
+
+    def _is_written(self, sent: SeenProduce) -> None:
+        """Forget records that their producer has sent again with success.
+
+        A producer that raises its epoch sends them again with other sequence numbers.
+        """
+        for batch in sent.batches:
+            if (key := key_of(batch)) is not None:
+                self._written.put(key, None)
+            for record in batch.records if len(self._uncertain) else ():
+                place = (sent.instance, batch.partition[0], record)
+                known = self._uncertain.get(place)
+                if known is not None and known[0][0] == batch.producer_id:
+                    self._uncertain.pop(place)
 
     def _sent(self, seen: SeenProduce, tell: Tell) -> None:
         for batch in seen.batches:
             for record in batch.records:
                 known = self._uncertain.get((seen.instance, batch.partition[0], record))
-                if known is None or batch.producer_id in (known[0].producer_id, -1):
+                before, others = known or (None, frozenset[int]())
+                if before is None or batch.producer_id in (before[0], -1):
                     continue
-                before, others = known
-                if others & self._open[seen.instance] and key_of(before) not in self._written:
+                if others & self._open[seen.instance] and before not in self._written:
                     topic = batch.partition[0]
                     tell(
                         "retry-in-fresh-producer",
                         seen,
                         topic,
-                        f"a record for {topic} that producer {before.producer_id} had no answer "
+                        f"a record for {topic} that producer {before[0]} had no answer "
                         f"for is sent again by producer {batch.producer_id}",
                     )
-        if seen.acks != 0:
-            self._in_flight.put((seen.connection, seen.number), seen)
+        self._unanswered.sent(seen)

@@ -10,6 +10,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 Tell = Callable[[str, Sighting, str, str], None]  # kind, what was seen last, subject, evidence
 REMEMBERED_MAX = 20_000
+OPEN_MAX = 1_000  # transactions; those of random ids whose instance was killed never end
 
 
 class FindingRule(Protocol):
@@ -22,7 +23,10 @@ class FindingRule(Protocol):
 
 
 class Recent(Generic[K, V]):
-    """A dictionary of limited size, which drops the entries whose last `put` is the oldest."""
+    """A dictionary that keeps at most `size_max` entries.
+
+    Beyond that number it drops the entry whose last `put` is the oldest.
+    """
 
     def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
         self._items = OrderedDict[K, V]()

@@ -64,12 +64,15 @@ class SeenInit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentBatch:
+    """A batch of a Produce. `count` is the number of its records, which may be unknown."""
+
     partition: Partition
     producer_id: int = -1
     epoch: int = -1
     base_sequence: int = -1
     crc: int = 0
     is_transactional: bool = False
+    count: int = 0
     records: tuple[Keyed, ...] = ()
 
 
@@ -88,14 +91,16 @@ class SeenProduce(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduced(Sighting):
-    """A Produce request was answered by a broker or by a fault.
+    """Batches of a Produce request were answered by a broker or by a fault.
 
-    is_known: the client knows of each batch whether it was written. has_error: a batch was not
-    written, or not certainly. is_refused: all batches have an error that shows that no broker has
-    written them.
+    If the batches have different results, each result is a sighting of its own. partitions: those
+    of the batches, or empty for all batches that are left. is_known: the client knows whether the
+    batches were written. has_error: they were not written, or not certainly. is_refused: their
+    error shows that no broker has written them.
     """
 
     number: int = 0
+    partitions: frozenset[Partition] = frozenset()
     is_known: bool = True
     has_error: bool = False
     is_refused: bool = False

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
-from .rule import FindingRule, Recent, Tell
+from .rule import OPEN_MAX, FindingRule, Recent, Tell
 from .seen import (
     Keyed,
     Partition,
@@ -27,8 +27,8 @@ from .seen import (
     SentBatch,
     Sighting,
 )
+from .unanswered import UnansweredProduces
 
-IN_FLIGHT_MAX = 2_000
 RECORDS_MAX = 10_000  # of a transaction
 BatchKey = tuple[int, int, Partition, int]  # producer id, epoch, partition, base sequence
 
@@ -49,29 +49,29 @@ class CommitBeforeProduce(FindingRule):
     """
 
     def __init__(self) -> None:
-        self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
+        self._unanswered = UnansweredProduces()
         # By instance and id: batches, and the connection on which each was sent last.
-        self._open = defaultdict[tuple[str, str], dict[BatchKey, int]](dict[BatchKey, int])
+        self._open = Recent[tuple[str, str], dict[BatchKey, int]](OPEN_MAX)
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce) and seen.transactional_id:
-            self._sent.put((seen.connection, seen.number), seen)
-            waiting = self._open[seen.instance, seen.transactional_id]
+            self._unanswered.sent(seen)
+            waiting = self._open.setdefault((seen.instance, seen.transactional_id), {})
             waiting |= {key: seen.connection for key in keys_of(seen)}
         elif isinstance(seen, SeenProduced):
-            sent = self._sent.pop((seen.connection, seen.number))
+            sent = self._unanswered.answered(seen)
             if sent is not None and (seen.is_known or seen.has_error):
-                waiting = self._open[sent.instance, sent.transactional_id]
+                waiting = self._open.get((sent.instance, sent.transactional_id)) or {}
                 for key in keys_of(sent):
                     waiting.pop(key, None)
         elif isinstance(seen, SeenClosed):
-            for waiting in self._open.values():
+            for _, waiting in self._open.items():
                 for key in [key for key, at in waiting.items() if at == seen.connection]:
                     del waiting[key]
         elif isinstance(seen, SeenInit):
-            self._open.pop((seen.instance, seen.transactional_id), None)
+            self._open.pop((seen.instance, seen.transactional_id))
         elif isinstance(seen, SeenEndTxn):
-            waiting = self._open.pop((seen.instance, seen.transactional_id), None)
+            waiting = self._open.pop((seen.instance, seen.transactional_id))
             if waiting and seen.is_commit:
                 _, _, (topic, index), sequence = next(iter(waiting))
                 tell(
@@ -98,15 +98,14 @@ class OtherBytes(FindingRule):
     """
 
     def __init__(self) -> None:
-        self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
+        self._unanswered = UnansweredProduces()
         self._batches = Recent[BatchKey, _Numbered]()
-        self._open = defaultdict[tuple[str, str], set[BatchKey]](set)  # of the transaction
+        self._open = Recent[tuple[str, str], set[BatchKey]](OPEN_MAX)  # of the transaction
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
-            if seen.acks != 0:
-                self._sent.put((seen.connection, seen.number), seen)
-            batches = self._open[seen.instance, seen.transactional_id]
+            self._unanswered.sent(seen)
+            batches = self._open.setdefault((seen.instance, seen.transactional_id), set())
             for batch in seen.batches:
                 key = key_of(batch)
                 if key is None or (len(batches) >= RECORDS_MAX and key not in batches):
@@ -115,13 +114,15 @@ class OtherBytes(FindingRule):
                     batches.add(key)
                 self._compare(seen, key, batch, tell)
         elif isinstance(seen, SeenProduced):
-            sent = self._sent.pop((seen.connection, seen.number))
+            sent = self._unanswered.answered(seen)
             for batch in sent.batches if sent is not None else ():
                 self._answered(batch, seen.has_error)
-        elif isinstance(seen, (SeenEndTxn, SeenInit)):  # InitProducerId aborts
-            is_commit = isinstance(seen, SeenEndTxn) and seen.is_commit
-            for key in self._open.pop((seen.instance, seen.transactional_id), ()):
-                self._ended(key, is_commit)
+        elif isinstance(seen, SeenEnded) and seen.is_commit:  # EndTxn may be refused, or not arrive
+            for key in self._open.pop((seen.instance, seen.transactional_id)) or ():
+                self._ended(key, is_commit=True)
+        elif isinstance(seen, SeenInit) or (isinstance(seen, SeenEndTxn) and not seen.is_commit):
+            for key in self._open.pop((seen.instance, seen.transactional_id)) or ():
+                self._ended(key, is_commit=False)  # InitProducerId aborts, too
         elif isinstance(seen, SeenVerdict) and seen.is_wrong:
             for _, known in self._batches.items():
                 if known.is_dropped:
@@ -133,9 +134,10 @@ class OtherBytes(FindingRule):
                     )
 
     def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
-        known, content = self._batches.get(key), hash(tuple(sorted(batch.records)))
+        known = self._batches.get(key)
+        content = hash(tuple(sorted(batch.records))) if batch.records else None
         sighting = Sighting(at_s=seen.at_s, instance=seen.instance, connection=seen.connection)
-        sent = _Sent(sighting, key, batch.crc, len(batch.records), content)
+        sent = _Sent(sighting, key, batch.crc, batch.count, content)
         if known is None or known.is_aborted:
             self._batches.put(key, _Numbered(sent, known))
         elif known.batch.crc != batch.crc:
@@ -150,15 +152,17 @@ class OtherBytes(FindingRule):
         before = known.before
         if known.batch.crc == batch.crc:
             known.is_written |= not has_error
-            if has_error and before is not None:
+            if known.is_written:
+                return  # by another attempt, if this one has an error
+            if before is not None:
                 self._batches.put(key, before)
-            elif has_error:
+            else:
                 self._batches.pop(key)
         elif before is not None and before.batch.crc == batch.crc:  # its answer comes late
             before.is_written |= not has_error
-            known.before = None if has_error else before
+            known.before = before if before.is_written else None
 
-    def _ended(self, key: BatchKey, is_commit: bool) -> None:
+    def _ended(self, key: BatchKey, *, is_commit: bool) -> None:
         known = self._batches.get(key)
         if known is None:
             return
@@ -174,14 +178,14 @@ class OtherBytes(FindingRule):
 class _Sent:
     """A batch as it was sent, with the number and the hash of its records instead of the records.
 
-    Thousands of batches are remembered. `count` is 0 if the records are not known.
+    Thousands of batches are remembered. `content` is None if the records are not known.
     """
 
     sighting: Sighting
     key: BatchKey
     crc: int
     count: int
-    content: int
+    content: int | None
 
 
 @dataclass(slots=True)
@@ -209,8 +213,7 @@ class _Numbered:
 
 def _tell_of(before: _Sent, sent: _Sent, tell: Tell) -> None:
     """Report a batch if it has other records than an earlier batch, as far as they are known."""
-    is_same = (before.count, before.content) == (sent.count, sent.content)
-    if before.count and sent.count and not is_same:
+    if None not in (before.content, sent.content) and before.content != sent.content:
         crcs = f"CRC {before.crc:08x}, then {sent.crc:08x}"
         _tell(sent, f"sent again with other records ({crcs})", tell)
 
@@ -231,16 +234,18 @@ class FreshTransaction(FindingRule):
     other producers may write equal records. A restarted process is excluded, because it does not
     know of the commit. There is no finding if the process fetched offsets in between, or read
     after InitProducerId a topic that it writes and whose offsets it does not commit, which may hold
-    its positions. They show whether the transaction was committed.
+    its positions. They show whether the transaction was committed. Plain commits of a group that
+    the process has not joined do not count, since the timer of a client sends them by default.
     """
 
     def __init__(self) -> None:
-        self._written = defaultdict[tuple[str, str], set[Keyed]](set)
+        self._written = Recent[tuple[str, str], set[Keyed]](OPEN_MAX)
         self._ending = defaultdict[str, dict[str, _Ending]](dict[str, _Ending])
         self._numbers = count()
         # Topics by instance, and those whose offsets it commits, so they hold no positions.
         self._outputs = defaultdict[str, set[str]](set)
         self._inputs = defaultdict[str, set[str]](set)
+        self._joined = set[tuple[str, str]]()  # instances and their groups
         self._initialized = dict[str, int]()  # the last InitProducerId of an instance
         # When an id of an instance was first seen, and when it got its last InitProducerId.
         self._first = Recent[tuple[str, str], int]()
@@ -254,14 +259,16 @@ class FreshTransaction(FindingRule):
         elif isinstance(seen, SeenInit) and seen.transactional_id:
             self._initialized[who] = next(self._numbers)
             self._begun.put((who, seen.transactional_id), self._initialized[who])
-        elif isinstance(seen, (SeenTxnOffsetCommit, SeenOffsetCommit)):
+        elif isinstance(seen, SeenTxnOffsetCommit) or (
+            isinstance(seen, SeenOffsetCommit) and (who, seen.group) in self._joined
+        ):
             self._inputs[who] |= {partition[0] for partition, _ in seen.offsets}
         elif isinstance(seen, SeenOpened):
             self._open[who].add(seen.connection)
         elif isinstance(seen, SeenClosed):
             self._open[who].discard(seen.connection)
         elif isinstance(seen, SeenEndTxn):
-            written = self._written.pop((who, seen.transactional_id), set())
+            written = self._written.pop((who, seen.transactional_id))
             if seen.is_commit and written:
                 others = frozenset(self._open[who] - {seen.connection})
                 ending = _Ending(written, next(self._numbers), others)
@@ -274,6 +281,8 @@ class FreshTransaction(FindingRule):
             self._read(who, {seen.partition[0]})
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             self._ending.pop(who, None)
+            if isinstance(seen, SeenJoin):
+                self._joined.add((who, seen.group))
 
     def _read(self, who: str, topics: set[str]) -> None:
         """Excuse an instance that reads a topic that it writes when its transactions have ended."""
@@ -299,7 +308,7 @@ class FreshTransaction(FindingRule):
                     f"{again} records of a transaction of {before}, whose commit had no answer, "
                     f"are written again by {name}",
                 )
-        written = self._written[who, name]
+        written = self._written.setdefault((who, name), set())
         if len(written) < RECORDS_MAX:
             written |= records
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .rule import FindingRule, Recent, Tell
+from .rule import OPEN_MAX, FindingRule, Recent, Tell
 from .seen import (
     Partition,
     SeenClosed,
@@ -26,9 +26,7 @@ from .seen import (
 SILENT_S = 4.5  # members send a heartbeat every 3 s
 LONG_MIN = 2
 KEYS_MAX = 10_000
-OPEN_MAX = (
-    100  # transactions of an instance; those of random ids whose instance was killed never end
-)
+OPEN_OF_INSTANCE_MAX = 100
 DEFAULT_TIMEOUT_MS = 60_000
 ABORTS_MAX = 20  # that are watched, of an instance
 
@@ -71,7 +69,9 @@ class _Instance:
     session_ms: int | None = None
     rebalance_ms: int | None = None
     heartbeat_s: float | None = None  # the last one
-    open: Recent[str, _Open] = field(default_factory=lambda: Recent[str, _Open](OPEN_MAX))
+    open: Recent[str, _Open] = field(
+        default_factory=lambda: Recent[str, _Open](OPEN_OF_INSTANCE_MAX)
+    )
 
 
 class TooLong(FindingRule):
@@ -167,7 +167,7 @@ class AbortWithoutSeek(FindingRule):
     """
 
     def __init__(self) -> None:
-        self._open = Recent[tuple[str, str], _Open](10 * OPEN_MAX)
+        self._open = Recent[tuple[str, str], _Open](OPEN_MAX)
         self._read_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
         self._delivered_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
         self._aborted = defaultdict[str, list[_Aborted]](list[_Aborted])  # by instance

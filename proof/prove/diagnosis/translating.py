@@ -4,6 +4,7 @@ The file does no I/O, and only `Translator` has a state (names of topics, and th
 are decoded as far as a budget allows, as an observer must not slow down the application.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol
@@ -33,7 +34,6 @@ REFUSALS = frozenset((  # errors before an append
     ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 ))  # fmt: skip
-CERTAIN = REFUSALS | {ErrorCode.NONE}
 REQUIRE_STABLE_FROM = 7
 DELIVERED, HELD = "delivered", "held"
 HELD_APIS = frozenset(("Produce", "EndTxn"))  # a client may give up before their answer comes
@@ -81,7 +81,9 @@ class Translator:
                 kind = s.SeenOpened if isinstance(event, ConnectionOpened) else s.SeenClosed
                 link = event.connection
                 for number in [number for number in self._held if number[0] == link.id]:
-                    del self._held[number]  # its rule has ended with the connection
+                    # Its rule has ended with the connection, so its client never gets it.
+                    for one in self._answered(self._held.pop(number), is_lost=True):
+                        yield replace(one, at_s=event.at_s)
                 yield kind(at_s=event.at_s, instance=link.instance, connection=link.id)
         except (MalformedFrame, KafkaError, ValueError):
             return
@@ -164,6 +166,7 @@ class Translator:
                         base_sequence=header.base_sequence,
                         crc=header.crc,
                         is_transactional=header.is_transactional,
+                        count=header.record_count,
                         records=tuple(
                             (key_hash(r), hash((r.key, r.value)))
                             for r in self._records(partition.records, at, header, at_s)
@@ -172,22 +175,14 @@ class Translator:
 
     # -- answers
 
-    def _answered(self, answer: Answer) -> Iterator[s.Sighting]:
+    def _answered(self, answer: Answer, *, is_lost: bool = False) -> Iterator[s.Sighting]:
         request = answer.request
         api, asked, place = request.api, request.body, _place(request, answer.at_s)
-        is_known = answer.fate in (DELIVERED, HELD)
+        is_known = answer.fate in (DELIVERED, HELD) and not is_lost
         if api == "Metadata":
             self._names.learn(answer.body.topics)
         elif api == "Produce":
-            errors = {p.error_code for topic in answer.body.topics for p in topic.partitions}
-            has_error = bool(errors - {s.NO_ERROR})
-            yield s.SeenProduced(
-                **place,
-                number=request.correlation_id,
-                is_known=is_known and errors <= CERTAIN,
-                has_error=has_error,
-                is_refused=has_error and errors <= REFUSALS,
-            )
+            yield from self._produced(answer, place, is_known)
         elif not is_known:
             return
         elif api == "Fetch":
@@ -228,6 +223,27 @@ class Translator:
                 yield s.SeenJoin(**place, group=asked.group_id)
         elif api == "OffsetFetch":
             yield from self._offsets_fetched(request, answer, place)
+
+    def _produced(
+        self, answer: Answer, place: dict[str, Any], is_known: bool
+    ) -> Iterator[s.SeenProduced]:
+        """Yield a sighting for all batches, or for each of their results if these differ."""
+        results = defaultdict[tuple[bool, bool], set[s.Partition]](set)
+        for topic in answer.body.topics:
+            for each in topic.partitions:
+                result = (each.error_code != ErrorCode.NONE, each.error_code in REFUSALS)
+                results[result].add((self._topic(topic), each.index))
+        left = len(results)
+        for (has_error, is_refused), partitions in (results or {(False, False): ()}).items():
+            left -= 1
+            yield s.SeenProduced(
+                **place,
+                number=answer.request.correlation_id,
+                partitions=frozenset(partitions if left > 0 else ()),
+                is_known=is_known and (is_refused or not has_error),
+                has_error=has_error,
+                is_refused=is_refused,
+            )
 
     def _fetched(self, answer: Answer, place: dict[str, Any]) -> Iterator[s.SeenRecords]:
         is_committed = answer.request.body.isolation_level == 1

@@ -107,6 +107,7 @@ class Application:
             partition=(topic, 0),
             producer_id=self.producer_id if producer_id is None else producer_id,
             is_transactional=bool(name),
+            count=len(keys),
             records=tuple((key, key + 1) for key in keys),
         )
         return s.SeenProduce(
@@ -172,15 +173,28 @@ class Application:
             yield from self.transaction()
 
 
+def together(first: s.SeenProduce, second: s.SeenProduce) -> s.SeenProduce:
+    """Return one Produce with the batches of both, which has the number of the second one."""
+    return replace(second, batches=first.batches + second.batches)
+
+
+def results(answer: s.SeenProduced, **fields: bool) -> Iterator[s.SeenProduced]:
+    """Return an answer with this error for the batches of `OUTPUT`, and success for the others."""
+    yield replace(answer, partitions=frozenset({(OUTPUT, 0)}), has_error=True, **fields)
+    yield answer
+
+
 def started(**fields: Any) -> Generator[s.Sighting, None, Application]:
     app = Application(**fields)
     yield from app.start()
     return app
 
 
-def numbered(app: Application, *offsets: int, sequence: int = 0) -> s.SeenProduce:
+def numbered(
+    app: Application, *offsets: int, sequence: int = 0, epoch: int = 0, topic: str = OUTPUT
+) -> s.SeenProduce:
     """Return a Produce with this base sequence, and a CRC that depends on its content."""
-    sent = app.produce(*offsets)
-    crc = hash((offsets, sequence))
-    batch = replace(sent.batches[0], epoch=0, base_sequence=sequence, crc=crc)
+    sent = app.produce(*offsets, topic=topic)
+    crc = hash((offsets, sequence, epoch))
+    batch = replace(sent.batches[0], epoch=epoch, base_sequence=sequence, crc=crc)
     return replace(sent, batches=(batch,))

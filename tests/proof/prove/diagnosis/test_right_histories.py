@@ -149,6 +149,17 @@ def keeps_reading_its_topic_of_positions_after_an_unanswered_commit() -> History
     return after_an_unanswered_commit(begins_at=0, reads_at=2)
 
 
+def reads_its_positions_with_a_client_that_commits_by_a_timer() -> History:
+    """The reader of the positions has joined no group, and commits offsets without use."""
+    positions = ((("positions", 0), 1),)
+    for each in after_an_unanswered_commit(begins_at=None, reads_at=0):
+        if isinstance(each, s.SeenEndTxn):
+            yield s.SeenOffsetCommit(
+                at_s=each.at_s, instance=each.instance, group="positions", offsets=positions
+            )
+        yield each
+
+
 def outputs_that_the_cluster_loses(*, is_rekeyed: bool, is_unanswered: bool) -> History:
     """Three committed outputs are lost by the cluster, which is not the application's mistake."""
     app = yield from started(output_key=(lambda key: key * 31 + 7_777_777) if is_rekeyed else int)
@@ -754,6 +765,7 @@ RIGHT = (
     batch_after_an_abort_is_refused, reads_its_position_in_a_topic_after_an_unanswered_commit,
     reads_its_empty_topic_of_positions_again_after_an_unanswered_commit,
     keeps_reading_its_topic_of_positions_after_an_unanswered_commit,
+    reads_its_positions_with_a_client_that_commits_by_a_timer,
     outputs_under_load_that_the_cluster_loses,
     outputs_of_a_large_transaction_that_the_cluster_loses,
     outputs_with_old_keys_that_the_cluster_loses,

@@ -8,7 +8,7 @@ import pytest
 from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import IDS, INPUT, Application, numbered, started
+from .histories import IDS, INPUT, OUTPUT, Application, numbered, results, started, together
 
 History = Iterator[s.Sighting]
 
@@ -94,6 +94,49 @@ def equal_record_of_a_later_producer_after_a_slow_answer() -> History:
     return equal_record_of_a_later_producer(is_slow=True)
 
 
+def equal_record_of_a_later_producer_after_a_success() -> History:
+    """A producer has no answer, and sends the record again with success and with a higher epoch.
+
+    The same process writes an equal record with its next producer.
+    """
+    app = yield from started(name="")
+    yield numbered(app, 1, sequence=5)
+    yield app.produced(is_known=False)
+    yield numbered(app, 1, epoch=1)
+    yield app.produced()
+    yield from next_producer(app, 1)
+
+
+def equal_record_of_a_later_producer_after_many_batches() -> History:
+    """The same without a higher epoch, and after more batches than the diagnosis remembers."""
+    app = yield from started(name="")
+    for is_known in (False, True):
+        yield numbered(app, 1)
+        yield app.produced(is_known)
+    for number in range(20_000):
+        yield numbered(app, 2, sequence=number + 1)
+        yield app.produced()
+    yield from next_producer(app, 1)
+
+
+def equal_record_of_a_later_producer_beside_a_moved_partition() -> History:
+    """A Produce has an error for a partition that has another leader, and success for the other."""
+    app = yield from started(name="")
+    yield together(numbered(app, 1), numbered(app, 2, topic="audit"))
+    yield from results(app.produced(), is_known=False)
+    yield numbered(app, 1)
+    yield app.produced()
+    yield from next_producer(app, 2, topic="audit")
+
+
+def next_producer(app: Application, record: int, topic: str = OUTPUT) -> History:
+    app.producer_id, app.connections = 8, (app.reader, next(IDS))
+    yield s.SeenOpened(**app.at(app.writer))
+    yield app.init()
+    yield numbered(app, record, topic=topic)
+    yield app.produced()
+
+
 def reused_sequence(answer: str, *, is_aborted_again: bool = False) -> History:
     """An application reuses a number after an abort. Its outputs are wrong for another reason.
 
@@ -149,6 +192,36 @@ def reused_sequence_in_a_transaction_of_a_killed_process(*, name: str) -> Histor
     again = yield from started(name=name, producer_id=8)
     yield from again.run(1)
     yield s.SeenVerdict(at_s=500, doubled=1)
+
+
+def reused_sequence_in_a_transaction_without_commit(*, is_refused: bool) -> History:
+    """The commit of the second transaction is refused, or does not arrive, and it is aborted.
+
+    The outputs are wrong for another reason.
+    """
+    app = yield from started()
+    yield from app.fetch(6)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    yield from app.fetch(6, offset=0)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+    yield next(app.end())
+    if is_refused:
+        yield s.SeenEndRefused(**app.at(app.writer), transactional_id=app.name)
+        yield from app.end(is_commit=False)
+    else:
+        yield app.init()
+    yield s.SeenVerdict(at_s=500, doubled=1)
+
+
+def reused_sequence_in_a_transaction_whose_commit_is_refused() -> History:
+    return reused_sequence_in_a_transaction_without_commit(is_refused=True)
+
+
+def reused_sequence_in_a_transaction_whose_commit_does_not_arrive() -> History:
+    return reused_sequence_in_a_transaction_without_commit(is_refused=False)
 
 
 def reused_sequence_in_a_transaction_that_a_new_id_does_not_end() -> History:
@@ -344,6 +417,11 @@ RIGHT = (
     sent_again_while_the_first_connection_is_open, other_records_after_a_refusal,
     other_records_after_an_abort, equal_record_of_a_later_producer_after_a_lost_answer,
     equal_record_of_a_later_producer_after_a_slow_answer,
+    equal_record_of_a_later_producer_after_a_success,
+    equal_record_of_a_later_producer_after_many_batches,
+    equal_record_of_a_later_producer_beside_a_moved_partition,
+    reused_sequence_in_a_transaction_whose_commit_is_refused,
+    reused_sequence_in_a_transaction_whose_commit_does_not_arrive,
     other_records_after_a_refusal_beside_a_producer_without_answers,
     reused_sequence_of_a_batch_that_was_not_written,
     reused_sequence_of_a_batch_that_is_refused_late,

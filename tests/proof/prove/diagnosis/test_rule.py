@@ -1,6 +1,8 @@
 """Test the bounded memory of the diagnosis rules."""
 
 import gc
+import sys
+from dataclasses import replace
 
 from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
@@ -35,3 +37,38 @@ def test_diagnosis_forgets_the_records_of_batches_in_ended_transactions() -> Non
             diagnosis.see(seen)
     gc.collect()
     assert sum(isinstance(each, s.SentBatch) for each in gc.get_objects()) == 1
+
+
+def test_diagnosis_forgets_transactions_of_ids_that_are_never_used_again() -> None:
+    """An application with a new transactional id at each start is killed in each transaction."""
+
+    def start(numbers: range) -> int:
+        for number in numbers:
+            app = Application(name=f"billing-{number}", connections=(7, 8))
+            sent = numbered(app, number)
+            for seen in (app.init(), sent, app.produced(), s.SeenClosed(**app.at(8))):
+                diagnosis.see(seen)
+        gc.collect()
+        return sum(isinstance(each, (set, dict, s.SentBatch)) for each in gc.get_objects())
+
+    diagnosis = Diagnosis()
+    assert start(range(1_000)) == start(range(1_000, 1_100))
+
+
+def test_diagnosis_of_a_commit_looks_only_at_the_inputs_of_its_partitions() -> None:
+    """An instance reads another topic, whose offsets it never commits."""
+    diagnosis, app = Diagnosis(), Application()
+    settings = replace(app, partition=1)
+    for seen in (*app.start(), *settings.fetch(5_000)):
+        diagnosis.see(seen)
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    for seen in app.transaction():
+        sys.setprofile(count)
+        diagnosis.see(seen)
+        sys.setprofile(None)
+    assert calls < 5_000

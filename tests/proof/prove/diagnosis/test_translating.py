@@ -89,6 +89,7 @@ def test_diagnosis_produce_is_translated_with_acks_ids_and_keys_of_its_batches()
     assert (found.acks, found.transactional_id, found.number) == (1, "t", 3)
     (sent,) = found.batches
     assert (sent.partition, sent.producer_id, sent.is_transactional) == (PLACE, 9, True)
+    assert sent.count == 2
     assert [key for key, _ in sent.records] == [hash(b"k"), hash(b"w")]
 
 
@@ -188,8 +189,8 @@ def test_diagnosis_end_txn_with_a_lost_answer_has_not_ended_for_its_client():
 @pytest.mark.parametrize(
     ("errors", "is_refused", "is_known"),
     [
-        ([29], True, True), ([87, 10], True, True), ([29, 0], False, True), ([29, 6], False, False),
-        ([6], False, False), ([20], False, False), ([0], False, True),
+        ([29], True, True), ([87, 10], True, True), ([6], False, False), ([20], False, False),
+        ([0], False, True),
     ],
 )  # fmt: skip
 def test_diagnosis_produce_is_refused_if_no_broker_has_written_any_batch(
@@ -203,6 +204,23 @@ def test_diagnosis_produce_is_refused_if_no_broker_has_written_any_batch(
     assert isinstance(found, s.SeenProduced)
     assert (found.is_refused, found.has_error) == (is_refused, errors != [0])
     assert found.is_known is is_known
+    assert found.partitions == frozenset()
+
+
+def test_diagnosis_produce_with_several_results_is_translated_with_each_of_them():
+    request = request_of("Produce", 9, produce.ProduceRequest("t", -1, 100, []))
+    partitions = [produce.ProducedPartition(n, error) for n, error in enumerate((0, 29, 6, 0, 29))]
+    answer = produce.ProduceResponse([produce.ProducedTopic("orders", None, partitions)])
+    written, refused, in_doubt = seen(answer_of(request, answer)[0])
+    assert isinstance(written, s.SeenProduced)
+    assert (written.is_known, written.has_error, written.is_refused) == (True, False, False)
+    assert written.partitions == {("orders", 0), ("orders", 3)}
+    assert isinstance(refused, s.SeenProduced)
+    assert (refused.is_known, refused.has_error, refused.is_refused) == (True, True, True)
+    assert refused.partitions == {("orders", 1), ("orders", 4)}
+    assert isinstance(in_doubt, s.SeenProduced)
+    assert (in_doubt.is_known, in_doubt.has_error, in_doubt.is_refused) == (False, True, False)
+    assert in_doubt.partitions == frozenset(), "all that are left"
 
 
 @pytest.mark.parametrize("api", ["EndTxn", "Produce"])
@@ -232,6 +250,17 @@ def test_diagnosis_held_answer_of_a_connection_that_is_cut_never_comes():
     closed = ConnectionClosed(request.connection, 0.5, "it was cut")
     late = FaultMade(None, request, 1.0, "it came later")
     assert [type(one) for one in seen(held, closed, late)] == [s.SeenClosed]
+
+
+def test_diagnosis_held_produce_of_a_connection_that_is_cut_was_executed():
+    """The broker has written the batch, and its client does not know of it."""
+    request = request_of("Produce", 9, produce.ProduceRequest("t", -1, 100, []))
+    held, _ = answer_of(request, produce.ProduceResponse([]))
+    held.fate = "held"
+    executed, closed = seen(held, ConnectionClosed(request.connection, 0.5, "it was cut"))
+    assert isinstance(executed, s.SeenProduced)
+    assert (executed.at_s, executed.is_known, executed.has_error) == (0.5, False, False)
+    assert isinstance(closed, s.SeenClosed)
 
 
 def test_diagnosis_held_end_of_a_transaction_is_ignored_when_the_client_has_begun_anew():

@@ -9,7 +9,7 @@ from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import GROUP, IDS, INPUT, OUTPUT, Application, numbered, started
+from .histories import GROUP, IDS, INPUT, OUTPUT, Application, numbered, results, started, together
 
 History = Iterator[s.Sighting]
 INPUTS = frozenset({INPUT})
@@ -204,7 +204,7 @@ def written_before_init_transactions() -> History:
 
 def _sends_again_by_another(is_answered: bool) -> History:
     app = yield from started(name="")
-    yield app.produce(1)
+    yield numbered(app, 1)
     if is_answered:
         yield app.produced(is_known=False)
     else:
@@ -212,7 +212,7 @@ def _sends_again_by_another(is_answered: bool) -> History:
     app.producer_id, app.connections = 8, (app.reader, next(IDS))
     yield s.SeenOpened(**app.at(app.writer))
     yield app.init()
-    yield app.produce(1)
+    yield numbered(app, 1)
 
 
 def fresh_producer_after_an_error() -> History:
@@ -482,6 +482,19 @@ def refused_outputs_with_copies_in_another_topic() -> History:
     yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(lost))
 
 
+def committed_after_a_refusal_for_one_topic() -> History:
+    """A Produce has batches for two topics, and only that of the output is refused."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch(3)
+    lost = range(app.offset, app.offset + 3)
+    yield together(app.produce(*lost), app.produce(*lost, topic="audit"))
+    yield from results(app.produced(), is_refused=True)
+    yield app.send_offsets(app.offset + 3)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(lost))
+
+
 def unanswered_commit_taken_as_committed() -> History:
     """EndTxn did not arrive, InitProducerId aborts, and the application continues."""
     app = yield from started()
@@ -549,6 +562,47 @@ def reused_sequence_of_a_batch_that_is_answered_late() -> History:
     yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
 
 
+def reused_sequence_under_load(*, is_retried: bool) -> History:
+    """A broker has written a batch before an abort, and drops the next one.
+
+    is_retried: the client sends the batch again before the abort, and gets an error. Otherwise the
+    records of the dropped batch are not decoded, as under load.
+    """
+    app = yield from started()
+    yield from app.fetch(6)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    if is_retried:
+        yield numbered(app, 0, 1, 2)
+        yield replace(app.produced(is_known=False), has_error=True)
+    yield from app.end(is_commit=False)
+    yield from app.fetch(6, offset=0)
+    dropped = numbered(app, 3, 4, 5)
+    if not is_retried:
+        dropped = replace(dropped, batches=(replace(dropped.batches[0], records=()),))
+    yield dropped
+    yield app.produced()
+    yield app.send_offsets(6)
+    yield from app.end()
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
+
+
+def reused_sequence_of_a_batch_that_is_refused_when_it_is_repeated() -> History:
+    return reused_sequence_under_load(is_retried=True)
+
+
+def reused_sequence_of_a_batch_that_is_not_decoded() -> History:
+    return reused_sequence_under_load(is_retried=False)
+
+
+def reused_sequence_beside_an_error_of_another_topic() -> History:
+    """A Produce has batches for two topics, and only that of the output has an error."""
+    app = yield from started(name="")
+    yield together(numbered(app, 1), numbered(app, 2, topic="audit"))
+    yield from results(app.produced(is_known=False))
+    yield numbered(app, 3, topic="audit")
+
+
 def reused_sequence_for_the_same_records_after_an_abort() -> History:
     """A broker takes the batch for the one of the aborted transaction, so its records are lost."""
     app = yield from started()
@@ -589,6 +643,8 @@ def same_id_after_a_slow_commit_beside_a_reader(offsets_in: str) -> History:
     def read() -> s.SeenFetch:
         return s.SeenFetch(**app.at(app.reader), positions=(((OUTPUT, 0), 0),))
 
+    if offsets_in == "OffsetCommit":
+        yield s.SeenJoin(**app.at(app.reader), group="dashboard")
     yield read()
     yield from app.run(2)
     yield read()
@@ -845,10 +901,14 @@ WRONG: list[tuple[object, set[str]]] = [
     (abort_of_refused_outputs_without_seek, {"abort-without-seek"}),
     (outputs_always_in_the_transaction_after_their_offsets, {"passed-over"}),
     (refused_outputs_with_copies_in_another_topic, {"passed-over"}),
+    (committed_after_a_refusal_for_one_topic, {"passed-over"}),
     (unanswered_commit_taken_as_committed, {"passed-over"}),
     (reused_sequence_that_is_refused_once, {"same-sequence-other-bytes"}),
     (reused_sequence_beside_a_refused_one, {"same-sequence-other-bytes"}),
     (reused_sequence_of_a_batch_that_is_answered_late, {"same-sequence-other-bytes"}),
+    (reused_sequence_of_a_batch_that_is_refused_when_it_is_repeated, {"same-sequence-other-bytes"}),
+    (reused_sequence_of_a_batch_that_is_not_decoded, {"same-sequence-other-bytes"}),
+    (reused_sequence_beside_an_error_of_another_topic, {"same-sequence-other-bytes"}),
     (reused_sequence_for_the_same_records_after_an_abort, {"same-sequence-other-bytes"}),
     (reused_sequence_after_two_aborts, {"same-sequence-other-bytes"}),
     (same_id_after_a_slow_commit_beside_a_reader_of_its_output, {"retry-in-fresh-producer"}),
