@@ -34,7 +34,7 @@ from .rules import (
     Rule,
 )
 from .timeouts import with_lower_timeouts
-from .two_ends import MANY_IN_FLIGHT, Services, TwoEnds
+from .two_ends import MANY_IN_FLIGHT, NOT_READ, Services, TwoEnds
 
 IN_FLIGHT_MAX = 1_000
 HELD = "a rule holds it"
@@ -54,6 +54,7 @@ class ProxiedConnection(TwoEnds):
         super().__init__(services, connection_id, instance, broker_id)
         self._proxied = proxied
         self._holding: set[asyncio.Task[None]] = set()
+        self._holds = 0
 
     # -- requests
 
@@ -71,13 +72,29 @@ class ProxiedConnection(TwoEnds):
         if (refused := refused_api_versions(request)) is not None:
             self._answer(request, refused)
             return None
+        self._expects_answer(request, frame)  # a rule does not count a malformed Produce
         rule = services.decide(request)
         if rule is None:
             self._forward(request, travels)
             return None
         if isinstance(rule.action, Hold) and rule.action.at is HoldPoint.BEFORE_REQUEST:
-            return self._hold_request(rule, rule.action, request, travels)
-        return self._act(rule, rule.action, request, travels, "")
+            work = self._hold_request(rule, rule.action, request, travels)
+        else:
+            work = self._act(rule, rule.action, request, travels, "")
+        return None if work is None else self._counted(rule, work)
+
+    @staticmethod
+    def _expects_answer(request: Request, frame: bytes | memoryview) -> bool:
+        offset = request.body_offset
+        return expects_answer(request.api_key, request.version, memoryview(frame), offset)
+
+    async def _counted(self, rule: Rule, work: Coroutine[Any, Any, None]) -> None:
+        """Await the action of a rule, which does not count if the connection is cut before."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            self._services.give_back(rule)
+            raise
 
     def _forward(
         self,
@@ -86,13 +103,16 @@ class ProxiedConnection(TwoEnds):
         rule: Rule | None = None,
         action: Action | None = None,
     ) -> None:
-        if expects_answer(request.api_key, request.version, memoryview(frame), request.body_offset):
-            self._in_flight.add(Exchange(request, rule, action))
-            if len(self._in_flight) >= IN_FLIGHT_MAX:
-                self.client.pause(MANY_IN_FLIGHT)
+        if not self._has_ended and self._expects_answer(request, frame):
+            self._add(Exchange(request, rule, action))
         elif rule is not None and action is not None:
             self._services.give_back(rule)
         self.broker.write(frame)
+
+    def _add(self, exchange: Exchange) -> None:
+        self._in_flight.add(exchange)
+        if len(self._in_flight) >= IN_FLIGHT_MAX:
+            self.client.pause(MANY_IN_FLIGHT)
 
     def _act(
         self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview, before: str
@@ -141,7 +161,7 @@ class ProxiedConnection(TwoEnds):
             await later
 
     def _tell(self, request: Request, error: ErrorCode, frame: bytes | memoryview) -> None:
-        if expects_answer(request.api_key, request.version, memoryview(frame), request.body_offset):
+        if self._expects_answer(request, frame):
             self._answer(request, error_answer(request, error))
         else:  # with acks=0, a broker can only close the connection
             self.close("a rule closed it")
@@ -149,15 +169,18 @@ class ProxiedConnection(TwoEnds):
     def _answer(self, request: Request, made: bytes) -> None:
         """Send the frame `made` as the answer, after the answers to earlier requests."""
         answer = Answer(request, memoryview(made), self._services.now_s(), False, "delivered")
-        self._in_flight.add(Exchange(request, made=answer, made_frame=made))
+        self._add(Exchange(request, made=answer, made_frame=made))
         if self.broker.is_idle:
             self._send_made()
+        if self.client.is_full:
+            self.client.pause(NOT_READ)
 
     def _fall_silent(self, silence_max_s: float) -> None:
         self._is_silent = True
         self.broker.close()
         reason = f"a rule lost a request, and {silence_max_s:g} s have passed"
-        asyncio.get_running_loop().call_later(silence_max_s, self.close, reason)
+        loop = asyncio.get_running_loop()
+        self._silence = loop.call_later(silence_max_s, self.close, reason)
 
     # -- answers
 
@@ -168,10 +191,9 @@ class ProxiedConnection(TwoEnds):
             raise MalformedFrame(f"it has {len(frame)} bytes")
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_BYTES], signed=True)
         exchange = self._in_flight.answered(correlation_id)
-        if len(self._in_flight) < IN_FLIGHT_MAX:
-            self.client.resume(MANY_IN_FLIGHT)
         now_s = self._services.now_s()
-        answer = Answer(exchange.request, frame, now_s, True, "delivered")
+        fate = "lost" if self.client.is_lost else "delivered"
+        answer = Answer(exchange.request, frame, now_s, True, fate)
         if exchange.request.api_key == METADATA:
             with contextlib.suppress(MalformedFrame):
                 self._services.topic_names.learn(answer.body.topics)
@@ -190,7 +212,7 @@ class ProxiedConnection(TwoEnds):
             return None
         answer.fate = "held"
         self._services.emit(answer)
-        return self._answer_later(rule, action, answer, frame)
+        return self._counted(rule, self._answer_later(rule, action, answer, frame))
 
     def _is_refused(self, rule: Rule, action: Action, answer: Answer) -> bool:
         """Return whether an answer has an error, and if so undo the count of the rule's action.
@@ -218,6 +240,8 @@ class ProxiedConnection(TwoEnds):
             assert exchange.made is not None
             self._services.emit(exchange.made)
             self.client.write(exchange.made_frame)
+        if len(self._in_flight) < IN_FLIGHT_MAX:
+            self.client.resume(MANY_IN_FLIGHT)
 
     def _lose(self, rule: Rule, answer: Answer, what: str) -> None:
         answer.fate = "lost"
@@ -258,9 +282,11 @@ class ProxiedConnection(TwoEnds):
                 elif ending is not None:
                     self.close("a rule closed it")
             finally:
-                self.client.resume(HELD)
+                self.client.resume(held_by)
 
-        self.client.pause(HELD)
+        self._holds += 1
+        held_by = f"{HELD} ({self._holds})"  # several answers may be held after one another
+        self.client.pause(held_by)
         task = asyncio.get_running_loop().create_task(held())
         self._holding.add(task)
         task.add_done_callback(self._holding.discard)

@@ -40,7 +40,7 @@ class Side(asyncio.BufferedProtocol):
         on_drained: Callable[[], None],
     ) -> None:
         self.transport: asyncio.Transport | None = None
-        self.is_lost = False
+        self.is_lost = self.is_full = False
         self._receiver = FrameReceiver(frame_bytes_max)
         self._handle = handle
         self._on_made, self._on_malformed = on_made, on_malformed
@@ -48,7 +48,9 @@ class Side(asyncio.BufferedProtocol):
         self._frames: deque[memoryview] = deque()
         self._paused = set[str]()
         self._is_reading, self._is_drained = True, False
+        self._is_handling = False
         self._task: asyncio.Task[None] | None = None
+        self._aborting: asyncio.TimerHandle | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -79,13 +81,15 @@ class Side(asyncio.BufferedProtocol):
         """Close after the written bytes are sent, or at a timeout."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
-            asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+            loop = asyncio.get_running_loop()
+            self._aborting = loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
 
     def abort(self) -> None:
         """Close immediately, and drop all waiting frames."""
         self._frames.clear()
         if self._task is not None:
-            self._task.cancel()
+            # A task that is cancelled before its first step does not run its `finally`.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
         if self.transport is not None:
             self.transport.abort()
 
@@ -113,26 +117,36 @@ class Side(asyncio.BufferedProtocol):
             self._frames.extend(frames)
             self._go_on()
 
+    def eof_received(self) -> None:
+        self.close()  # the transport's own close has no timeout
+
     def pause_writing(self) -> None:
+        self.is_full = True
         self._on_full(True)
 
     def resume_writing(self) -> None:
+        self.is_full = False
         self._on_full(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
+        if self._aborting is not None:
+            self._aborting.cancel()
         self._end_when_drained()
+        self.resume_writing()  # the other end's frames are dropped now
 
     # -- frames in order
 
     def _go_on(self) -> None:
+        if self._is_handling:
+            return  # the caller's caller handles the next frame
         while self._frames and not self._paused:
+            self._is_handling, work = True, None
             try:
                 work = self._handle(self._frames.popleft())
-            except MalformedFrame as error:
-                self._frames.clear()
-                self._on_malformed(str(error))
-                return
+            except Exception as error:
+                self._refuse(error)
+            self._is_handling = False
             if work is not None:
                 self._paused.add(BUSY)
                 self._task = asyncio.get_running_loop().create_task(self._finish(work))
@@ -142,12 +156,16 @@ class Side(asyncio.BufferedProtocol):
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except MalformedFrame as error:
-            self._frames.clear()
-            self._on_malformed(str(error))
+        except Exception as error:
+            self._refuse(error)
         finally:
             self._task = None
             self.resume(BUSY)
+
+    def _refuse(self, error: Exception) -> None:
+        """Drop all waiting frames after one that is malformed or cannot be forwarded."""
+        self._frames.clear()
+        self._on_malformed(str(error) or repr(error))
 
     def _end_when_drained(self) -> None:
         if self.is_lost and self.is_idle and not self._is_drained:

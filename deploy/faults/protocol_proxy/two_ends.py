@@ -25,6 +25,7 @@ REQUEST_BYTES_MAX = 128 * 1024 * 1024
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 CONNECT_TIMEOUT_S = 5.0
 CONNECTING, MANY_IN_FLIGHT = "no broker yet", "many are not answered"
+NOT_READ = "it does not read the proxy's own answers"
 TLS_REFUSED = (
     "the client uses TLS, but the proxy does not. Give the client security.protocol=PLAINTEXT"
 )
@@ -86,12 +87,13 @@ class TwoEnds:
         self._is_open = self._has_ended = False
         self._is_silent = False  # only the client's end is kept, and it gets nothing
         self._connecting: asyncio.Task[None] | None = None
+        self._silence: asyncio.TimerHandle | None = None
         self.client = Side(
             REQUEST_BYTES_MAX,
             self._on_request,
             on_made=self._accepted,
             on_malformed=self._client_is_malformed,
-            on_full=lambda is_full: _pause(self.broker, is_full),
+            on_full=self._client_is_full,
             on_drained=self._client_is_gone,
         )
         self.broker = Side(
@@ -142,7 +144,7 @@ class TwoEnds:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await self._connect_to(address)
                 break
-            except (OSError, TimeoutError) as error:
+            except Exception as error:  # also of an invalid name or port
                 problem = f"no broker at {address[0]}:{address[1]} ({error or 'no answer'})"
         else:
             self._begin(self.info.broker_id)
@@ -171,6 +173,11 @@ class TwoEnds:
         self._is_open = True
         self._services.emit(ConnectionOpened(self.info, self._services.now_s()))
 
+    def _client_is_full(self, is_full: bool) -> None:
+        _pause(self.broker, is_full)
+        if not is_full:
+            self.client.resume(NOT_READ)
+
     def _client_is_gone(self) -> None:
         """Close both ends. Everything that the client sent was forwarded before."""
         self._reason = self._reason or "the client closed it"
@@ -195,6 +202,8 @@ class TwoEnds:
         if self._has_ended or not self.client.is_lost or (has_broker and not self.broker.is_lost):
             return
         self._has_ended = True
+        if self._silence is not None:
+            self._silence.cancel()
         for exchange in self._in_flight.abandon():
             if exchange.rule is not None and exchange.action is not None:
                 self._services.give_back(exchange.rule)
