@@ -30,6 +30,7 @@ from .seen import (
 from .unanswered import UnansweredProduces
 
 RECORDS_MAX = 10_000  # of a transaction
+WITH_NUMBER_MAX = 10  # batches with the same sequence number
 BatchKey = tuple[int, int, Partition, int]  # producer id, epoch, partition, base sequence
 
 
@@ -99,7 +100,7 @@ class OtherBytes(FindingRule):
 
     def __init__(self) -> None:
         self._unanswered = UnansweredProduces()
-        self._batches = Recent[BatchKey, _Numbered]()
+        self._batches = Recent[BatchKey, list[_Numbered]]()  # the last one last
         self._open = Recent[tuple[str, str], set[BatchKey]](OPEN_MAX)  # of the transaction
 
     def see(self, seen: Sighting, tell: Tell) -> None:
@@ -125,53 +126,40 @@ class OtherBytes(FindingRule):
                 self._ended(key, is_commit=False)  # InitProducerId aborts, too
         elif isinstance(seen, SeenVerdict) and seen.is_wrong:
             for _, known in self._batches.items():
-                if known.is_dropped:
+                if (before := _taken_for(known)) is not None:
                     _tell(
-                        known.batch,
+                        known[-1].sent,
                         "given to a later transaction, although a broker has written a batch of "
-                        f"{known.batch.count} records with it, which was aborted",
+                        f"{before.sent.count} records with it, which was aborted",
                         tell,
                     )
 
     def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
-        known = self._batches.get(key)
         content = hash(tuple(sorted(batch.records))) if batch.records else None
         sighting = Sighting(at_s=seen.at_s, instance=seen.instance, connection=seen.connection)
         sent = _Sent(sighting, key, batch.crc, batch.count, content)
-        if known is None or known.is_aborted:
-            self._batches.put(key, _Numbered(sent, known))
-        elif known.batch.crc != batch.crc:
-            before, known.batch = known.batch, sent
+        known = self._batches.get(key) or []
+        last = known[-1] if known else None
+        if last is None or last.is_aborted or (last.is_refused and last.sent.crc != batch.crc):
+            self._batches.put(key, [*known[1 - WITH_NUMBER_MAX :], _Numbered(sent)])
+        elif last.sent.crc == batch.crc:
+            last.is_refused = False
+        else:
+            before, last.sent = last.sent, sent
             _tell_of(before, sent, tell)
 
     def _answered(self, batch: SentBatch, has_error: bool) -> None:
         key = key_of(batch)
         known = self._batches.get(key) if key is not None else None
-        if known is None or key is None:
-            return
-        before = known.before
-        if known.batch.crc == batch.crc:
-            known.is_written |= not has_error
-            if known.is_written:
-                return  # by another attempt, if this one has an error
-            if before is not None:
-                self._batches.put(key, before)
-            else:
-                self._batches.pop(key)
-        elif before is not None and before.batch.crc == batch.crc:  # its answer comes late
-            before.is_written |= not has_error
-            known.before = before if before.is_written else None
+        for each in reversed(known or []):
+            if each.sent.crc == batch.crc:
+                each.is_written |= not has_error
+                each.is_refused = not each.is_written
+                return
 
     def _ended(self, key: BatchKey, *, is_commit: bool) -> None:
-        known = self._batches.get(key)
-        if known is None:
-            return
-        if is_commit:
-            known.is_committed = True
-        elif known.before is not None and known.before.is_written:
-            self._batches.put(key, known.before)  # brokers know this one only
-        else:
-            known.is_aborted, known.before = True, None
+        if known := self._batches.get(key):
+            known[-1].is_committed, known[-1].is_aborted = is_commit, not is_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,25 +178,25 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Numbered:
-    """The last batch with a producer id, epoch, partition and sequence number.
+    """A batch with a producer id, epoch, partition and sequence number.
 
-    before: the batch with this number in an aborted transaction, None without one. is_written: a
-    broker has acknowledged the batch.
+    is_written: a broker has acknowledged the batch. is_refused: its attempts had errors only.
     """
 
-    batch: _Sent
-    before: "_Numbered | None"
+    sent: _Sent
     is_written: bool = False
+    is_refused: bool = False
     is_aborted: bool = False
     is_committed: bool = False
 
-    @property
-    def is_dropped(self) -> bool:
-        """Return whether a broker took a committed batch for a duplicate of the aborted one."""
-        before = self.before
-        if before is None or not (before.is_written and self.is_written and self.is_committed):
-            return False
-        return before.batch.count == self.batch.count
+
+def _taken_for(known: list[_Numbered]) -> _Numbered | None:
+    """Return the aborted batch as whose duplicate a broker has dropped the last, committed one."""
+    last = known[-1]
+    if not (last.is_written and last.is_committed):
+        return None
+    before = next((each for each in known if each.is_aborted and each.is_written), None)
+    return before if before is not None and before.sent.count == last.sent.count else None
 
 
 def _tell_of(before: _Sent, sent: _Sent, tell: Tell) -> None:

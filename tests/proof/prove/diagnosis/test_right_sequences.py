@@ -244,6 +244,23 @@ def the_same_records_encoded_again() -> History:
     yield from app.end()
 
 
+def the_same_records_encoded_again_after_a_refusal() -> History:
+    """The first attempt is slow, and its success comes after that of the last one."""
+    app = yield from started()
+    yield from app.fetch(3)
+    slow = numbered(app, 0, 1, 2)
+    yield slow
+    yield numbered(app, 0, 1, 2)
+    yield replace(app.produced(), has_error=True, is_refused=True)
+    again = numbered(app, 0, 1, 2)
+    yield replace(again, batches=(replace(again.batches[0], crc=5),))
+    yield app.produced()
+    yield app.send_offsets(3)
+    yield from app.end()
+    yield replace(app.produced(), number=slow.number)
+    yield s.SeenVerdict(at_s=500, doubled=1)
+
+
 def records_that_are_not_known() -> History:
     app = yield from started(name="")
     for crc in (1, 2):
@@ -428,7 +445,8 @@ RIGHT = (
     reused_sequence_in_a_transaction_that_is_aborted,
     reused_sequence_in_a_transaction_that_a_new_id_does_not_end,
     reused_sequence_in_a_transaction_that_the_next_process_aborts,
-    the_same_records_encoded_again, records_that_are_not_known,
+    the_same_records_encoded_again, the_same_records_encoded_again_after_a_refusal,
+    records_that_are_not_known,
     aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
     slow_commit_that_is_asked_for_again,
     equal_records_of_two_producers_while_a_commit_is_slow, transactions_that_wait_for_brokers,

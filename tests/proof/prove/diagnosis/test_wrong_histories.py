@@ -603,6 +603,31 @@ def reused_sequence_beside_an_error_of_another_topic() -> History:
     yield numbered(app, 3, topic="audit")
 
 
+def reused_sequence_of_a_batch_whose_success_comes_last() -> History:
+    """A broker has written the first batch with the number. Its answer is the last one.
+
+    Meanwhile a retry of this batch was refused, and two transactions were aborted.
+    """
+    app = yield from started()
+    yield from app.fetch(6)
+    slow = numbered(app, 0, 1, 2)
+    yield slow
+    yield replace(numbered(app, 0, 1, 2), connection=app.reader)
+    refused = replace(app.produced(is_known=False), connection=app.reader, has_error=True)
+    yield refused
+    yield from app.end(is_commit=False)
+    yield from app.fetch(6, offset=0)
+    yield numbered(app, 0, 1)
+    yield from app.end(is_commit=False)
+    yield from app.fetch(6, offset=0)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+    yield app.send_offsets(6)
+    yield from app.end()
+    yield replace(app.produced(is_known=False), number=slow.number)
+    yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
+
+
 def reused_sequence_for_the_same_records_after_an_abort() -> History:
     """A broker takes the batch for the one of the aborted transaction, so its records are lost."""
     app = yield from started()
@@ -909,6 +934,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (reused_sequence_of_a_batch_that_is_refused_when_it_is_repeated, {"same-sequence-other-bytes"}),
     (reused_sequence_of_a_batch_that_is_not_decoded, {"same-sequence-other-bytes"}),
     (reused_sequence_beside_an_error_of_another_topic, {"same-sequence-other-bytes"}),
+    (reused_sequence_of_a_batch_whose_success_comes_last, {"same-sequence-other-bytes"}),
     (reused_sequence_for_the_same_records_after_an_abort, {"same-sequence-other-bytes"}),
     (reused_sequence_after_two_aborts, {"same-sequence-other-bytes"}),
     (same_id_after_a_slow_commit_beside_a_reader_of_its_output, {"retry-in-fresh-producer"}),
