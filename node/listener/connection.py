@@ -266,6 +266,15 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return now_s - self.silent_since_s > first_request_timeout_s
 
+    def is_idle(self, now_s: float, idle_max_s: float) -> bool:
+        """Return whether the connection is idle for too long.
+
+        A connection with requests is not idle while it is read, because its close would be noticed.
+        Otherwise the close may be hidden behind unread bytes, so that `is_deserted` does not help.
+        """
+        is_watched = self.has_requests and not self._is_reading_paused
+        return now_s - self.last_active_s > idle_max_s and not is_watched
+
     def is_deserted(self, now_s: float) -> bool:
         """Return whether the client has closed the connection, and its requests may be dropped.
 

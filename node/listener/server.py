@@ -355,7 +355,7 @@ class KafkaServer:
                 connection.close("a request was not finished in time")
             elif connection.is_silent(now_s, first_request_timeout_s):
                 connection.close("no request came in time")
-            elif now_s - connection.last_active_s > idle_max_s and not connection.has_requests:
+            elif connection.is_idle(now_s, idle_max_s):
                 connection.close("idle")
         budget.let_one_pass()
         files = self._tls or self._protection.tokens

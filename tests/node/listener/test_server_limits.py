@@ -177,6 +177,23 @@ async def test_idle_connection_is_closed_and_a_connection_waiting_for_an_answer_
         assert await waiting.receive() == (1, b"1")
 
 
+async def test_idle_connection_with_queued_requests_is_closed_although_its_end_is_hidden(
+    quick_sweep: None,
+) -> None:
+    """The kernel reports no close behind bytes that the broker does not read."""
+    async with toy_server(connections_max_idle_ms=150) as bench:
+        with socket.create_connection(("127.0.0.1", bench.server.port)) as gone:
+            gone.setblocking(False)
+            gone.send(Client.frame(WAIT, b"long poll") + Client.frame(WAIT, b"queued"))
+            await until(lambda: bool(bench.toys.pending))
+            with pytest.raises(BlockingIOError):
+                while True:
+                    gone.send(bytes(MIB))
+        await until(lambda: bench.server.connection_count == 0)
+        assert bench.toys.abandoned == [b"long poll"]
+        assert bench.server.budget.held_bytes == 0
+
+
 async def test_connection_with_an_unfinished_request_is_closed_at_its_deadline(
     quick_sweep: None,
 ) -> None:
