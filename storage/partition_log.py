@@ -19,7 +19,6 @@ from ..wire.errors import (
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
-    UnknownProducerId,
 )
 from ..wire.record_batch import (
     CONTROL_BIT,
@@ -46,7 +45,7 @@ from .log_read import (
 from .log_recovery import load_log
 from .log_retention import LogRetention
 from .log_truncation import LogTruncation
-from .producers.entry import NO_OFFSET, Origin
+from .producers.entry import Origin
 from .producers.state import ProducerStateTable
 from .producers.verdicts import Duplicate, MarkerAlreadyWritten
 from .segments.damage import LogDamage
@@ -239,11 +238,6 @@ class PartitionLog:
         elif header.producer_id >= 0:
             verdict = local.producer_state.check(header, origin=origin, guard=guard)
             if isinstance(verdict, Duplicate):
-                if self._is_aborted(header, verdict.base_offset):
-                    raise UnknownProducerId(
-                        f"Sequence number {header.base_sequence} of producer {header.producer_id} "
-                        f"was used at offset {verdict.base_offset}, in an aborted transaction"
-                    )
                 return AppendInfo(*verdict, True)
         append_time_ms = -1
         if config.uses_append_time:
@@ -266,7 +260,7 @@ class PartitionLog:
         """Return the batch with the producer, epoch and sequences of this header, or None.
 
         Only the last five batches of the producer are known. Batches of aborted transactions have
-        no duplicates (see `_is_aborted`).
+        no duplicates.
         """
         local = self.local
         if local.rebuild is not None:
@@ -275,25 +269,9 @@ class PartitionLog:
         if entry is None or entry.epoch != header.producer_epoch:
             return None
         batch = entry.find(header.base_sequence, header.last_offset_delta)
-        if batch is None or self._is_aborted(header, batch.base_offset):
+        if batch is None or batch.is_aborted:
             return None
         return AppendInfo(batch.base_offset, batch.last_offset, batch.timestamp, True)
-
-    def _is_aborted(self, header: BatchHeader, first_copy: int) -> bool:
-        """Return whether the first copy of a batch, at this offset, is in an aborted transaction.
-
-        Then the batch belongs to a later transaction, although the client has given it the same
-        sequence number. librdkafka does so after an abort without the answer to the first copy. An
-        answer as a duplicate, as in Apache Kafka, would lose the records. After the error
-        UNKNOWN_PRODUCER_ID clients abort, and continue with a new epoch (KIP-360).
-        """
-        entry = self.local.producer_state.entry(header.producer_id)
-        if entry is None or not header.is_transactional:
-            return False
-        if NO_OFFSET != entry.transaction_first_offset <= first_copy:
-            return False
-        aborted = self.aborted_transactions.between(first_copy, first_copy + 1)
-        return any(producer_id == header.producer_id for producer_id, _ in aborted)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
         """Append the leader's batches, with their offsets and epochs.

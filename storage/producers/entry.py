@@ -29,12 +29,14 @@ class AppendedBatch(NamedTuple):
     """A batch in the log.
 
     Its last offset is `base_offset + last_offset_delta`, and its last sequence follows likewise.
+    `is_aborted`: its transaction was aborted.
     """
 
     base_sequence: int
     last_offset_delta: int
     base_offset: int
     timestamp: int
+    is_aborted: bool = False
 
     @property
     def last_offset(self) -> int:
@@ -105,13 +107,31 @@ class ProducerEntry:
         batches.append(batch)
         if len(batches) > WINDOW_BATCHES:
             del batches[0]
-        base_sequence, last_offset_delta, _, timestamp = batch
+        base_sequence, last_offset_delta, _, timestamp, _ = batch
         self.last_timestamp = timestamp
         self.next_sequence = (
             0
             if base_sequence == NO_SEQUENCE
             else (base_sequence + last_offset_delta + 1) & SEQUENCE_MAX
         )
+
+    def abort(self, first_offset: int, last_offset: int) -> None:
+        """Mark the batches of a transaction with these offsets as aborted."""
+        self.batches[:] = [
+            batch._replace(is_aborted=True)
+            if first_offset <= batch.base_offset <= last_offset
+            else batch
+            for batch in self.batches
+        ]
+
+    def aborted_batch_with(self, sequence: int) -> AppendedBatch | None:
+        """Return the aborted batch with this sequence among the last five, or None."""
+        for batch in self.batches:
+            if batch.is_aborted and (
+                (sequence - batch.base_sequence) & SEQUENCE_MAX <= batch.last_offset_delta
+            ):
+                return batch
+        return None
 
     def clear_window(self) -> None:
         """Remove the last five batches, because a new epoch begins with sequence 0."""

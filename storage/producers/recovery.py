@@ -2,18 +2,21 @@
 
 Producer state is the newest earlier snapshot plus a replay of the later headers. A snapshot has
 only the last batch of a producer, so the windows of five batches are filled from earlier batches.
-Kafka does not fill the windows, and a retry after a clean restart fails in Kafka.
+Kafka does not fill the windows, and a retry after a clean restart fails in Kafka. The transaction
+indexes then show which of these batches were aborted.
 
 Slow functions are generators (see runtime/steps.py).
 """
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from ...runtime.steps import Steps
 from ...wire.control_record import ControlType, decode_marker
 from ...wire.record_batch import CONTROL_BIT, BatchHeader
+from ..corrupt_file import INDEX_TROUBLE
 from ..segments.log_file import Buffer, scan_headers
 from ..segments.segment import Segment
 from ..segments.segment_list import SegmentList
@@ -28,6 +31,7 @@ logger = logging.getLogger(__name__)
 REFILL_BYTES_MAX = 8 << 20
 REFILL_BATCHES_MAX = 4096
 _REFILL_STEP_BYTES = 64 << 10
+ABORTED_MAX = 16_384  # the limit of aborted transactions that are compared with the windows
 HEADERS_A_STEP = 128  # some 0.3 ms
 
 
@@ -54,6 +58,7 @@ def load_producers(
             headers = yield from _headers_before(segments, newest[0])
             yield
             producers.refill_windows(headers)
+            yield from _mark_aborted(producers, segments, newest[0])
 
     def replay(segment: Segment, position: int, header: BatchHeader) -> None:
         read = partial(segment.file.read, position, header.size_bytes)
@@ -131,6 +136,29 @@ def walk_headers(
                     yield
             if header.next_offset >= end_offset:
                 return  # the file may be incomplete after this
+
+
+def _mark_aborted(
+    producers: ProducerStateTable, segments: SegmentList, end_offset: int
+) -> Steps[None]:
+    """Mark the aborted batches in the windows of producers loaded from a snapshot at `end_offset`.
+
+    An unreadable index is skipped. Then a batch with the sequences of an aborted one may be taken
+    for its duplicate, as in Kafka.
+    """
+    left = ABORTED_MAX
+    for segment in reversed(list(segments)):
+        if segment.base_offset >= end_offset:
+            continue
+        with suppress(*INDEX_TROUBLE):
+            for block in segment.transaction_index.newest_first():
+                for producer_id, first_offset, last_offset, _ in block:
+                    if last_offset < end_offset:
+                        producers.mark_aborted(producer_id, first_offset, last_offset)
+                left -= len(block)
+                if left <= 0:
+                    return
+                yield
 
 
 def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[int, BatchHeader]]]:

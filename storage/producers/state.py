@@ -17,7 +17,8 @@ on leaders, on followers and in recovery, and refuse nothing. A marker is applie
 
 Deliberate differences from Kafka: windows are filled to five batches after a restart. A producer is
 idle if this broker has appended nothing from it for producer.id.expiration.ms of its own clock
-(Kafka uses the client's timestamps). The number of producers is limited: the longest idle ones are
+(Kafka uses the client's timestamps). A sequence of an aborted batch is refused
+(`check_sequence_is_unused`). The number of producers is limited: the longest idle ones are
 dropped first, except those with an open transaction.
 """
 
@@ -46,6 +47,7 @@ from .verdicts import (
     Duplicate,
     MarkerAlreadyWritten,
     check_marker_is_due,
+    check_sequence_is_unused,
     judge_marker,
 )
 from .verification_guard import VerificationGuards
@@ -120,11 +122,12 @@ class ProducerStateTable:
 
         `guard` is the result of `begin_verification` for this request, if any. For an offset commit
         (origin COORDINATOR), which has no sequence, only the epoch, the guard and the open
-        transaction are checked. Raises InvalidProducerEpoch (a zombie), OutOfOrderSequenceNumber (a
-        gap that would lose records, or a duplicate older than five batches), InvalidTxnState (no
-        verified transaction, or a non-transactional batch during an open transaction). The order of
-        the checks is part of the protocol: a fenced producer must learn that it is fenced, whatever
-        else is wrong (KAFKA-19690).
+        transaction are checked. Raises InvalidProducerEpoch (a zombie), UnknownProducerId (see
+        `check_sequence_is_unused`), OutOfOrderSequenceNumber (a gap that would lose records, or a
+        duplicate older than five batches), InvalidTxnState (no verified transaction, or a
+        non-transactional batch during an open transaction). The order of the checks is part of the
+        protocol: a fenced producer must learn that it is fenced, whatever else is wrong
+        (KAFKA-19690).
         """
         producer_id = header.producer_id
         epoch = header.producer_epoch
@@ -138,10 +141,11 @@ class ProducerStateTable:
         if epoch == known_epoch and entry is not None and is_client:
             expected = entry.next_sequence
             # A batch with the next sequence cannot be in the window.
-            if first_sequence != expected and (
-                batch := entry.find(first_sequence, header.last_offset_delta)
-            ):
-                return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
+            if first_sequence != expected:
+                batch = entry.find(first_sequence, header.last_offset_delta)
+                if batch is not None and not batch.is_aborted:
+                    return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
+                check_sequence_is_unused(entry, first_sequence)
         elif epoch < known_epoch:
             raise InvalidProducerEpoch(
                 f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen "
@@ -267,7 +271,7 @@ class ProducerStateTable:
         if epoch != entry.epoch:
             entry.epoch = epoch
             entry.batches.clear()
-        batch = header.base_sequence, last_offset_delta, base_offset, header.max_timestamp
+        batch = header.base_sequence, last_offset_delta, base_offset, header.max_timestamp, False
         entry.append(new_tuple(AppendedBatch, batch))
         entry.last_seen_ms = now_ms
         if header.attributes & _TRANSACTIONAL and entry.transaction_first_offset == NO_OFFSET:
@@ -310,6 +314,8 @@ class ProducerStateTable:
         entry.last_seen_ms = now_ms
         if first_offset == NO_OFFSET:
             return None
+        if is_aborted:
+            entry.abort(first_offset, offset)
         last_stable_offset = self._transactions.stable_offset_without(first_offset, offset)
         return CompletedTransaction(
             producer_id, first_offset, offset, is_aborted, last_stable_offset
@@ -449,3 +455,9 @@ class ProducerStateTable:
         `headers` are rising (base offset, header), for example of the last two segments.
         """
         refill_windows(self._entries, headers)
+
+    def mark_aborted(self, producer_id: int, first_offset: int, last_offset: int) -> None:
+        """Mark the batches of a transaction in its producer's window as aborted."""
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            entry.abort(first_offset, last_offset)

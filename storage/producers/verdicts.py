@@ -2,7 +2,12 @@
 
 from typing import NamedTuple
 
-from ...wire.errors import InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
+from ...wire.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    TransactionCoordinatorFenced,
+    UnknownProducerId,
+)
 from .entry import NO_OFFSET, ProducerEntry
 
 
@@ -36,6 +41,23 @@ class MarkerAlreadyWritten(NamedTuple):
 
 
 ACCEPTED = Accepted()
+
+
+def check_sequence_is_unused(entry: ProducerEntry, first_sequence: int) -> None:
+    """Raise UnknownProducerId if an aborted batch among the last five has this sequence.
+
+    librdkafka gives the sequences of unanswered batches that it drops at an abort to its next
+    transaction. Apache Kafka takes a new batch of the same size for a duplicate, and acknowledges
+    it without storing it. Any other size gets OUT_OF_ORDER_SEQUENCE_NUMBER, after which librdkafka
+    cannot continue. After UNKNOWN_PRODUCER_ID clients abort, and continue with a new epoch
+    (KIP-360).
+    """
+    batch = entry.aborted_batch_with(first_sequence)
+    if batch is not None:
+        raise UnknownProducerId(
+            f"Sequence number {first_sequence} of producer {entry.producer_id} was used at offset "
+            f"{batch.base_offset}, in an aborted transaction"
+        )
 
 
 def judge_marker(

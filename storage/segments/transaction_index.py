@@ -12,7 +12,7 @@ batches.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -115,6 +115,11 @@ class TransactionIndex(EntryFile):
     def all(self) -> list[AbortedTransaction]:
         """Return all entries, in the order of their markers."""
         return [each for number in range(self._block_count) for each in self._block(number)]
+
+    def newest_first(self) -> Iterator[list[AbortedTransaction]]:
+        """Yield the entries in blocks, the newest block first."""
+        for number in reversed(range(self._block_count)):
+            yield self._block(number)
 
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions with markers at or above `offset`."""

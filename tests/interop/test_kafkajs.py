@@ -15,6 +15,7 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.faults.protocol_proxy.proxy import ProtocolProxy
+from oncelog.deploy.faults.protocol_proxy.rules import LoseAnswer, Match, Rule
 
 from ..programs import printed_by
 from .readers import fill, new_topic, read_to_end
@@ -42,7 +43,8 @@ class Library:
     def start(self, bootstrap: str, action: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             ["node", PROGRAM.name, bootstrap, action, *arguments],
-            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=self.folder, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
 
@@ -57,9 +59,10 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def _outcome(process: subprocess.Popen[str]) -> Any:
+def _outcome(process: subprocess.Popen[str], line: str | None = None) -> Any:
+    """Send a line to the program, and return the JSON of its last line."""
     try:
-        out, err = process.communicate(timeout=LIMIT_S)
+        out, err = process.communicate(line, timeout=LIMIT_S)
     finally:
         process.kill()
     assert process.returncode == 0, f"{out[-2000:]}\n{err[-3000:]}"
@@ -88,6 +91,23 @@ def test_kafkajs_through_the_proxy_writes_reads_and_administers(cluster, library
     assert sorted(outcome["partitions"]) == [[0, 3], [1, 3], [2, 3]]
     assert outcome["low"] == "3"
     assert "js-readers" not in outcome["left"]
+
+
+@pytest.mark.in_turn
+def test_kafkajs_transaction_after_an_abort_without_an_answer_loses_no_record(cluster, library):
+    """Kafkajs reuses the sequence number of the unanswered batch until it gets a new epoch."""
+    new_topic(cluster, "js-output", 1)
+    with ProtocolProxy(cluster.bootstrap) as proxy:
+        program = library.start(proxy.address_for("js"), "abortUnanswered")
+        assert program.stdout is not None
+        assert program.stdout.readline() == "lose\n"
+        proxy.add(Rule(Match(apis={"Produce"}), LoseAnswer(), times=3))  # with two retries
+        outcome = _outcome(program, "\n")
+    assert outcome["outcomes"] == [
+        "committed", "KafkaJSNumberOfRetriesExceeded", "UNKNOWN_PRODUCER_ID", "committed"
+    ]  # fmt: skip
+    values = [value for _, value in read_to_end(cluster.bootstrap, "js-output", 1)]
+    assert values == [b"first", b"next"]
 
 
 @pytest.mark.in_turn

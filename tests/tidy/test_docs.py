@@ -43,7 +43,7 @@ MADE = "<!-- From here on made from the code. -->\n"
 REMARKS = {
     0: "acks 0, 1 and all; batches of format 2 only; from version 13 topics by id; a batch with "
     "the sequence numbers of an aborted batch gets UNKNOWN_PRODUCER_ID, and Kafka acknowledges it "
-    "without storing it",
+    "without storing it, or answers OUT_OF_ORDER_SEQUENCE_NUMBER",
     1: "to the high watermark; from version 13 topics by id; sessions (KIP-227)",
     22: "version 6 opens and keeps prepared transactions (KIP-939); in Kafka it is not stable yet",
     29: "SECURITY_DISABLED where no `authorizer.class.name` is given",

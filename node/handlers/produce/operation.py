@@ -14,7 +14,6 @@ from ....wire.errors import (
     InvalidRecord,
     InvalidTopicException,
     KafkaError,
-    KafkaStorageError,
     NotLeaderOrFollower,
     TopicAuthorizationFailed,
     UnsupportedCompressionType,
@@ -443,7 +442,4 @@ def _appended_before(append: LeaderAppend, error: KafkaError) -> AppendInfo | No
     partition, header = append.partition, append.header
     if error.code not in _OF_THE_BATCH or partition is None or partition.leader is None:
         return None
-    try:
-        return None if header is None else partition.log.find_duplicate(header)
-    except KafkaStorageError:  # the transaction index cannot be read
-        return None
+    return None if header is None else partition.log.find_duplicate(header)

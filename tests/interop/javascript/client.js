@@ -134,6 +134,40 @@ async function transactions() {
   return outcome;
 }
 
-({ writeAndRead, transactions })[action]().then(
+// a transaction whose batch gets no answer is aborted; the next ones, with a new producer after a failure
+async function abortUnanswered() {
+  const impatient = new Kafka({ clientId: "kafkajs", brokers: bootstrap.split(","), logLevel: logLevel.NOTHING,
+    retry: { initialRetryTime: 50, retries: 2 } });
+  const connected = async () => {
+    const producer = impatient.producer({ transactionalId: "js-reuser", maxInFlightRequests: 1, idempotent: true });
+    await producer.connect();
+    return producer;
+  };
+  let producer = await connected();
+  const outcomes = [];
+  for (const value of ["first", "unanswered", "next", "next"]) {
+    if (value === "unanswered") {
+      console.log("lose");
+      await new Promise((resolve) => process.stdin.once("data", resolve));
+    }
+    const transaction = await producer.transaction();
+    try {
+      await transaction.send({ topic: "js-output", messages: [{ value, partition: 0 }] });
+      await transaction.commit();
+      outcomes.push("committed");
+    } catch (error) {
+      await transaction.abort();
+      outcomes.push(error.type || error.name);
+      if (error.type) { // an answer of the broker
+        await producer.disconnect();
+        producer = await connected();
+      }
+    }
+  }
+  await producer.disconnect();
+  return { outcomes };
+}
+
+({ writeAndRead, transactions, abortUnanswered })[action]().then(
   (outcome) => { console.log(JSON.stringify(outcome)); process.exit(0); },
   (error) => { console.error(error); process.exit(1); });

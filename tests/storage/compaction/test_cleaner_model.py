@@ -21,6 +21,7 @@ from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.storage.producers.verdicts import Duplicate
 from oncelog.wire.control_record import ControlType, decode_marker
+from oncelog.wire.errors import UnknownProducerId
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, decode_batch, encode_batch
 
@@ -84,6 +85,7 @@ class Driver:
         self.epochs: dict[int, int] = {}
         self.open: set[int] = set()
         self.last_batches: dict[int, tuple[bytes, int]] = {}  # bytes, base offset
+        self.aborted: set[int] = set()  # producers whose last batch was aborted
         self.values = 0
         self.records: dict[int, tuple] = {}  # all ever written
         self.cleaned_offset = 0  # as in the checkpoint
@@ -153,6 +155,7 @@ class Driver:
         if producer:
             self.sequences[producer] = sequence + len(records)
             self.last_batches[producer] = (batch, base_offset)
+            self.aborted.discard(producer)
 
     def end(self, producer: int, is_abort: bool, bumps_epoch: bool) -> None:
         if producer not in self.open:
@@ -163,6 +166,8 @@ class Driver:
             epoch = self.epochs[producer] = epoch + 1
             self.sequences[producer] = 0
             self.last_batches.pop(producer, None)
+        if is_abort:
+            self.aborted.add(producer)
         data = marker(producer, not is_abort, producer_epoch=epoch, at_ms=self.now_ms)
         version = 2 if bumps_epoch else 1
         self.append(data, origin=Origin.COORDINATOR, transaction_version=version)
@@ -180,6 +185,10 @@ class Driver:
             for record in decode_batch(batch) if not decode_header(batch).is_control else ():
                 assert self.records[record.offset] == (record.key, record.value)
         for producer, (batch, base_offset) in self.last_batches.items():
+            if producer in self.aborted:
+                with pytest.raises(UnknownProducerId, match=f"at offset {base_offset}, in"):
+                    self.log.producer_state.check(decode_header(batch))
+                continue
             verdict = self.log.producer_state.check(decode_header(batch))
             assert isinstance(verdict, Duplicate)
             assert verdict.base_offset == base_offset, producer

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from oncelog.runtime.steps import run_to_end
 from oncelog.storage.producers.snapshot import decode, encode
 from oncelog.storage.producers.state import Duplicate, ProducerStateTable
-from oncelog.wire.errors import InvalidProducerEpoch, KafkaError
+from oncelog.wire.errors import InvalidProducerEpoch, KafkaError, UnknownProducerId
 from oncelog.wire.record_batch import BatchHeader
 
 WRAP = 2**31
@@ -18,7 +18,7 @@ class Model:
 
     def __init__(self):
         self.batches = []  # (producer, epoch, sequence, count, offset, transactional)
-        self.markers = []  # (producer, epoch, offset)
+        self.markers = []  # (producer, epoch, offset, is_abort)
         self.end = 0
 
     def epoch(self, producer):
@@ -43,6 +43,11 @@ class Model:
         offsets = [b[4] for b in self.batches if b[0] == producer and b[5] and b[4] > last_marker]
         return min(offsets, default=None)
 
+    def is_aborted(self, written):
+        producer, _, _, _, offset, transactional = written
+        ends = [m for m in self.markers if m[0] == producer and m[2] > offset]
+        return transactional and bool(ends) and ends[0][3]
+
     def last_stable_offset(self, high_watermark):
         unstable = [high_watermark]
         for producer, _, _, _, offset, transactional in self.batches:
@@ -52,23 +57,32 @@ class Model:
                     unstable.append(offset)
         return min(unstable)
 
+    @staticmethod
+    def following(window):
+        return (window[-1][2] + window[-1][3]) % WRAP
+
     def judge(self, producer, epoch, sequence, count, transactional):
         """Return the expected answer to a batch with a valid verification guard.
 
-        The answer is the offset of a duplicate, or "fenced", "refused" or "accepted".
+        The answer is the offset of a duplicate, or "fenced", "aborted" (the sequence is that of an
+        aborted batch), "refused" or "accepted".
         """
         window = self.window(producer)
         known = self.epoch(producer)
         if epoch == known:
             for written in window:
-                if written[2:4] == (sequence, count):
+                if written[2:4] == (sequence, count) and not self.is_aborted(written):
                     return written[4]
+            for written in window:
+                is_used = (sequence - written[2]) % WRAP < written[3]
+                if is_used and self.is_aborted(written) and sequence != self.following(window):
+                    return "aborted"
         if epoch < known:
             return "fenced"
         if known != -1:
             expected = 0
             if epoch == known and window:
-                expected = (window[-1][2] + window[-1][3]) % WRAP
+                expected = self.following(window)
             if sequence != expected:
                 return "refused"
         if not transactional and self.first_open(producer) is not None:
@@ -82,7 +96,7 @@ steps = st.one_of(
     st.tuples(st.just("batch"), small, small, sequences, st.integers(1, 4), st.booleans()),
     st.tuples(st.just("next"), small, st.integers(1, 4), st.booleans()),
     st.tuples(st.just("repeat"), st.integers(1, 7)),
-    st.tuples(st.just("marker"), small, small),
+    st.tuples(st.just("marker"), small, st.one_of(st.none(), small), st.booleans()),
     st.tuples(st.just("reload")),
 )
 
@@ -97,21 +111,24 @@ def header(producer, epoch, sequence, count, transactional):
 @given(st.lists(steps, max_size=40), st.integers(0, 60))
 def test_producer_state_after_random_histories_equals_a_naive_model(history, high_watermark):
     model, table = Model(), ProducerStateTable()
-    written = []
+    written, aborted = [], []
     for step in history:
         if step[0] == "reload":
             entries = decode(encode(table.snapshot_entries()))
             run_to_end(table.loading_entries(entries, table.end_offset, NOW))
             table.refill_windows(written)
+            for transaction in aborted:
+                table.mark_aborted(*transaction)
             continue
         if step[0] == "marker":
-            _, producer, epoch = step
+            _, producer, epoch, is_abort = step
+            epoch = max(model.epoch(producer), 0) if epoch is None else epoch
             if epoch >= model.epoch(producer):
                 completed = table.append_marker(
                     producer,
                     epoch,
                     0,
-                    is_aborted=False,
+                    is_aborted=is_abort,
                     offset=model.end,
                     timestamp=NOW,
                     now_ms=NOW,
@@ -120,7 +137,9 @@ def test_producer_state_after_random_histories_equals_a_naive_model(history, hig
                 assert (completed and completed.first_offset) == first_open
                 if completed:
                     table.complete_transaction(completed)
-                model.markers.append((producer, epoch, model.end))
+                    if is_abort:
+                        aborted.append((producer, completed.first_offset, model.end))
+                model.markers.append((producer, epoch, model.end, is_abort))
                 model.end += 1
             continue
         if step[0] == "batch":
@@ -144,6 +163,8 @@ def test_producer_state_after_random_histories_equals_a_naive_model(history, hig
             answer = verdict.base_offset if isinstance(verdict, Duplicate) else "accepted"
         except InvalidProducerEpoch:
             answer = "fenced"
+        except UnknownProducerId:
+            answer = "aborted"
         except KafkaError:
             answer = "refused"
         if guard is not None:  # the model has no guards: none may outlive its request
